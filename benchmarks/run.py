@@ -28,6 +28,7 @@ from benchmarks.planning import planning
 from benchmarks.reading import reading
 from benchmarks.recover import recover
 from benchmarks.report import report
+from benchmarks.restore import restore
 from benchmarks.retention import retention
 from benchmarks.runs import runs
 from benchmarks.scan import scan
@@ -48,7 +49,7 @@ from kidxlib.terminal.console import note
 WITH_TARGETS: Final = (
     *(scan, lookup, audit, cold, job, small_segments, worker_memory, start_up),
     *(runs, incremental, planning, fleet, workers, retention, report, growth, seek),
-    *(reading, time_range, source, tiered, recover, set_up, packed),
+    *(reading, time_range, source, tiered, recover, restore, set_up, packed),
 )
 #: Those that `all` leaves out.
 NOT_OF_ALL: Final = (compaction, comparison, pages, skipping, stores)

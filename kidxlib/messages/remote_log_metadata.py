@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kidxlib.errors import UnreadableMessageError
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
+from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import Values
-from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
+from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed, write_framed
 
 
 class SegmentState(enum.Enum):
@@ -138,6 +139,36 @@ def read_remote_log_metadata(
             return framed, _partition_delete(values)
         case _:
             return framed, _snapshot(values)
+
+
+def write_remote_log_metadata(metadata: RemoteSegment | RemoteSegmentUpdate) -> bytes:
+    """The record's value that `read_remote_log_metadata` reads (`RemoteLogMetadataSerde.serialize`)."""
+    values: dict[str, Any] = {
+        "remoteLogSegmentId": _id_of(metadata.segment),
+        "brokerId": metadata.broker_id,
+        "eventTimestampMs": metadata.event_timestamp_ms,
+        "customMetadata": metadata.custom_metadata,
+        "remoteLogSegmentState": metadata.state.value,
+    }
+    if isinstance(metadata, RemoteSegment):
+        values |= {
+            "startOffset": metadata.start_offset,
+            "endOffset": metadata.end_offset,
+            "maxTimestampMs": metadata.max_timestamp_ms,
+            "segmentLeaderEpochs": [
+                {"leaderEpoch": epoch, "offset": offset} for epoch, offset in metadata.leader_epochs.items()
+            ],
+            "segmentSizeInBytes": metadata.segment_bytes,
+            "txnIndexEmpty": metadata.transaction_index_empty,
+        }
+    update = "" if isinstance(metadata, RemoteSegment) else "Update"
+    message = messages_of(REMOTE_LOG_METADATA)[f"RemoteLogSegmentMetadata{update}Record"]
+    return write_framed(FramedMessage(message, 0, values))
+
+
+def _id_of(segment: RemoteSegmentId) -> Values:
+    of = segment.partition
+    return {"topicIdPartition": {"name": of.topic, "id": of.topic_id, "partition": of.partition}, "id": segment.id}
 
 
 def _segment(values: Values) -> RemoteSegment:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -68,31 +70,32 @@ def make_directory(path: Path, like: Path, owner: Owner) -> None:
         raise PublishError(f"{path}: not made: {error.strerror}") from error
 
 
-def copy_files(files: Iterable[FileCopy], owner: Owner) -> Copied:
+def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
     """Copy files durably, with their modification times. What was written is flushed, and read back from the disk.
 
     Args:
         owner: whose the copies are; each has the permissions of its source.
+        threads: so many files are copied, or read back, at the same time.
 
     Raises:
         PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
     """
     reflinked = written = 0
-    for group in _groups(files):
-        checksums: dict[Path, int] = {}
-        for file in group:
-            try:
-                checksum = _copy(file, owner)
-            except OSError as error:
-                raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
-            if checksum is None:
-                reflinked += file.size
-            else:
-                written += file.size
-                checksums[file.target] = checksum
-        _flush({file.target.parent for file in group})
-        for target, checksum in checksums.items():
-            _ensure_reads_back(target, checksum)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-copy")
+    try:
+        for group in _groups(files):
+            checksums: dict[Path, int] = {}
+            for file, checksum in zip(group, pool.map(_copy, group, itertools.repeat(owner)), strict=True):
+                if checksum is None:
+                    reflinked += file.size
+                else:
+                    written += file.size
+                    checksums[file.target] = checksum
+            _flush({file.target.parent for file in group})
+            for _ in pool.map(_ensure_reads_back, checksums.keys(), checksums.values()):
+                pass
+    finally:
+        pool.shutdown(cancel_futures=True)
     return Copied(reflinked, written)
 
 
@@ -109,6 +112,13 @@ def _groups(files: Iterable[FileCopy]) -> Iterator[list[FileCopy]]:
 
 def _copy(file: FileCopy, owner: Owner) -> int | None:
     """Copy a file. Return the checksum of what was written; None for a reflink."""
+    try:
+        return _copied(file, owner)
+    except OSError as error:
+        raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
+
+
+def _copied(file: FileCopy, owner: Owner) -> int | None:
     with file.source.open("rb", buffering=0) as source:
         status = os.fstat(source.fileno())
         descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

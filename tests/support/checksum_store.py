@@ -72,8 +72,12 @@ class ChecksumStore(ObjectStore):
 
 
 @contextlib.contextmanager
-def checksum_store(directory: Path) -> Iterator[ChecksumStore]:
-    """Start the server on a free port, with its objects below `directory`. Skip the test if it was not built."""
+def checksum_store(directory: Path, *, keeps_versions: bool = False) -> Iterator[ChecksumStore]:
+    """Start the server on a free port, with its objects below `directory`. Skip the test if it was not built.
+
+    Args:
+        keeps_versions: a bucket may be told to keep older versions.
+    """
     if not SERVER.exists():
         pytest.skip("needs versitygw, which ./setup.sh kafka builds where there is Go")
     objects, metadata = directory / "objects", directory / "metadata"
@@ -82,7 +86,10 @@ def checksum_store(directory: Path) -> Iterator[ChecksumStore]:
     port = free_port()
     credentials = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
     serving = ["--port", f"127.0.0.1:{port}", "--region", CREDENTIALS["AWS_REGION"], "--quiet", "--keep-alive"]
-    command = [str(SERVER), *credentials, *serving, "posix", "--sidecar", str(metadata), str(objects)]
+    versions = ["--versioning-dir", str(directory / "versions")] if keeps_versions else []
+    (directory / "versions").mkdir()
+    where = [*versions, str(objects)] if keeps_versions else ["--sidecar", str(metadata), str(objects)]
+    command = [str(SERVER), *credentials, *serving, "posix", *where]
     with served(
         command,
         port,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +22,15 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX, PARTS, list_partitions, object_name
+from kidxlib.log.remote.layout import (
+    AIVEN,
+    EPOCHS_SUFFIX,
+    INDEXES_SUFFIX,
+    MANIFEST_SUFFIX,
+    PARTS,
+    list_partitions,
+    object_name,
+)
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataPartition, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
@@ -147,6 +156,53 @@ def _messages(metadata: object) -> Iterator[FramedMessage]:
             for record in records(log, batch):
                 yield read_framed(record.value, REMOTE_LOG_METADATA)
         log.close()
+
+
+#: The indexes of a manifest, in the order in which Aiven's plugin writes them.
+_INDEXES: Final = {
+    "offset": OFFSET_INDEX_SUFFIX,
+    "timestamp": TIME_INDEX_SUFFIX,
+    "producerSnapshot": SNAPSHOT_SUFFIX,
+    "leaderEpoch": EPOCHS_SUFFIX,
+    "transaction": TRANSACTION_INDEX_SUFFIX,
+}
+
+
+def as_by_aivens_plugin(segments: Iterable[RemoteSegment], bucket: Path) -> None:
+    """Put segments into a bucket as Aiven's plugin would have named and packed them."""
+    for segment in segments:
+        directory = bucket / AIVEN.partition_path(segment.partition)
+        directory.mkdir(parents=True, exist_ok=True)
+        objects = segment.objects()
+
+        def path(suffix: str, of: RemoteSegment = segment, within: Path = directory) -> Path:
+            return within / object_name(of.offsets[0], of.id, suffix)
+
+        shutil.copy2(objects[LOG_SUFFIX], path(LOG_SUFFIX))
+        positions: dict[str, Any] = {}
+        content = b""
+        for name, suffix in _INDEXES.items():
+            part = objects[suffix].read_bytes() if suffix in objects else None
+            positions[name] = None if part is None else {"position": len(content), "size": len(part)}
+            content += part or b""
+        path(INDEXES_SUFFIX).write_bytes(content)
+        path(MANIFEST_SUFFIX).write_text(json.dumps(_manifest(segment, positions)))
+
+
+def _manifest(segment: RemoteSegment, positions: dict[str, Any]) -> dict[str, Any]:
+    row = segment.row
+    return {
+        "version": "1",
+        "chunkIndex": {"type": "fixed", "originalFileSize": row["log_bytes"]},
+        "segmentIndexes": positions,
+        "compression": False,
+        "remoteLogSegmentMetadata": {
+            "startOffset": row["start_offset"],
+            "endOffset": row["end_offset"],
+            "maxTimestampMs": row["max_timestamp_ms"],
+            "segmentLeaderEpochs": {str(each["epoch"]): each["start_offset"] for each in row["leader_epochs"]},
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True)

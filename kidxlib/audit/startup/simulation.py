@@ -125,6 +125,7 @@ class Recovery:
         past: what is in the file after the end of the scan.
         max_timestamp_ms: the largest timestamp of all batches, in ms since the epoch; −1: none.
         highest_producer_id: of all batches; −1: none has one.
+        transactional_batches: how many are of transactions, markers among them; None: they were not counted.
     """
 
     log_bytes: int
@@ -136,6 +137,7 @@ class Recovery:
     past: PastEnd
     max_timestamp_ms: int = -1
     highest_producer_id: int = -1
+    transactional_batches: int | None = None
 
     @classmethod
     def of(cls, log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Self:
@@ -150,6 +152,7 @@ class Recovery:
             past=past_end(log, recovered, base_offset),
             max_timestamp_ms=facts.max_timestamp_ms,
             highest_producer_id=int(recovered.producer_events["producer_id"].max(initial=-1)),
+            transactional_batches=facts.transactional_batches,
         )
 
     def may_lack_records(self, base_offset: int) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import enum
 import itertools
 import pickle
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -331,16 +332,17 @@ def recovery_plan(
     engine: Engine,
     scans: Path | None,
     name: str = "forecasts",
+    topics: re.Pattern[str] = _ANY,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
-    Log dirs are sources of `known` by their paths. `scans` is a directory for the scans of logs; None where nobody
-    reads them again. An engine does work of each `name` once.
+    Log dirs are sources of `known` by their paths. Of topics that do not match `topics` no log is read. `scans` is a
+    directory for the scans of logs; None where nobody reads them again. An engine does work of each `name` once.
     """
     start = time.monotonic()
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
-    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
+    listed = {log_dir.path: listed_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
@@ -451,13 +453,15 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
             )
 
 
-def planned_log_dirs(broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str) -> list[PlannedLogDir]:
-    """The log dirs of a broker, with what its start would make of each partition."""
+def planned_log_dirs(
+    broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, scans: Path | None
+) -> list[PlannedLogDir]:
+    """The log dirs of a broker, with what its start would make of each partition. `scans` is as in `recovery_plan`."""
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
-    tasks = _tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=None)
+    tasks = _tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=scans)
     return _forecast(broker, listed, tasks, engine, name)
 
 
@@ -605,12 +609,12 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
         )
 
 
-def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:
+def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = _ANY) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
     source = source_of(log_dir)
     plan = find_partitions(
         (source,),
-        _ANY,
+        topics,
         Target(index_dir=None, by_source=False),
         lambda partition: options_of_topic(known, partition, interval_bytes=None, max_index_bytes=None),
     )

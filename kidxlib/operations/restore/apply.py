@@ -21,6 +21,7 @@ from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    LeaderEpochs,
     offset_checkpoint,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
@@ -36,11 +37,13 @@ from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.records import records_of
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import UNFINISHED, NewBroker
+from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.terminal.progress import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
@@ -62,10 +65,12 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
     copied = Copied(0, 0)
     begin_phase("copying")
     for path, replicas in by_log_dir.items():
-        done = copy_files(_files(path, replicas), _owner(path))
+        done = copy_files(_files(path, replicas), _owner(path), backend.engine.cores)
         copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
+    _cut_epochs(plan.copied)
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
-    _make_ready(plan, by_log_dir, backend)
+    with scratch_directory() as scans:
+        _make_ready(plan, by_log_dir, backend, scans)
     begin_phase("writing the cluster's metadata")
     write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
     with Publisher() as publisher:
@@ -97,6 +102,24 @@ def _files_of(source: OldReplica) -> Iterator[tuple[str, int]]:
                 yield entry.name, entry.stat().st_size
 
 
+def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
+    """Take leader epochs away that begin behind the ends of the copies, as a start does
+    (`LeaderEpochFileCache.truncateFromEndAsyncFlush`).
+    """
+    with Publisher() as publisher:
+        for replica in replicas:
+            assert replica.source is not None and replica.log_dir is not None
+            directory = Directory(str(replica.log_dir), replica.topic_partition.directory)
+            path = replica.log_dir / replica.topic_partition.directory
+            epochs = read_leader_epochs(path)
+            entries = () if epochs is None else epochs.entries
+            kept = [entry for entry in entries if entry.start_offset < replica.source.end_offset]
+            if len(kept) < len(entries):
+                owner = replace(Owner.of(path.stat()), mode=0o644)
+                publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
+        publisher.commit()
+
+
 def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
     """The checkpoints of a log dir, as those of the sources say of its partitions. Recovery points come once all is
     made ready.
@@ -118,14 +141,19 @@ def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
     return {name: offset_checkpoint(of_name) for name, of_name in offsets.items()}
 
 
-def _make_ready(plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend) -> None:
+def _make_ready(
+    plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend, scans: Path
+) -> None:
     """Make the new log dirs ready for the first start, as `recover --level marker` does, and see that brokers come to
     the logs that the plan says.
     """
     planned: list[PlannedLogDir] = []
     for broker in plan.brokers:
         stopped = stopped_broker([str(path) for path in broker.log_dirs])
-        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, f"copies-{broker.node_id}")
+        of_broker = scans / str(broker.node_id)  # tasks are numbered by broker
+        of_broker.mkdir()
+        name = f"copies-{broker.node_id}"
+        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, name, of_broker)
     expected = {
         log_dir / replica.topic_partition.directory: replica.source
         for log_dir, replicas in by_log_dir.items()

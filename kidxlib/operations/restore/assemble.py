@@ -57,6 +57,7 @@ class Known:
         found: the partitions that folders were found of.
         brokers: in order of their node ids.
         controllers: one or more, formatted alike.
+        has_bucket: whether tiered topics come back with their bucket.
     """
 
     surviving: SurvivingMetadata | None
@@ -64,6 +65,7 @@ class Known:
     brokers: Sequence[RestoredBroker]
     controllers: Sequence[FormattedController]
     evidence: LogEvidence
+    has_bucket: bool = False
 
     @property
     def old_levels(self) -> Mapping[str, int]:
@@ -247,12 +249,9 @@ def why_not(known: Known, cluster: RestoredCluster) -> Iterator[str]:
         )
     for directory, why in () if known.surviving is None else known.surviving.unreadable.items():
         yield f"{directory}: this copy of the metadata cannot be read, and may be the newest: {why}; or leave it out"
-    for topic in cluster.topics:
+    for topic in () if known.has_bucket else cluster.topics:
         if any(config.name == _TIERED and config.was == "true" for config in topic.configs):
-            yield (
-                f"topic {topic.name}: {_TIERED}=true, so that two clusters would upload to one bucket and delete from "
-                "it; tiered topics are not restored"
-            )
+            yield (f"topic {topic.name}: {_TIERED}=true, and its older records are in a bucket: name it with --bucket")
 
 
 def _why_not_these_controllers(controllers: Sequence[FormattedController]) -> Iterator[str]:

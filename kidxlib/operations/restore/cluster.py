@@ -55,6 +55,8 @@ class ConfigProof(enum.StrEnum):
 
     METADATA = "metadata"  # surviving metadata
     DESCRIBED = "topic-configs"  # the file given as --topic-configs
+    BUCKET = "bucket"  # the topic has remote segments
+    KAFKA = "kafka"  # brokers make this topic of their own so
     NOTHING = "nothing"  # no source does
 
 

@@ -5,6 +5,7 @@ and what the logs say of producers and coordinators. Nothing is written, and eve
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,45 +17,28 @@ from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
-    MalformedError,
-    MalformedRecordsError,
     SnapshotError,
-    UnknownRecordTypeError,
-    UnreadableMessageError,
     UsageError,
 )
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.messages.typed_records import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    read_coordinator_record,
-)
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
-from kidxlib.records.batch_headers import batches
-from kidxlib.records.reader import records
+from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
+from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.storage.store.s3 import is_object
 
-#: The topics whose records coordinators write, and the definitions of these.
-COORDINATOR_TOPICS: Final = {
-    "__consumer_offsets": CONSUMER_OFFSETS,
-    "__transaction_state": TRANSACTION_STATE,
-    "__share_group_state": SHARE_GROUP_STATE,
-}
-_TRANSACTIONS: Final = "__transaction_state"
-#: Fields of a `TransactionLogValue` with ids of producers.
-_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
+#: The node id of what is made of a bucket: no broker has it.
+BUCKET_NODE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +52,8 @@ class OldReplica:
         topic_id: from `partition.metadata`; None: it is not known.
         forecast: what a broker without recovery points would make of it.
         highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
+        epoch_by_checkpoint: the last epoch in `leader-epoch-checkpoint` that begins below the end; −1: there is none.
+        origin: the place in a bucket that the folder was made of; None: it is a broker's.
     """
 
     node_id: int
@@ -76,6 +62,8 @@ class OldReplica:
     topic_id: str | None
     forecast: Forecast
     highest_epoch: int
+    epoch_by_checkpoint: int = -1
+    origin: Location | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -87,12 +75,19 @@ class OldReplica:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of its last batches; −1: it has none."""
-        return max((entry.epoch for log in self.forecast.seen.logs for entry in log.epochs), default=-1)
+        """The leader epoch of its last batches; of a log without batches, of the last that it had; −1: it had none."""
+        in_log = max((entry.epoch for log in self.forecast.seen.logs for entry in log.epochs), default=-1)
+        return in_log if in_log >= 0 else self.epoch_by_checkpoint
 
     @property
     def start_offset(self) -> int:
+        """Where the log in the log dir begins."""
         return self.forecast.simulation.log_start_offset or 0
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that consumers get: below the log where its beginning is in a bucket."""
+        return min(self.start_offset, self.last_stop.log_start_offsets.get(self.topic_partition, self.start_offset))
 
     @property
     def end_offset(self) -> int:
@@ -109,8 +104,13 @@ class OldReplica:
         """Whether nothing is lost of what the broker had, as far as its checkpoints and its log tell."""
         return not self.forecast.refusals and not self.forecast.loses
 
+    @property
+    def shown(self) -> str:
+        """Where it comes from, for a person."""
+        return str(self.directory if self.origin is None else self.origin)
+
     def __str__(self) -> str:
-        return f"broker {self.node_id}: {self.directory}"
+        return f"broker {self.node_id}: {self.directory}" if self.origin is None else f"the bucket: {self.origin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,7 @@ class OldBroker:
     Attributes:
         plan: what a start would make of all its partitions.
         cluster_id: None: `meta.properties` does not say it.
+        bucket: the bucket that its log dir was made of; None: it is a broker's.
     """
 
     node_id: int
@@ -127,10 +128,22 @@ class OldBroker:
     place: Place
     plan: RecoveryPlan
     replicas: Sequence[OldReplica]
+    bucket: Location | None = None
+
+    @property
+    def shown(self) -> list[str]:
+        """Its log dirs, for a person."""
+        return [str(log_dir.path) for log_dir in self.log_dirs] if self.bucket is None else [str(self.bucket)]
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
         return self.plan.broker.log_dirs
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that it has folders of, of all topics."""
+        listed = (directory.topic_partition for directory in self.place.directories.values())
+        return {partition for partition in listed if partition is not None}
 
 
 @dataclass(frozen=True)
@@ -153,21 +166,43 @@ class Inventory:
                 by_partition[replica.topic_partition].append(replica)
         return dict(sorted(by_partition.items()))
 
+    @cached_property
+    def coordinator_logs(self) -> Mapping[Path, CoordinatorLog]:
+        """What each replica of coordinators' topics says, by its directory. All of it is read."""
+        return {
+            replica.directory: read_coordinator_log(replica.forecast)
+            for partition, replicas in self.replicas.items()
+            if partition.topic in COORDINATOR_TOPICS
+            for replica in replicas
+        }
+
     @property
     def paths(self) -> list[Path]:
         return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
 
     def evidence(self) -> LogEvidence:
-        """What the logs say of producers and of coordinators' records, of which all are read."""
-        highest = -1
+        """What the logs say of producers and of coordinators' records, of which all are read; and the producer
+        snapshots, also of topics that are not restored.
+        """
+        highest = max(
+            (
+                producer_id
+                for broker in self.brokers
+                for listed in broker.place.directories.values()
+                if listed.problem is None
+                for producer_id in _ids_in_snapshots(Path(str(listed.path)))
+            ),
+            default=-1,
+        )
         versions: dict[tuple[str, int], int] = {}
         for replicas in self.replicas.values():
             for replica in replicas:
                 recoveries = replica.forecast.recoveries.values()
                 highest = max([highest, *(recovery.highest_producer_id for recovery in recoveries)])
-                highest = max([highest, *_ids_in_snapshots(replica.directory)])
-                if replica.topic_partition.topic in COORDINATOR_TOPICS:
-                    highest = max(highest, _read_coordinator_records(replica, versions))
+        for read in self.coordinator_logs.values():
+            highest = max(highest, read.highest_producer_id)
+            for kind, version in read.versions.items():
+                versions[kind] = max(versions.get(kind, 0), version)
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
 
 
@@ -204,55 +239,73 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
     return brokers
 
 
-def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine) -> Inventory:
-    """Read all logs of all sources, as a start without recovery points would."""
+def take_inventory(
+    sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine, topics: re.Pattern[str]
+) -> Inventory:
+    """Read all logs of these topics in all sources, as a start without recovery points would."""
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
-    brokers = []
-    for number, (place, broker) in enumerate(sources):
-        plan = recovery_plan(
-            broker,
-            known,
-            Level.CHECKPOINT,
-            cuts=True,
-            accepts_loss=True,
-            alone=True,
-            everything=True,
-            untrusted=None,
-            engine=engine,
-            scans=None,
-            name=f"forecasts-{number}",
-        )
-        assert broker.node_id is not None
-        brokers.append(
-            OldBroker(
-                node_id=broker.node_id,
-                cluster_id=next(iter(place.clusters), None),
-                place=place,
-                plan=plan,
-                replicas=[
-                    _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
-                    for log_dir in plan.log_dirs
-                    for forecast in log_dir.forecasts
-                ],
-            )
-        )
+    brokers = [
+        _old_broker(place, broker, known, engine, f"forecasts-{number}", topics)
+        for number, (place, broker) in enumerate(sources)
+    ]
     return Inventory(brokers, known)
+
+
+def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
+    """Read one more source, as `take_inventory` does, with all of its topics."""
+    place = list_place(text, is_copy=True)
+    broker = stopped_broker([str(path) for path in place.log_dirs])
+    return _old_broker(place, broker, known, engine, name, re.compile(".*"))
+
+
+def _old_broker(
+    place: Place, broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, topics: re.Pattern[str]
+) -> OldBroker:
+    plan = recovery_plan(
+        broker,
+        known,
+        Level.CHECKPOINT,
+        cuts=True,
+        accepts_loss=True,
+        alone=True,
+        everything=True,
+        untrusted=None,
+        engine=engine,
+        scans=None,
+        name=name,
+        topics=topics,
+    )
+    assert broker.node_id is not None
+    return OldBroker(
+        node_id=broker.node_id,
+        cluster_id=next(iter(place.clusters), None),
+        place=place,
+        plan=plan,
+        replicas=[
+            _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+            for log_dir in plan.log_dirs
+            for forecast in log_dir.forecasts
+        ],
+    )
 
 
 def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
+    entries: Sequence[EpochEntry] = ()
     with contextlib.suppress(OSError, CheckpointError):
         checkpoint = read_leader_epochs(forecast.directory)
-        epochs += [entry.epoch for entry in checkpoint.entries] if checkpoint is not None else []
+        entries = () if checkpoint is None else checkpoint.entries
+    end = forecast.simulation.log_end_offset or 0
     return OldReplica(
         node_id=node_id,
         place=place,
         last_stop=stop,
         topic_id=None if listed is None else listed.topic_id,
         forecast=forecast,
-        highest_epoch=max(epochs, default=-1),
+        highest_epoch=max([*epochs, *(entry.epoch for entry in entries)], default=-1),
+        epoch_by_checkpoint=max((entry.epoch for entry in entries if entry.start_offset < end), default=-1),
     )
 
 
@@ -263,31 +316,3 @@ def _ids_in_snapshots(directory: Path) -> Iterator[int]:
             with contextlib.suppress(OSError, SnapshotError), path.open("rb") as file:
                 entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
                 yield int(entries["producer_id"].max(initial=-1))
-
-
-def _read_coordinator_records(replica: OldReplica, versions: dict[tuple[str, int], int]) -> int:
-    """Note the largest version of each record's value, and return the largest producer id in the records."""
-    topic, highest = replica.topic_partition.topic, -1
-    module = COORDINATOR_TOPICS[topic]
-    for key, value in _keyed_records(replica):
-        try:
-            record = read_coordinator_record(key, value, module)
-        except (UnreadableMessageError, UnknownRecordTypeError):
-            continue  # of a newer Kafka: its version is not known
-        if record.value is None or record.value_version is None:
-            continue
-        kind = (module, record.record_type)
-        versions[kind] = max(versions.get(kind, 0), record.value_version)
-        if topic == _TRANSACTIONS:
-            highest = max(highest, *(int(record.value.get(name, -1)) for name in _PRODUCER_IDS))
-    return highest
-
-
-def _keyed_records(replica: OldReplica) -> Iterator[tuple[bytes, bytes | None]]:
-    for segment in replica.forecast.simulation.segments:
-        log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
-        log.keep_valid(segment.kept_bytes)
-        with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
-            for batch in batches(log):
-                if not batch.is_control:
-                    yield from ((record.key, record.value) for record in records(log, batch) if record.key is not None)

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,12 +15,18 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.errors import UsageError
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import apply_restore
+from kidxlib.operations.restore.bucket import Bucket, opened_bucket
+from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
+from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
+from kidxlib.operations.restore.propose import propose_ends, write_proposal
+from kidxlib.operations.restore.protection import Protected
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, wanted
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.targets import new_brokers
 from kidxlib.storage.file_copy import Copied
@@ -38,16 +45,36 @@ _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketOptions:
+    """A bucket of tiered storage, and what somebody says of it.
+
+    Attributes:
+        place: a directory or a URL.
+        layout: its name; None for that of `LocalTieredStorage`.
+        protected: None: nobody has said how deletion is made impossible.
+        is_cluster_stopped: the cluster that wrote it no longer lives.
+    """
+
+    place: str
+    layout: str | None
+    protected: Protected | None
+    is_cluster_stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """What is to be restored.
 
     Attributes:
+        bucket: None: there is none.
         sources: all log dirs of one old broker or controller each, with commas between them.
         brokers: `ID=DIR[,DIR]` of each new broker.
         controllers: the new controllers' metadata log dirs.
         topic_configs: outputs of `kafka-configs --describe --all`.
         apply: the id of the plan that is to be carried out; None: only plan.
         now: for what retention would remove.
+        until: the file of `--until-offsets`.
+        proposes_ms: only propose ends by this time, in ms since the epoch, and write them to `until`; None: restore.
     """
 
     sources: Sequence[str]
@@ -57,6 +84,9 @@ class RestoreRequest:
     options: RestoreOptions
     apply: str | None
     now: datetime
+    until: Path | None = None
+    proposes_ms: int | None = None
+    bucket: BucketOptions | None = None
 
 
 def restore(request: RestoreRequest, backend: Backend) -> Outcome:
@@ -78,9 +108,11 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
         controllers = [_controller(path) for path in request.controllers]
-        inventory = take_inventory(sources, backend.engine)
-        plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine)
+        inventory = take_inventory(sources, backend.engine, request.options.topics)
+        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
+        plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
+        _ensure_elsewhere("--reset-offsets", request.options.resets, [*of_sources, *new_dirs])
         _tell(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
         if applies and request.apply != plan.id:
@@ -88,6 +120,8 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
                 f"--apply {request.apply}: the plan is {plan.id} by now, as sources, targets or options have changed; "
                 "nothing was written: look at the plan again"
             )
+        if request.options.resets is not None and not plan.refusals:
+            write_resets(request.options.resets, plan.groups.behind)
         copied = apply_restore(plan, backend) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
@@ -101,6 +135,54 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         values=outcome.values,
         messages=outcome.messages,
     )
+
+
+def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
+    return opened_bucket(
+        options.place, options.layout, options.protected, is_cluster_stopped=options.is_cluster_stopped
+    )
+
+
+def propose(request: RestoreRequest, backend: Backend) -> Outcome:
+    """Write where partitions end by a time, for somebody to look at. No source is written to."""
+    assert request.until is not None and request.proposes_ms is not None
+    outcome, sources = Outcome(), source_brokers(request.sources)
+    of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
+    _ensure_elsewhere("--until-offsets", request.until, of_sources)
+    with contextlib.ExitStack() as stack:
+        for path in of_sources:
+            stack.enter_context(locked_to_read(path))
+        inventory = take_inventory(sources, backend.engine, request.options.topics)
+        _, sorted_out = wanted(inventory, request.options.topics)
+        proposed = propose_ends(sorted_out.partitions, request.proposes_ms, backend.engine.cores)
+    write_proposal(request.until, proposed)
+    warnings = [text for each in proposed if (text := each.warning(request.proposes_ms)) is not None]
+    earlier = sum(each.offset < each.end for each in proposed)
+    outcome.line(
+        f"{request.until}: the ends of {counted(len(proposed), 'partition')} by {show_time(request.proposes_ms)}, of "
+        f"which {earlier} are before the ends of their logs; look at it, and give the same command without "
+        "--propose-until"
+    )
+    _tell_kind(outcome, "later", warnings)
+    _tell_kind(outcome, "left out", sorted_out.left_out)
+    unread = [refusal.text for each in inventory.replicas.values() for refusal in leader_of(each).forecast.refusals]
+    _tell_kind(outcome, "no end", [*sorted_out.refusals, *unread])
+    outcome.values.update(
+        ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
+    )
+    return Outcome(
+        code=ExitCode.OK,
+        counts={"partitions": len(proposed)},
+        items=outcome.items,
+        values=outcome.values,
+        messages=outcome.messages,
+    )
+
+
+def _ensure_elsewhere(option: str, path: Path | None, log_dirs: Iterable[Path]) -> None:
+    """See that a file which is written lies in no log dir."""
+    if path is not None and any(path.resolve().is_relative_to(log_dir) for log_dir in log_dirs):
+        raise UsageError(f"{option} {path}: in a log dir, where nothing is written; name a file elsewhere")
 
 
 def _controller(path: Path) -> FormattedController:
@@ -123,9 +205,9 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         ("broker", "log dirs", "stopped", "partitions", "bytes of logs"),
         [
             [
-                str(broker.node_id),
-                ", ".join(str(log_dir.path) for log_dir in broker.log_dirs),
-                "uncleanly" if broker.plan.broker.unclean else "cleanly",
+                str(broker.node_id) if broker.bucket is None else "",
+                ", ".join(broker.shown),
+                "" if broker.bucket is not None else "uncleanly" if broker.plan.broker.unclean else "cleanly",
                 len(broker.replicas),
                 sum(segment.log_bytes for each in broker.replicas for segment in each.forecast.simulation.segments),
             ]
@@ -149,6 +231,9 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
     behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
     _tell_kind(outcome, "not in sync", behind)
+    _tell_kind(outcome, "ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
+    _tell_kind(outcome, "no end", plan.ends.without_end)
+    _tell_kind(outcome, "groups", [*plan.groups.lines])
     _tell_kind(outcome, "cut", plan.cut)
     _tell_kind(outcome, "left out", plan.left_out)
     _tell_kind(outcome, "disagrees", plan.disagreements)
@@ -170,7 +255,8 @@ def _tell_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
 def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
     source = plan.cluster.source
     if source is None:
-        yield "metadata: no copy survives; it is made from the folders, which do not say what else the cluster had"
+        folders = "folders" if plan.bucket is None else "folders and the bucket"
+        yield f"metadata: no copy survives; it is made from the {folders}, which do not say what else the cluster had"
     else:
         time = "no time" if source.timestamp_ms is None else show_time(source.timestamp_ms)
         older = f"; {counted(len(source.older), 'older copy', 'older copies')}" if source.older else ""
@@ -180,7 +266,25 @@ def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
         )
         if not source.is_committed:
             yield "metadata: its last records may not have been committed; they are taken"
+    yield from _bucket_lines(plan)
     yield f"cluster: {plan.cluster.cluster_id}; next producer id {plan.cluster.next_producer_id}"
+
+
+def _bucket_lines(plan: RestorePlan) -> Iterator[str]:
+    if (taken := plan.bucket) is None:
+        return
+    newest = "" if taken.newest_ms is None else f"; the newest object is of {show_time(taken.newest_ms)}"
+    yield (
+        f"bucket: {taken.bucket.place}: {counted(taken.segments, 'remote segment')} of "
+        f"{counted(len(taken.topics), 'topic')}, {decimal(taken.log_bytes)} of logs{newest}"
+    )
+    made = len(taken.made)
+    kept = taken.metadata_partitions - made
+    yield (
+        f"bucket: of the {taken.metadata_partitions} partitions of {REMOTE_LOG_METADATA_TOPIC} {kept} are kept, and "
+        f"{made} made from the objects"
+    )
+    yield from (f"bucket: {line}" for line in taken.protection)
 
 
 def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
@@ -198,6 +302,8 @@ def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
 def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
     of_topic = [replica for replica in plan.replicas if replica.topic_partition.topic == topic.name]
     settings = "none is proven" if unproven(topic) else "by the metadata"
+    if topic.name == REMOTE_LOG_METADATA_TOPIC and any(config.proof is ConfigProof.KAFKA for config in topic.configs):
+        settings = "as Kafka makes it"
     if any(config.proof is ConfigProof.DESCRIBED for config in topic.configs):
         settings = "by --topic-configs"
     in_sync = sum(1 for each in topic.partitions if set(each.in_sync) == set(each.replicas))
@@ -278,12 +384,20 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
         "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
     )
+    yield from _bucket_steps(plan)
     names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
     yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
+    if plan.groups.behind and plan.options.resets is not None:
+        yield (
+            "set the groups' offsets back, once all groups are Empty (members of old leave by their timeouts): "
+            f"kafka-consumer-groups --all-groups --reset-offsets --from-file {plan.options.resets} --execute"
+        )
     yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
     yield "set what cannot come back: ACLs, users, quotas"
+    if plan.bucket is not None:
+        yield "keep the bucket protected until consumers have read what matters: nothing else brings objects back"
     if plan.options.holds:
         count = len(_lifts(plan))
         yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, as lift in --json has them"
@@ -293,3 +407,19 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
             f"set retention and cleanup.policy of {counted(len(unknown), 'topic')} that nothing proves, as "
             f"{', '.join(unknown[:3])}: kafka-configs --alter --entity-type topics --entity-name TOPIC --add-config …"
         )
+
+
+def _bucket_steps(plan: RestorePlan) -> Iterator[str]:
+    """What comes before the first start with a bucket."""
+    if (taken := plan.bucket) is None:
+        return
+    yield (
+        "write into the same files: remote.log.storage.system.enable=true, the storage plugin's settings with "
+        f"{taken.bucket.place}, and rlmm.config.remote.log.metadata.topic.num.partitions={taken.metadata_partitions}"
+    )
+    layout = "" if taken.bucket.layout.name == "local" else f" --layout {taken.bucket.layout.name}"
+    places = " ".join(f"--tiered-metadata {path}" for broker in plan.brokers for path in broker.log_dirs)
+    yield (
+        f"kidx verify-tiered {taken.bucket.place}{layout} {places} --level full: it reads all logs, and tells where a "
+        "transaction index is lost, with which consumers get aborted records; leave nothing that it calls broken"
+    )

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.engine.protocol import Engine
-from kidxlib.errors import ClusterMetadataError, UsageError
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
+from kidxlib.operations.restore.bucket import Bucket, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
 from kidxlib.operations.restore.cluster import (
     UNASSIGNED,
+    CannotComeBack,
     RestoredBroker,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
 )
+from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kidxlib.operations.restore.formatted import FormattedController
+from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
-from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_metadata
+from kidxlib.operations.restore.subset import ALL_TOPICS, left_out_topics, only_topics
+from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
+from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
 
 _REMOTE_METADATA: Final = "__remote_log_metadata"
 
@@ -41,12 +48,18 @@ class RestoreOptions:
         keeps_cluster_id: no node of the old cluster lives.
         accepts_loss: go on without records that are gone.
         accepts_divergence: of replicas that disagree, the leader's records are taken.
+        topics: only topics whose full names match.
+        until: the offset before which a partition ends; None where none is given at all.
+        resets: the file for groups' offsets that lie behind the ends; None for none.
     """
 
     holds: bool
     keeps_cluster_id: bool
     accepts_loss: bool
     accepts_divergence: bool
+    topics: re.Pattern[str] = ALL_TOPICS
+    until: Mapping[TopicPartition, int] | None = None
+    resets: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,9 @@ class RestorePlan:
         disagreements: how replicas differ from the leader's, a line each.
         left_out: folders that are not restored, a line each.
         refusals: why the plan is not applied, each with what to do.
+        ends: of partitions for which somebody has given one.
+        groups: committed offsets behind the ends of logs.
+        bucket: what is taken from a bucket of tiered storage; None: none is given.
     """
 
     options: RestoreOptions
@@ -90,6 +106,9 @@ class RestorePlan:
     disagreements: Sequence[str]
     left_out: Sequence[str]
     refusals: Sequence[str]
+    ends: Ends
+    groups: GroupOffsets
+    bucket: TakenBucket | None = None
 
     @cached_property
     def id(self) -> str:
@@ -118,14 +137,16 @@ class RestorePlan:
     @property
     def gaps(self) -> list[str]:
         """What is missing within logs that are copied."""
-        copied = {
-            (str(each.source.place.name), each.topic_partition) for each in self.copied if each.source is not None
+        ends = {
+            (str(each.source.place.name), each.topic_partition): each.source.end_offset
+            for each in self.copied
+            if each.source is not None
         }
         return [
             f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
             for broker in self.inventory.brokers
             for gap in broker.plan.gaps.lost
-            if (str(broker.place.name), TopicPartition(gap.topic, gap.partition)) in copied
+            if gap.first_offset < ends.get((str(broker.place.name), TopicPartition(gap.topic, gap.partition)), 0)
         ]
 
     @property
@@ -156,13 +177,14 @@ class RestorePlan:
             "holds_retention": self.options.holds,
             "sources": [
                 {
-                    "node_id": broker.node_id,
+                    "node_id": None if broker.bucket is not None else broker.node_id,
                     "cluster_id": broker.cluster_id,
-                    "log_dirs": [str(log_dir.path) for log_dir in broker.log_dirs],
+                    "log_dirs": broker.shown,
                     "partitions": len(broker.replicas),
                 }
                 for broker in self.inventory.brokers
             ],
+            "bucket": None if self.bucket is None else self.bucket.as_json(),
             "controllers": [str(controller.path) for controller in self.controllers],
             "topics": [_topic_as_json(topic) for topic in self.cluster.topics],
             "replicas": [_replica_as_json(replica) for replica in self.replicas],
@@ -172,6 +194,10 @@ class RestorePlan:
             "disagreements": list(self.disagreements),
             "left_out": list(self.left_out),
             "not_in_metadata": self.not_in_metadata,
+            "ends": [end.as_json() for _, end in sorted(self.ends.by_partition.items())],
+            "without_end": list(self.ends.without_end),
+            "groups_behind": [each.as_json() for each in self.groups.behind],
+            "groups_not_restored": dict(self.groups.not_restored),
             "cannot_come_back": [
                 {"kind": each.kind, "count": each.count, "why": each.why} for each in self.cluster.cannot_come_back
             ],
@@ -207,8 +233,8 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
         "partition": replica.topic_partition.directory,
         "node_id": replica.node_id,
         "log_dir": None if replica.log_dir is None else str(replica.log_dir),
-        "from": None if source is None else str(source.directory),
-        "start_offset": None if source is None else source.start_offset,
+        "from": None if source is None else source.shown,
+        "start_offset": None if source is None else source.first_offset,
         "end_offset": None if source is None else source.end_offset,
         "last_epoch": None if source is None else source.last_epoch,
         "log_bytes": None if source is None else source.kept_bytes,
@@ -218,6 +244,15 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
     }
 
 
+def wanted(inventory: Inventory, topics: re.Pattern[str]) -> tuple[SurvivingMetadata | None, SortedOut]:
+    """Surviving metadata of these topics, and their replicas."""
+    surviving = surviving_or_refused(inventory.paths)
+    of_other_topics = list(left_out_topics(inventory, surviving, topics))
+    surviving = only_topics(surviving, topics)
+    sorted_out = _sort_out(inventory, surviving, topics)
+    return surviving, replace(sorted_out, left_out=[*of_other_topics, *sorted_out.left_out])
+
+
 def plan_restore(
     options: RestoreOptions,
     inventory: Inventory,
@@ -225,30 +260,29 @@ def plan_restore(
     controllers: Sequence[FormattedController],
     proven: ProvenSettings,
     engine: Engine,
+    bucket: Bucket | None = None,
 ) -> RestorePlan:
-    """Plan a restore. Nothing is written."""
-    try:
-        surviving = surviving_metadata(inventory.paths)
-    except ClusterMetadataError as error:
-        raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
-    sorted_out = _sort_out(inventory, surviving)
-    choices = choose(sorted_out.partitions, inventory.known, engine)
+    """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
+    taken = taken_from(bucket, inventory, options.topics, brokers, controllers, engine)
+    inventory = taken.inventory
+    surviving, sorted_out = wanted(inventory, options.topics)
+    elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
+    ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores)
+    choices = choose(map(ends.cut, sorted_out.partitions), inventory.known, engine)
     placed = _Placing(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
-    by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
-    for replica in replicas:
-        by_partition[replica.topic_partition].append(replica)
-    ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
-    found = [_restored(choice, by_partition[choice.leader.topic_partition], ids) for choice in choices]
     known = Known(
         surviving=surviving,
-        found=found,
+        found=list(_found(choices, replicas, brokers)),
         brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
+        has_bucket=bucket is not None,
     )
-    cluster = with_settings(restored_cluster(known), proven, holds=options.holds)
-    lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
+    cluster = with_settings(restored_cluster(known), proven, taken.topics, holds=options.holds)
+    cluster = _without_replaced(cluster, ends)
+    groups = _groups(inventory, choices, cluster)
+    lost = [*_lost(choices, inventory, ends), *_without_in_sync(choices, surviving), *_empty(cluster), *taken.lost]
     disagreements = [text for choice in choices for text in choice.disagreements]
     refusals = [
         *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
@@ -256,7 +290,9 @@ def plan_restore(
         *_why_not_controllers(controllers, brokers),
         *sorted_out.refusals,
         *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
-        *_why_not_tiered(choices),
+        *(_why_not_tiered(choices) if bucket is None else taken.refusals),
+        *_why_not_ends(options, inventory, choices, ends),
+        *groups.why_not(options.resets),
         *(() if options.accepts_loss else map(_accept_loss, lost)),
         *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
     ]
@@ -270,8 +306,11 @@ def plan_restore(
         replicas=replicas,
         lost=lost,
         disagreements=disagreements,
-        left_out=sorted_out.left_out,
+        left_out=[*sorted_out.left_out, *taken.left_out],
         refusals=list(dict.fromkeys(refusals)),
+        ends=ends,
+        groups=groups,
+        bucket=taken if isinstance(taken, TakenBucket) else None,
     )
 
 
@@ -284,7 +323,7 @@ def _accept_divergence(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _SortedOut:
+class SortedOut:
     """
     Attributes:
         partitions: the replicas of each partition that may be restored.
@@ -296,7 +335,7 @@ class _SortedOut:
     refusals: Sequence[str]
 
 
-def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None) -> _SortedOut:
+def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
     """Leave out folders of other topics of the same name, and of nodes that the metadata does not assign."""
     partitions: list[list[OldReplica]] = []
     left_out: list[str] = []
@@ -336,18 +375,19 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None) -> _Sor
                 f"topic {topic}: folders with several topic ids ({', '.join(sorted(of_topic))}), and no metadata says "
                 "which of them was deleted: take those of the deleted topic out of the sources"
             )
-    aside, of_aside = _aside(inventory)
-    return _SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
+    aside, of_aside = _aside(inventory, topics)
+    return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
 
 
-def _aside(inventory: Inventory) -> tuple[list[str], list[str]]:
+def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
     """Folders that a broker deletes, moves or has set aside; and refusals where such a folder is the only one."""
     left_out: list[str] = []
     refusals: list[str] = []
     for broker in inventory.brokers:
         for folder in broker.plan.aside:
             partition = loaded_as(folder.path.name)
-            if partition is None or partition in inventory.replicas or folder.kind == "-delete":
+            is_wanted = partition is not None and topics.fullmatch(partition.topic) is not None
+            if not is_wanted or partition is None or partition in inventory.replicas or folder.kind == "-delete":
                 left_out.append(f"{folder.path}: a folder {folder.kind}")
             else:
                 refusals.append(
@@ -359,13 +399,15 @@ def _aside(inventory: Inventory) -> tuple[list[str], list[str]]:
 
 class _Placing:
     """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
-    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes.
+    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes. Where two have as many, as
+    what is made of a bucket has none, the number of copies decides.
     """
 
     def __init__(self, brokers: Sequence[NewBroker], surviving: SurvivingMetadata | None) -> None:
         self._brokers = {broker.node_id: broker for broker in brokers}
         self._surviving = surviving
         self._bytes: Counter[Path] = Counter({path: 0 for broker in brokers for path in broker.log_dirs})
+        self._copies: Counter[Path] = Counter()
 
     def place(self, choice: Choice) -> Iterator[PlannedReplica]:
         leader, partition = choice.leader, choice.leader.topic_partition
@@ -374,11 +416,12 @@ class _Placing:
         wanted = (leader.node_id, *judged) if assignment is None else assignment.replicas
         nodes = [node for node in dict.fromkeys(wanted) if node in self._brokers]
         if (leads := leader.node_id) not in nodes:
-            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (self._bytes_of(node), node))
+            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (*self._filled(node), node))
             nodes = nodes or [leads]
         for node in nodes:
             if node == leads:
-                where = "" if node == leader.node_id else f", from old broker {leader.node_id}"
+                of = f"old broker {leader.node_id}" if leader.origin is None else "the bucket"
+                where = "" if node == leader.node_id else f", from {of}"
                 why = f"leads{where}: epoch {leader.last_epoch}, end {leader.end_offset}"
                 yield self._planned(partition, node, leader, is_leader=True, in_sync=True, why=why)
             else:
@@ -393,12 +436,26 @@ class _Placing:
     def _planned(
         self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
     ) -> PlannedReplica:
-        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], str(path)))
+        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], self._copies[path], str(path)))
         self._bytes[log_dir] += source.kept_bytes
+        self._copies[log_dir] += 1
         return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
 
-    def _bytes_of(self, node: int) -> int:
-        return sum(self._bytes[path] for path in self._brokers[node].log_dirs)
+    def _filled(self, node: int) -> tuple[int, int]:
+        """The bytes and the number of its copies."""
+        paths = self._brokers[node].log_dirs
+        return sum(self._bytes[path] for path in paths), sum(self._copies[path] for path in paths)
+
+
+def _found(
+    choices: Iterable[Choice], replicas: Iterable[PlannedReplica], brokers: Iterable[NewBroker]
+) -> Iterator[RestoredPartition]:
+    by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
+    for replica in replicas:
+        by_partition[replica.topic_partition].append(replica)
+    ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
+    for choice in choices:
+        yield _restored(choice, by_partition[choice.leader.topic_partition], ids)
 
 
 def _restored(
@@ -419,22 +476,23 @@ def _restored(
     )
 
 
-def _lost(choices: Iterable[Choice], inventory: Inventory) -> Iterator[str]:
-    """Records that consumers have seen, or whole batches, that no copied log has."""
+def _lost(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterator[str]:
+    """Records that consumers have seen, or whole batches, that no copied log has; but for those behind a given end."""
     marks: Counter[TopicPartition] = Counter()
     for broker in inventory.brokers:
         for log_dir in broker.log_dirs:
             for partition, offset in log_dir.stop.high_watermarks.items():
                 marks[partition] = max(marks[partition], offset)
     for choice in choices:
-        leader = choice.leader
+        given = ends.by_partition.get(choice.leader.topic_partition)
+        leader, until = (choice.leader, OFFSET_MAX) if given is None else (given.leader, given.given)
         name, end = leader.topic_partition.directory, leader.end_offset
         if leader.forecast.refusals:
             continue
         for dropped in leader.forecast.dropped:
-            if not dropped.is_torn:
+            if not dropped.is_torn and dropped.from_offset < until:
                 yield f"{leader.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why})"
-        known_end = max(marks[leader.topic_partition], leader.forecast.stop.known_end)
+        known_end = min(max(marks[leader.topic_partition], leader.forecast.stop.known_end), until)
         if end < known_end:
             yield (
                 f"{name}: offsets {end} to {known_end - 1} are in no log, and checkpoints say that consumers have seen "
@@ -445,6 +503,8 @@ def _lost(choices: Iterable[Choice], inventory: Inventory) -> Iterator[str]:
 def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
     """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
     for choice in choices if surviving is not None else ():
+        if choice.leader.origin is not None:
+            continue  # the bucket's lines say so
         partition = choice.leader.topic_partition
         assignment = surviving.metadata.assignments.get(partition) if surviving is not None else None
         nodes = {choice.leader.node_id, *(other.replica.node_id for other in choice.others)}
@@ -463,6 +523,46 @@ def _empty(cluster: RestoredCluster) -> Iterator[str]:
                 yield f"{topic.name}-{partition.partition}: no source has a folder, so that it begins empty at offset 0"
 
 
+def _groups(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:
+    ends = {TopicPartition(topic.name, each.partition): 0 for topic in cluster.topics for each in topic.partitions}
+    leaders = {choice.leader.topic_partition: choice.leader for choice in choices}
+    ends |= {partition: leader.end_offset for partition, leader in leaders.items()}
+    of_groups = (leader for partition, leader in leaders.items() if partition.topic == OFFSETS_TOPIC)
+    return group_offsets((inventory.coordinator_logs[leader.directory] for leader in of_groups), ends)
+
+
+def _why_not_ends(
+    options: RestoreOptions, inventory: Inventory, choices: Iterable[Choice], ends: Ends
+) -> Iterator[str]:
+    """Refusals of given ends, and of transactions that nobody would end as they were meant to be."""
+    leaders = [choice.leader for choice in choices]
+    yield from ends.refusals
+    for leader in leaders:
+        if leader.topic_partition.topic == TRANSACTION_TOPIC:
+            yield from cut_commits(inventory.coordinator_logs[leader.directory].prepared.values(), ends)
+    if options.topics.fullmatch(TRANSACTION_TOPIC) is None:
+        yield from never_ended(leaders, ends)
+
+
+def _without_replaced(cluster: RestoredCluster, ends: Ends) -> RestoredCluster:
+    """The cluster, with what no end brings back: a cleaner has removed values that were replaced."""
+    compacted = {
+        topic.name
+        for topic in cluster.topics
+        if any(config.name == "cleanup.policy" and "compact" in (config.value or "") for config in topic.configs)
+    }
+    cut = {
+        partition.topic
+        for partition, end in ends.by_partition.items()
+        if end.is_cut and (partition.topic in compacted or partition in end.leader.last_stop.cleaner_offsets)
+    }
+    if not cut:
+        return cluster
+    why = f"{', '.join(sorted(cut))}: a value that was replaced since the given end may be gone, and its key lacks it"
+    replaced = CannotComeBack("older values of compacted topics", None, why)
+    return replace(cluster, cannot_come_back=(*cluster.cannot_come_back, replaced))
+
+
 def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
     """Refusals for partitions that look tiered where no metadata says so: their log begins in a bucket
     (`LogManager.checkpointLogStartOffsets`).
@@ -473,14 +573,14 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         start = leader.forecast.stop.log_start_offset
         if leader.topic_partition.topic == _REMOTE_METADATA and leader.end_offset > 0:
             yield (
-                f"{leader.directory}: the cluster had tiered storage, and two clusters would delete from one bucket; "
-                "tiered topics are not restored: take this folder and those of tiered topics out of the sources"
+                f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
+                "folder and those of tiered topics out of the sources"
             )
         elif segments and 0 < start < segments[0].base_offset:
             yield (
                 f"{leader.directory}: its log begins at offset {start}, and its first segment at "
-                f"{segments[0].base_offset}: the rest is in a bucket; tiered topics are not restored: take the folder "
-                "out of the source"
+                f"{segments[0].base_offset}: the rest is in a bucket: name it with --bucket; or take the folder out of "
+                "the source"
             )
 
 

@@ -8,13 +8,14 @@ on it while `min.compaction.lag.ms` is at its largest value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.restore.cluster import (
     SAFE_CONFIGS,
     ConfigProof,
@@ -32,6 +33,19 @@ _MOST_LAG: Final = "max.compaction.lag.ms"
 #: where retention is not, too.
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
+_TIERED: Final = "remote.storage.enable"
+#: With it nothing is uploaded. Kafka takes no local retention of its own beside it, so it is lifted first
+#: (`LogConfig.validateRemoteStorageRetentionTime`).
+_NO_COPY: Final = "remote.log.copy.disable"
+#: A log dir keeps what the topic keeps.
+_LOCAL_AS_ALL: Final = {"local.retention.bytes": "-2", "local.retention.ms": "-2"}
+#: `TopicBasedRemoteLogMetadataManager.createTopic`. What would be removed there, brokers would no longer find.
+_OF_REMOTE_METADATA: Final = (
+    ("cleanup.policy", "delete", ConfigProof.KAFKA),
+    ("retention.ms", "-1", ConfigProof.KAFKA),
+    ("retention.bytes", "-1", ConfigProof.KAFKA),
+    ("unclean.leader.election.enable", "false", ConfigProof.KAFKA),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +74,46 @@ class ProvenSettings:
         return cls(by_topic)
 
 
-def with_settings(cluster: RestoredCluster, proven: ProvenSettings, *, holds: bool) -> RestoredCluster:
-    """The cluster, with the settings that each topic gets."""
+def with_settings(
+    cluster: RestoredCluster, proven: ProvenSettings, tiered: Collection[str] = (), *, holds: bool
+) -> RestoredCluster:
+    """The cluster, with the settings that each topic gets.
+
+    Args:
+        tiered: the topics with segments in a bucket.
+    """
     has_metadata = cluster.source is not None
     topics = (
-        replace(topic, configs=tuple(_settings(topic, proven.by_topic.get(topic.name), has_metadata, holds)))
+        replace(
+            topic,
+            configs=tuple(_settings(topic, proven.by_topic.get(topic.name), has_metadata, holds, topic.name in tiered)),
+        )
         for topic in cluster.topics
     )
     return replace(cluster, topics=tuple(topics))
 
 
 def _settings(
-    topic: RestoredTopic, described: OwnSettings | None, has_metadata: bool, holds: bool
+    topic: RestoredTopic, described: OwnSettings | None, has_metadata: bool, holds: bool, is_tiered: bool
 ) -> Iterator[RestoredConfig]:
     own = {config.name: config for config in topic.configs}
     if described is not None:
         for name, value in described.of_topic.items():
             own.setdefault(name, RestoredConfig(name=name, value=value, proof=ConfigProof.DESCRIBED, was=value))
+    for name, value, proof in (
+        *([(_TIERED, "true", ConfigProof.BUCKET)] if is_tiered else ()),
+        *(_OF_REMOTE_METADATA if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
+    ):
+        own.setdefault(name, RestoredConfig(name=name, value=value, proof=proof, was=value))
     policy = own[_CLEANUP].was if _CLEANUP in own else _policy_of_nobody(topic)
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
+    is_tiered = is_tiered or (_TIERED in own and own[_TIERED].was == "true")
+    if is_tiered and (holds or not has_metadata):
+        held |= _LOCAL_AS_ALL
+    if is_tiered and holds:
+        held[_NO_COPY] = "true"
     nobody = ConfigProof.METADATA if has_metadata else ConfigProof.NOTHING
     for name, safe in held.items():
         config = own.pop(name, None)
@@ -105,16 +138,23 @@ def lifts(topic: RestoredTopic) -> list[str]:
     """The arguments of `kafka-configs --alter` that give a topic the settings that a source proves, and let cleaners
     work again.
     """
-    add = [f"{config.name}={config.was}" for config in topic.configs if config.is_held and config.was is not None]
+    add = [
+        f"{config.name}={config.was}"
+        for config in topic.configs
+        if config.is_held and config.was is not None and config.name != _NO_COPY
+    ]
     delete = [
         config.name
         for config in topic.configs
         if config.is_held
         and config.was is None
         and (config.proof is not ConfigProof.NOTHING or config.name == _LEAST_LAG)
+        and config.name != _NO_COPY
     ]
     for_topic = f"--alter --entity-type topics --entity-name {topic.name}"
+    copies = [config for config in topic.configs if config.name == _NO_COPY and config.value != config.was]
     return [
+        *([f"{for_topic} --add-config {_NO_COPY}={copies[0].was or 'false'}"] if copies else []),
         *([f"{for_topic} --add-config {','.join(_quoted(value) for value in add)}"] if add else []),
         *([f"{for_topic} --delete-config {','.join(delete)}"] if delete else []),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kidxlib.errors import CheckpointError, ClusterMetadataError, describe_error
+from kidxlib.errors import CheckpointError, ClusterMetadataError, UsageError, describe_error
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, changes_in, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Replica, read_replica
 from kidxlib.messages.definitions import messages_of
@@ -144,6 +144,18 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         left_out=tuple(taken.left_out()),
         unreadable=unreadable,
     )
+
+
+def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | None:
+    """The newest metadata that any log dir has, or one line on why no copy is taken.
+
+    Raises:
+        UsageError: where `surviving_metadata` raises a `ClusterMetadataError`.
+    """
+    try:
+        return surviving_metadata(log_dirs)
+    except ClusterMetadataError as error:
+        raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
 
 
 def _read(log_dir: Location, directory: Location) -> _Copy:

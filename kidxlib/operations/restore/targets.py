@@ -86,7 +86,7 @@ def why_not_into(
                 continue
             if (other := seen.setdefault(identity_of(path), path)) is not path:
                 yield f"{path}: the same directory as {other}; give each log dir a directory of its own"
-            if (source_path := _overlapping(path, of_sources)) is not None:
+            if (source_path := overlapping(path, of_sources)) is not None:
                 yield (
                     f"{path}: it is, holds or lies in {source_path}, a source, where nothing is written; name a new "
                     "directory"
@@ -96,7 +96,7 @@ def why_not_into(
     yield from _why_not_this_cluster(brokers, sources, keeps_cluster_id=keeps_cluster_id)
 
 
-def _overlapping(path: Path, others: Iterable[Path]) -> Path | None:
+def overlapping(path: Path, others: Iterable[Path]) -> Path | None:
     """The directory that is the same as another, is below it, or is above it; None: there is none."""
     for other in others:
         if identity_of(path) == identity_of(other) or path.is_relative_to(other) or other.is_relative_to(path):

@@ -161,7 +161,7 @@ def tiered_request(
     sources = tuple(source_at(str(place.parent if place.name.endswith(EXPORT_SUFFIX) else place)) for place in places)
     name, place = split_name(tiered)
     plugin, recorded_as = LAYOUTS[layout or LOCAL.name], None
-    bucket = _bucket(place, plugin)
+    bucket = bucket_at(place, plugin)
     if context.has_catalog:
         source = name or as_text(_absolute(place))
         asked = {
@@ -229,7 +229,12 @@ def _metadata_place(text: str) -> Location:
     raise UsageError(f"--tiered-metadata {text}: it does not exist; expected what kidx export has written")
 
 
-def _bucket(text: str, layout: Layout) -> Location:
+def bucket_at(text: str, layout: Layout) -> Location:
+    """The directory or prefix of the partitions' directories at a place that a user gives.
+
+    Raises:
+        UsageError: it is not there, or cannot be looked at.
+    """
     place = given_location("", text) or Path(text)
     try:
         bucket = find_bucket(place) if layout is LOCAL else place

@@ -61,6 +61,8 @@ _WRITTEN: Final = 412
 _BEING_WRITTEN: Final = 409
 _GONE: Final = 404
 
+_NO_LIFECYCLE: Final = "NoSuchLifecycleConfiguration"
+
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -242,6 +244,35 @@ def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
             arguments["ContinuationToken"] = page["NextContinuationToken"]
     except OSError as error:
         raise OSError(errno.EIO, error.strerror or str(error), str(directory)) from error
+
+
+def bucket_versioning(path: ObjectPath) -> str | None:
+    """Whether the bucket of a path keeps what is deleted as an older version: `Enabled` or `Suspended`; None: it never
+    has.
+    """
+
+    def ask() -> Mapping[str, Any]:
+        count(Kind.GET)
+        answer: Mapping[str, Any] = connect().get_bucket_versioning(Bucket=path.key.partition("/")[0])
+        return answer
+
+    return _answered(ask).get("Status")
+
+
+def bucket_lifecycle(path: ObjectPath) -> list[Mapping[str, Any]]:
+    """The rules by which the store itself removes objects of a path's bucket, or their older versions."""
+
+    def ask() -> list[Mapping[str, Any]]:
+        count(Kind.GET)
+        try:
+            answer = connect().get_bucket_lifecycle_configuration(Bucket=path.key.partition("/")[0])
+        except ClientError as error:
+            if error.response["Error"].get("Code") == _NO_LIFECYCLE:
+                return []
+            raise
+        return list(answer.get("Rules", ()))
+
+    return _answered(ask)
 
 
 def _page(client: Any, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

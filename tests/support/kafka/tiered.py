@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
-from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
+from tests.support.kafka.broker import CLUSTER_ID, DEADLINE_SECONDS, Broker
 from tests.support.kafka.jars import PROJECT, PROMISED, jars_of
 from tests.support.tiered_sites import Site
 
@@ -60,6 +60,7 @@ def tiered_broker(
     version: str = PROMISED,
     ports: tuple[int, int] | None = None,
     format_with: Sequence[str] = (),
+    cluster_id: str = CLUSTER_ID,
 ) -> Broker:
     """A new `Broker` whose remote segments are in `directory/remote`. What its plugin needs and a later Kafka does not
     have comes from the plugin's Kafka.
@@ -88,6 +89,7 @@ def tiered_broker(
         version=version,
         ports=ports,
         format_with=format_with,
+        cluster_id=cluster_id,
     )
 
 

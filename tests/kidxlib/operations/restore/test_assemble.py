@@ -157,7 +157,7 @@ def test_why_it_is_not_written(tmp_path: Path) -> None:
     assert feature.endswith("format with a Kafka that has it, and --feature share.version=1")
     of_t = [topic("t", _A), partition(_A, 0, [1], [_D]), config("t", "remote.storage.enable", "true")]
     [tiered] = why("tiered", [*levels(), *of_t])
-    assert tiered.startswith("topic t: remote.storage.enable=true, so that two clusters would upload to one bucket")
+    assert tiered.startswith("topic t: remote.storage.enable=true, and its older records are in a bucket: name it")
     [damaged] = why("damaged", evidence=LogEvidence(highest_producer_id=2**62))
     assert damaged.startswith(f"producer id {2**62} in a log or a snapshot")
     [old] = why("old", [topic("t", _A)])

@@ -186,7 +186,7 @@ def _two_ids(old: Path, new: Path) -> str:
 
 def _tiered(old: Path, new: Path) -> str:
     _folder(old, "__remote_log_metadata-0", _id("remote"))
-    return "tiered topics are not restored"
+    return "name its bucket with --bucket"
 
 
 @pytest.mark.parametrize(
@@ -351,6 +351,34 @@ def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
         "--add-config retention.bytes=5,max.compaction.lag.ms=9",
         "--delete-config retention.ms,min.compaction.lag.ms",
     ]
+
+
+def test_a_part_of_the_topics(tmp_path: Path) -> None:
+    """What is left out has a line, and is not in the metadata, where it would be served empty."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    for name in ("left", "__transaction_state"):
+        _folder(old, f"{name}-0", _id(name))
+    values = [
+        *(record for name in ("txn-mixed", "left", "nowhere") for record in _topic_of(name)),
+        change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30),
+    ]
+    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+    _restore([old], new, "--topics", "txn").assert_one_line(ExitCode.USAGE, "--topics txn: no topic", "txn-mixed")
+    applied = _applied([old], new, "--topics", "txn.*")
+    assert applied.code == ExitCode.OK
+    assert [topic["topic"] for topic in applied.json["topics"]] == ["txn-mixed"]
+    assert [line.partition(":")[0] for line in applied.json["left_out"]] == [
+        *("topic __transaction_state", "topic left", "topic nowhere")
+    ]
+    assert "add |__transaction_state to --topics" in applied.json["left_out"][0]
+    assert sorted(path.name for path in new[1].iterdir() if path.is_dir()) == [_PARTITION]
+    assert b"txn-mixed" in (restored := (new[1] / BOOTSTRAP_SNAPSHOT).read_bytes())
+    assert not any(name in restored for name in (b"left", b"nowhere", b"__transaction_state"))
+
+
+def _topic_of(name: str) -> list[bytes]:
+    topic_id = _TOPIC_ID if name == "txn-mixed" else _id(name)
+    return [topic(name, topic_id), partition(topic_id, 0, [1], [])]
 
 
 @pytest.mark.parametrize("hold", [(), ("--no-hold-retention",)], ids=["held", "retention not held"])

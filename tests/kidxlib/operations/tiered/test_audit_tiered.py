@@ -14,14 +14,11 @@ from kidxlib.audit.tiered.finding import Level
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import (
     AIVEN,
-    EPOCHS_SUFFIX,
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     STORAGE_DIRECTORY,
@@ -30,58 +27,21 @@ from kidxlib.log.remote.layout import (
 from tests.docs.pages import PROJECT
 from tests.support import cluster_metadata as made_up
 from tests.support.audits import verified_tiered
-from tests.support.tiered_sites import RemoteSegment, Site
+from tests.support.tiered_sites import RemoteSegment, Site, as_by_aivens_plugin
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
-#: In the order in which the plugin writes them.
-_INDEXES: Final = {
-    "offset": OFFSET_INDEX_SUFFIX,
-    "timestamp": TIME_INDEX_SUFFIX,
-    "producerSnapshot": SNAPSHOT_SUFFIX,
-    "leaderEpoch": EPOCHS_SUFFIX,
-    "transaction": TRANSACTION_INDEX_SUFFIX,
-}
-
-
 @pytest.fixture
 def bucket(tmp_path: Path) -> Path:
     """The sample's segments, as the plugin would have named and packed them."""
-    for place in _PARTITIONS:
-        for segment in _SAMPLE.segments(*place):
-            directory = tmp_path / AIVEN.partition_path(segment.partition)
-            directory.mkdir(parents=True, exist_ok=True)
-            objects = segment.objects()
-            shutil.copy2(objects[LOG_SUFFIX], _path(tmp_path, segment, LOG_SUFFIX))
-            positions, content = {}, b""
-            for name, suffix in _INDEXES.items():
-                part = objects[suffix].read_bytes() if suffix in objects else None
-                positions[name] = None if part is None else {"position": len(content), "size": len(part)}
-                content += part or b""
-            _path(tmp_path, segment, INDEXES_SUFFIX).write_bytes(content)
-            _path(tmp_path, segment, MANIFEST_SUFFIX).write_text(json.dumps(_manifest(segment, positions)))
+    segments = [segment for place in _PARTITIONS for segment in _SAMPLE.segments(*place)]
+    as_by_aivens_plugin(segments, tmp_path)
     return tmp_path
 
 
 def _path(bucket: Path, segment: RemoteSegment, suffix: str) -> Path:
     name = object_name(segment.offsets[0], segment.id, suffix)
     return bucket / AIVEN.partition_path(segment.partition) / name
-
-
-def _manifest(segment: RemoteSegment, positions: dict[str, Any]) -> dict[str, Any]:
-    row = segment.row
-    return {
-        "version": "1",
-        "chunkIndex": {"type": "fixed", "originalFileSize": row["log_bytes"]},
-        "segmentIndexes": positions,
-        "compression": False,
-        "remoteLogSegmentMetadata": {
-            "startOffset": row["start_offset"],
-            "endOffset": row["end_offset"],
-            "maxTimestampMs": row["max_timestamp_ms"],
-            "segmentLeaderEpochs": {str(each["epoch"]): each["start_offset"] for each in row["leader_epochs"]},
-        },
-    }
 
 
 def _audited(bucket: Path, level: str, code: int) -> list[dict[str, Any]]:

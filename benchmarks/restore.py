@@ -1,0 +1,147 @@
+"""A cluster's disk planned and restored, beside one read of the same files, and beside `cp` onto the same disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import click
+
+from benchmarks.figures import Target, record
+from benchmarks.generate import SegmentContent, write_segment
+from benchmarks.submit import run_kidx
+from kidxlib.errors import KidxError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.terminal.console import note, print_line
+from tests.support import page_cache
+from tests.support.kafka.broker import Broker
+
+_TOPIC: Final = "bench"
+_CONTENT: Final = SegmentContent(magic=2, batch_bytes=16 * 1024)
+_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
+_OLD_PROPERTIES: Final = "version=1\nnode.id=1\ncluster.id=b2xkLWNsdXN0ZXItMDAwMQ\n"
+_PARTITION_METADATA: Final = "version: 0\ntopic_id: nK9UueanTPWXzDtprD1jVw\n"
+_PIECE_BYTES: Final = 1024 * 1024
+_PLAN_TIMES: Final = 1.2
+_APPLY_RATE: Final = 0.8
+_REFLINK_SECONDS: Final = 60.0
+
+
+@click.command()
+@click.option("--partitions", type=click.IntRange(1), default=1_000, show_default=True)
+@click.option("--segments", type=click.IntRange(1), default=4, show_default=True, help="In each partition.")
+@click.option("--kib", type=click.IntRange(64), default=512, show_default=True, help="Size of a segment.")
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--reflinks", is_flag=True, help="The directory's file system has reflinks: only seconds are required.")
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def restore(partitions: int, segments: int, kib: int, rounds: int, reflinks: bool, directory: Path) -> None:
+    """Plan a restore of a broker's disk, and carry it out. Nothing of the disk is in memory when a run begins.
+
+    The plan is compared with one read of all logs by a thread for each core, the restore with `cp -r` and a flush.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="restore-", dir=directory.resolve()))
+    try:
+        old = _old_disk(place / "old", partitions, segments, kib << 10)
+        log_bytes = sum(path.stat().st_size for path in _logs(old))
+        print_line(f"{partitions:,} partitions, {partitions * segments:,} segments, {log_bytes:,} bytes")
+        measured = [list(_round(place, old)) for _ in range(rounds)]
+    finally:
+        shutil.rmtree(place)
+    seconds = {name: [dict(of_round)[name] for of_round in measured] for name, _ in measured[0]}
+    record(
+        directory,
+        "restore-reflinks" if reflinks else "restore",
+        [*_targets(seconds, log_bytes, reflinks=reflinks)],
+        partitions=partitions,
+        segments=segments,
+        log_bytes=log_bytes,
+    )
+
+
+def _targets(seconds: dict[str, list[float]], log_bytes: int, *, reflinks: bool) -> Iterator[Target]:
+    for name, values in seconds.items():
+        most = _REFLINK_SECONDS if reflinks and name == "applied" else None
+        yield Target(name=name, unit="s", values=values, at_most=most)
+    if not reflinks:
+        plan = [ours / read for ours, read in zip(seconds["planned"], seconds["read once"], strict=True)]
+        yield Target(name="planned, to one read", unit="×", values=plan, at_most=_PLAN_TIMES)
+        rate = [copied / ours for ours, copied in zip(seconds["applied"], seconds["cp, flushed"], strict=True)]
+        yield Target(name="applied, to the rate of cp", unit="×", values=rate, at_least=_APPLY_RATE)
+    yield Target(name="applied", unit="MB/s", values=[log_bytes / each / 1e6 for each in seconds["applied"]])
+
+
+def _old_disk(log_dir: Path, partitions: int, segments: int, segment_bytes: int) -> Path:
+    """A log dir of a broker that was killed, and whose cluster's metadata is lost."""
+    log_dir.mkdir()
+    (log_dir / META_PROPERTIES).write_text(_OLD_PROPERTIES)
+    first, base_offset = log_dir / f"{_TOPIC}-0", 0
+    first.mkdir()
+    (first / PARTITION_METADATA).write_text(_PARTITION_METADATA)
+    for _ in range(segments):
+        log = first / segment_file(base_offset, LOG_SUFFIX)
+        base_offset = write_segment(log, _CONTENT, segment_bytes, base_offset)
+    for number in range(1, partitions):
+        shutil.copytree(first, log_dir / f"{_TOPIC}-{number}")
+    os.sync()
+    return log_dir
+
+
+def _round(place: Path, old: Path) -> Iterator[tuple[str, float]]:
+    """Seconds of each run."""
+    note("one read …")
+    _drop(old)
+    start = time.perf_counter()
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(_read, _logs(old)))
+    yield "read once", time.perf_counter() - start
+    note("cp …")
+    _drop(old)
+    start = time.perf_counter()
+    subprocess.run(["cp", "-r", old, place / "copied"], check=True)
+    subprocess.run(["sync", "-f", place / "copied"], check=True)
+    yield "cp, flushed", time.perf_counter() - start
+    shutil.rmtree(place / "copied")
+    new = Broker(place / "new", {}, cluster_id=_NEW_CLUSTER)
+    command = ("restore", old, "--broker", f"1={new.log_dir}", "--controller", new.log_dir, "--json")
+    note("the plan …")
+    _drop(old)
+    planned = run_kidx(*command)
+    yield "planned", planned.seconds
+    note("--apply …")
+    _drop(old)
+    applied = run_kidx(*command, "--apply", planned.json["plan"])
+    yield "applied", applied.seconds
+    if not applied.json["applied"]:
+        raise KidxError(f"{old}: not restored: {applied.json['refused']}")
+    shutil.rmtree(place / "new")
+
+
+def _logs(log_dir: Path) -> Sequence[Path]:
+    return sorted(log_dir.glob(f"*/*{LOG_SUFFIX}"))
+
+
+def _read(log: Path) -> None:
+    content = bytearray(_PIECE_BYTES)
+    with log.open("rb", buffering=0) as file:
+        while file.readinto(content):
+            pass
+
+
+def _drop(log_dir: Path) -> None:
+    """Drop logs from the page cache.
+
+    Raises:
+        KidxError: a page of one is still in memory.
+    """
+    for log in _logs(log_dir):
+        if not page_cache.drop(log):
+            raise KidxError(f"{log}: its pages stay in memory; give --directory on a disk")

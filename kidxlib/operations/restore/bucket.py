@@ -1,0 +1,606 @@
+"""A bucket of tiered storage as a source of a restore: the log dir of a broker that has nothing but the bucket.
+
+What a follower makes of remote segments before it fetches from a leader (`TierStateMachine.buildRemoteLogAuxState`)
+stands there for each partition that no log dir has: an empty log that begins where the last remote segment ends, with
+the leader epochs and the producers of that segment. Beside it is what is lost of `__remote_log_metadata`, made from the
+objects. All that comes after treats the log dir as another broker's. Nothing is written into the bucket.
+
+A leader that starts without this metadata takes its local log for everything, and deletes the remote segments as soon
+as it learns of them. So the metadata and the leader epochs are on the disk before the first start.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.tiered.listing import findings_on_missing, findings_on_transaction_index, match_objects
+from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import (
+    CheckpointError,
+    RemoteLogMetadataError,
+    SnapshotError,
+    UsageError,
+    describe_error,
+)
+from kidxlib.format.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    EpochEntry,
+    LeaderEpochs,
+)
+from kidxlib.format.producer_snapshot import read_snapshot
+from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.remote_logs import LAYOUTS
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
+from kidxlib.log.remote.metadata_topic import (
+    REMOTE_LOG_METADATA_TOPIC,
+    metadata_partition,
+    metadata_partitions,
+)
+from kidxlib.log.remote.segments import (
+    VisibleOffsets,
+    epochs_read,
+    fold_metadata,
+    read_segments,
+    visible_offsets,
+)
+from kidxlib.log.remote.uploaded import as_read, read_part, read_uploaded
+from kidxlib.messages.remote_log_metadata import (
+    RemoteSegment,
+    RemoteSegmentUpdate,
+    TopicIdPartition,
+)
+from kidxlib.operations.restore.formatted import FormattedController
+from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
+from kidxlib.operations.restore.made_log_dir import MadeFolder, metadata_log, write_log_dir
+from kidxlib.operations.restore.protection import Protected, protection_of
+from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
+from kidxlib.operations.restore.targets import NewBroker, overlapping
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.tiered_request import bucket_at
+from kidxlib.operations.tiered.what_to_audit import by_partition
+from kidxlib.storage.location import Location
+from kidxlib.storage.scratch import temporary_place
+from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.words import counted
+
+#: Who is to have copied segments whose metadata is made anew: no broker goes by it.
+_COPIED_BY: Final = 0
+#: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
+METADATA_PARTITIONS_DEFAULT: Final = 50
+_ENABLED: Final = "remote.storage.enable"
+_ANY: Final = re.compile(".*")
+_RECORDS_PER_BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket that is to be a source.
+
+    Attributes:
+        place: the directory or prefix of the partitions' directories.
+        log_dir: an empty directory for what is made of it, until the restore is done.
+        protected, is_cluster_stopped: as in `protection_of`.
+    """
+
+    layout: Layout
+    place: Location
+    log_dir: Path
+    protected: Protected | None
+    is_cluster_stopped: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Taken:
+    """What a restore takes from a bucket, if there is one.
+
+    Attributes:
+        inventory: all sources, the log dir that is made of the bucket among them.
+        topics: those with remote segments that the restored cluster reads.
+        left_out, lost, refusals: as in `RestorePlan`.
+    """
+
+    inventory: Inventory
+    topics: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class TakenBucket(Taken):
+    """What a restore takes from a bucket.
+
+    Attributes:
+        metadata_partitions: how many partitions `__remote_log_metadata` has.
+        made: the metadata partitions that are made from the objects.
+        segments: how many remote segments the restored cluster reads; `log_bytes` are the bytes of their logs.
+        newest_ms: when the newest object that was looked at was written, in ms since the epoch.
+        protection: what was found on how deletion is made impossible, a line each.
+    """
+
+    bucket: Bucket
+    metadata_partitions: int = METADATA_PARTITIONS_DEFAULT
+    made: list[int] = field(default_factory=list)
+    segments: int = 0
+    log_bytes: int = 0
+    newest_ms: int | None = None
+    protection: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "place": str(self.bucket.place),
+            "layout": self.bucket.layout.name,
+            "topics": sorted(self.topics),
+            "segments": self.segments,
+            "log_bytes": self.log_bytes,
+            "metadata_partitions": self.metadata_partitions,
+            "made_metadata_partitions": self.made,
+            "protected": None if self.bucket.protected is None else self.bucket.protected.value,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remote:
+    """The remote segments of a partition, as the restored cluster's metadata has them.
+
+    Attributes:
+        rows: of `REMOTE_METADATA`, by start offset.
+        records: what is to be written of it; empty where metadata that survives has it.
+        visible: what consumers get of each segment, by id.
+        highest_epoch: of all segments that were looked at, also those that are left out.
+    """
+
+    partition: TopicIdPartition
+    directory: Location
+    rows: pa.Table
+    records: Sequence[RemoteSegment | RemoteSegmentUpdate]
+    visible: Mapping[str, VisibleOffsets]
+    highest_epoch: int
+
+    @property
+    def read(self) -> list[dict[str, Any]]:
+        """The rows of segments that consumers get something of."""
+        return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
+
+    @property
+    def name(self) -> str:
+        return TopicPartition(self.partition.topic, self.partition.partition).directory
+
+
+@contextlib.contextmanager
+def opened_bucket(
+    text: str, layout: str | None, protected: Protected | None, *, is_cluster_stopped: bool
+) -> Iterator[Bucket]:
+    """A bucket that a user names, with a directory of this machine that is gone at the end of the context.
+
+    Raises:
+        UsageError: it is not there, or cannot be looked at.
+    """
+    plugin = LAYOUTS[layout or LOCAL.name]
+    place = bucket_at(text, plugin)
+    place = Path(os.path.realpath(place)) if isinstance(place, Path) else place
+    with tempfile.TemporaryDirectory(prefix="kidx-bucket-", dir=temporary_place()) as directory:
+        yield Bucket(plugin, place, Path(os.path.realpath(directory)), protected, is_cluster_stopped)
+
+
+def taken_from(
+    bucket: Bucket | None,
+    inventory: Inventory,
+    topics: re.Pattern[str],
+    brokers: Sequence[NewBroker],
+    controllers: Sequence[FormattedController],
+    engine: Engine,
+) -> Taken:
+    """Look at a bucket's objects, and make the log dir of what the other sources lack. Nothing is taken from no bucket.
+
+    Args:
+        topics: only topics whose full names match.
+        brokers: the new ones.
+        controllers: of the new cluster's id the id of a `__remote_log_metadata` without any copy is made.
+
+    Raises:
+        UsageError: the bucket cannot be listed, or its metadata in a log dir cannot be read.
+    """
+    if bucket is None:
+        return Taken(inventory=inventory)
+    begin_phase("reading the bucket")
+    surviving = surviving_or_refused(inventory.paths)
+    taken = TakenBucket(bucket=bucket, inventory=inventory)
+    if topics.fullmatch(REMOTE_LOG_METADATA_TOPIC) is None:
+        taken.refusals.append(
+            f"--topics {topics.pattern}: without {REMOTE_LOG_METADATA_TOPIC} no broker finds what is in the bucket: "
+            f"add |{REMOTE_LOG_METADATA_TOPIC}"
+        )
+    taken.refusals += _in_the_way(bucket, brokers)
+    try:
+        metadata = MetadataReader(inventory.paths, _ANY).read()
+        taken.metadata_partitions = _metadata_partitions(taken, metadata, surviving)
+        wanted = _wanted(taken, surviving, topics)
+        remotes = [*_remotes(taken, wanted, metadata)]
+        protection = protection_of(
+            bucket.place, wanted.values(), bucket.protected, brokers, is_cluster_stopped=bucket.is_cluster_stopped
+        )
+    except (OSError, RemoteLogMetadataError) as error:
+        raise UsageError(f"{bucket.place}: {describe_error(error)}") from error
+    taken.protection = protection.seen
+    if not remotes and not taken.refusals:
+        taken.refusals.append(
+            f"{bucket.place}: no remote segment of a topic that is to be restored; name the place that the storage "
+            "plugin writes to, and its --layout"
+        )
+    taken.refusals += protection.refusals
+    folders = _folders(taken, remotes)
+    taken.lost += _nowhere(inventory, remotes)
+    if remotes:
+        folders |= _metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
+    if folders:
+        write_log_dir(bucket.log_dir, folders)
+        taken.inventory = _with(inventory, bucket, folders, engine)
+    return taken
+
+
+def _folders(taken: TakenBucket, remotes: Sequence[_Remote]) -> dict[TopicPartition, MadeFolder]:
+    """The folders of partitions that no log dir has; those of the others are compared with their remote segments."""
+    folders: dict[TopicPartition, MadeFolder] = {}
+    for remote in remotes:
+        _count(taken, remote)
+        name = TopicPartition(remote.partition.topic, remote.partition.partition)
+        replicas = taken.inventory.replicas.get(name, ())
+        _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
+        for replica in replicas:
+            _compare(taken, remote, replica)
+        if not replicas and (folder := _folder_of(taken, remote)) is not None:
+            folders[name] = folder
+    return folders
+
+
+def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:
+    """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
+    in_bucket = {remote.name for remote in remotes}
+    for partition, replicas in inventory.replicas.items():
+        for replica in replicas:
+            if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
+                yield (
+                    f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
+                    "bucket, and this one has no segment of the partition"
+                )
+
+
+def _in_the_way(bucket: Bucket, brokers: Sequence[NewBroker]) -> Iterator[str]:
+    for path in (path for broker in brokers for path in broker.log_dirs):
+        if isinstance(bucket.place, Path) and overlapping(path, [bucket.place]) is not None:
+            yield f"{path}: it is, holds or lies in the bucket {bucket.place}, where nothing is written; name another"
+
+
+def _metadata_partitions(taken: TakenBucket, metadata: RemoteMetadata, surviving: SurvivingMetadata | None) -> int:
+    """How many partitions `__remote_log_metadata` has: by the cluster's metadata, else by its folders, else as Kafka
+    makes it.
+    """
+    assigned = [] if surviving is None else [*surviving.metadata.assignments]
+    numbers = [each.partition for each in assigned if each.topic == REMOTE_LOG_METADATA_TOPIC]
+    count = max([*numbers, *metadata.read], default=METADATA_PARTITIONS_DEFAULT - 1) + 1
+    if metadata.known and count not in metadata.possible_counts:
+        taken.refusals.append(
+            f"{REMOTE_LOG_METADATA_TOPIC}: the sources have {count} partitions of it, and its records do not stand "
+            "where Kafka looks for them then: name the log dirs with all of it; or take its folders out, so that it is "
+            "made from the bucket"
+        )
+    return count
+
+
+def _wanted(
+    taken: TakenBucket, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
+) -> dict[TopicIdPartition, Location]:
+    """The directories in the bucket of topics that are to be restored. Another topic of the same name was deleted."""
+    ids: dict[str, set[str]] = defaultdict(set)
+    for local, replicas in taken.inventory.replicas.items():
+        ids[local.topic] |= {replica.topic_id for replica in replicas if replica.topic_id is not None}
+    configs: Mapping[str, Mapping[str, str]] = {}
+    if surviving is not None:
+        ids |= {topic: {topic_id} for topic, topic_id in surviving.metadata.topics.items()}
+        configs = surviving.metadata.topic_configs
+    listed = taken.bucket.layout.list_partitions(taken.bucket.place)
+    in_bucket: dict[str, set[str]] = defaultdict(set)
+    for partition in listed:
+        in_bucket[partition.topic].add(partition.topic_id)
+    wanted = {}
+    for partition, place in listed.items():
+        topic, known = partition.topic, ids.get(partition.topic, set())
+        if topics.fullmatch(topic) is None:
+            taken.left_out.append(f"{place}: --topics does not match")
+        elif known and partition.topic_id not in known:
+            taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
+        elif surviving is not None and known and configs.get(topic, {}).get(_ENABLED) != "true":
+            taken.left_out.append(f"{place}: the metadata does not say {_ENABLED}=true of topic {topic}")
+        elif not known and len(in_bucket[topic]) > 1:
+            taken.refusals.append(
+                f"topic {topic}: the bucket has topics with the ids {', '.join(sorted(in_bucket[topic]))}, and no "
+                "metadata says which of them was deleted: name a node's log dir with the cluster's metadata; or "
+                "restore from a copy of the bucket without the deleted one"
+            )
+        else:
+            wanted[partition] = place
+    return wanted
+
+
+def _remotes(
+    taken: TakenBucket, wanted: Mapping[TopicIdPartition, Location], metadata: RemoteMetadata
+) -> Iterator[_Remote]:
+    """The remote segments of each partition: by the metadata that survives, else by the objects."""
+    rows = by_partition(metadata.segments, "start_offset")
+    forgotten = by_partition(metadata.forgotten, "start_offset")
+    visible = _visible(taken.inventory.paths) if metadata.read else {}
+    for partition, directory in wanted.items():
+        number = metadata_partition(partition, taken.metadata_partitions)
+        if number not in metadata.read:
+            yield _by_objects(taken, partition, directory)
+        elif partition in rows and partition not in forgotten:
+            yield _by_metadata(taken, partition, directory, rows[partition], visible.get(partition, {}), metadata)
+        elif list_objects(directory, taken.bucket.layout.suffixes).objects.num_rows:
+            says = "has lost the first records on" if partition in forgotten else "says nothing of"
+            taken.refusals.append(
+                f"{directory}: {REMOTE_LOG_METADATA_TOPIC}-{number} of the sources {says} its objects, so that brokers "
+                "would not find them: take that folder out of the sources, and it is made from the bucket"
+            )
+    for partition, of_partition in rows.items():
+        segments = read_segments(of_partition)
+        if partition not in wanted and segments and _is_restored(taken, partition):
+            taken.lost.append(
+                f"{partition.topic}-{partition.partition}: {_offsets_of(segments)} are in remote segments by "
+                f"{REMOTE_LOG_METADATA_TOPIC}, and the bucket has no directory of the partition"
+            )
+
+
+def _visible(places: Sequence[Path]) -> dict[TopicIdPartition, dict[str, VisibleOffsets]]:
+    visible = {}
+    for of_number in metadata_partitions(places).values():
+        for partition, reads in epochs_read(of_number.records()).items():
+            visible[partition] = visible_offsets(reads)
+    return visible
+
+
+def _is_restored(taken: TakenBucket, partition: TopicIdPartition) -> bool:
+    replicas = taken.inventory.replicas.get(TopicPartition(partition.topic, partition.partition), ())
+    return any(replica.topic_id == partition.topic_id for replica in replicas)
+
+
+def _offsets_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    first, last = min(row["start_offset"] for row in rows), max(row["end_offset"] for row in rows)
+    return f"offsets {first} to {last}"
+
+
+def _by_objects(taken: TakenBucket, partition: TopicIdPartition, directory: Location) -> _Remote:
+    uploaded = read_uploaded(taken.bucket.layout, partition, directory, _COPIED_BY)
+    taken.left_out += uploaded.unusable
+    taken.newest_ms = max(taken.newest_ms or 0, uploaded.newest_ms or 0) or None
+    visible = visible_offsets(epochs_read(as_read(uploaded.records())).get(partition, []))
+    for segment in uploaded.segments:
+        if segment.segment.id not in visible:
+            taken.left_out.append(
+                f"{directory / object_name(segment.start_offset, segment.segment.id, '')}: other segments have its "
+                f"offsets {segment.start_offset} to {segment.end_offset}, as after an upload that was tried again"
+            )
+    written = [record for record in uploaded.records() if record.segment.id in visible]
+    return _Remote(
+        partition=partition,
+        directory=directory,
+        rows=fold_metadata(as_read(written)).segments,
+        records=written,
+        visible=visible,
+        highest_epoch=max((epoch for each in uploaded.segments for epoch in each.leader_epochs), default=-1),
+    )
+
+
+def _by_metadata(
+    taken: TakenBucket,
+    partition: TopicIdPartition,
+    directory: Location,
+    rows: pa.Table,
+    visible: Mapping[str, VisibleOffsets],
+    metadata: RemoteMetadata,
+) -> _Remote:
+    objects = list_objects(directory, taken.bucket.layout.suffixes).objects
+    presence = match_objects(taken.bucket.layout, rows, objects)
+    found = [*findings_on_missing(presence)]
+    if taken.bucket.layout.has_single_files:
+        found += findings_on_transaction_index(presence, metadata.flag_since, reads_logs=False)
+    for key, finding in found:
+        if finding.verdict is Verdict.BROKEN and key.segment_id in visible:
+            place = directory / object_name(key.start_offset, key.segment_id or "", "")
+            taken.lost.append(f"{place}: {finding.file} {finding.reason}: {finding.consequence}")
+    if presence.strays.num_rows:
+        taken.left_out.append(
+            f"{directory}: {counted(presence.strays.num_rows, 'object')} that {REMOTE_LOG_METADATA_TOPIC} does not know"
+        )
+    written = [ms for ms in objects["written_ms"].to_pylist() if ms is not None]
+    taken.newest_ms = max([taken.newest_ms or 0, *written]) or None
+    epochs = (entry["epoch"] for row in rows.to_pylist() for entry in row["leader_epochs"])
+    return _Remote(
+        partition=partition,
+        directory=directory,
+        rows=rows,
+        records=(),
+        visible=visible,
+        highest_epoch=max(epochs, default=-1),
+    )
+
+
+def _count(taken: TakenBucket, remote: _Remote) -> None:
+    rows = remote.read
+    taken.topics.add(remote.partition.topic)
+    taken.segments += len(rows)
+    taken.log_bytes += sum(row["log_bytes"] for row in rows)
+
+
+def _gaps(remote: _Remote) -> Iterator[range]:
+    """Offsets between remote segments that none of them has."""
+    end = None
+    for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
+        if end is not None and visible.first_offset > end:
+            yield range(end, visible.first_offset)
+        end = max(end or 0, visible.last_offset + 1)
+
+
+def _tell_gaps(taken: TakenBucket, remote: _Remote, local_start: int | None) -> None:
+    """
+    Args:
+        local_start: where the longest log in a log dir begins; None: no log dir has the partition.
+    """
+    for gap in _gaps(remote):
+        if local_start is None or gap.start < local_start:
+            taken.lost.append(
+                f"{remote.name}: offsets {gap.start} to {gap.stop - 1} are in no remote segment: consumers that come "
+                "there get OFFSET_OUT_OF_RANGE"
+            )
+
+
+def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
+    """Whether a leader that starts with a log dir's folder deletes remote segments, or does not find them."""
+    simulation = replica.forecast.simulation
+    try:
+        epochs = read_leader_epochs(replica.directory)
+    except (CheckpointError, OSError):
+        epochs = None
+    log = LocalLog(
+        entries=None if epochs is None else epochs.entries,
+        log_start_offset=replica.forecast.stop.log_start_offset,
+        first_offset=simulation.segments[0].base_offset if simulation.segments else None,
+        end_offset=replica.end_offset,
+        recovered=[entry for seen in replica.forecast.seen.logs for entry in seen.epochs],
+    )
+    instead = "take this folder out of the sources, and the partition comes from the bucket alone"
+    if (found := finding_on_local_epochs(remote.rows, log)) is not None:
+        finding = found[1]
+        taken.refusals.append(
+            f"{replica.directory / LEADER_EPOCH_CHECKPOINT}: {finding.detail}: {finding.consequence}; write the epochs "
+            f"again with kidx recover --mend on a copy; or {instead}"
+        )
+    if (found := finding_on_local_start(remote.rows, log)) is not None:
+        taken.lost.append(f"{replica.directory}: {found[1].detail}")
+    end = max((visible.last_offset + 1 for visible in remote.visible.values()), default=0)
+    if replica.end_offset < end:
+        taken.refusals.append(
+            f"{replica.directory}: its log ends at offset {replica.end_offset}, and remote segments go on to offset "
+            f"{end - 1}, so that new records would take their place: {instead}"
+        )
+
+
+def _folder_of(taken: TakenBucket, remote: _Remote) -> MadeFolder | None:
+    """The folder of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
+    refused.
+    """
+    if not remote.visible:
+        taken.lost.append(f"{remote.name}: the bucket has no segment of it that can be read")
+        return None
+    last = max(remote.read, key=lambda row: (row["end_offset"], row["start_offset"]))
+    end, start = last["end_offset"] + 1, min(visible.first_offset for visible in remote.visible.values())
+    place = remote.directory / object_name(last["start_offset"], last["segment_id"], "")
+    layout = taken.bucket.layout
+    try:
+        epochs, snapshot = (
+            read_part(layout, remote.directory, last["start_offset"], last["segment_id"], suffix)
+            for suffix in (EPOCHS_SUFFIX, SNAPSHOT_SUFFIX)
+        )
+        read_snapshot(snapshot)
+        entries = LeaderEpochs(parse_epoch_entries(epochs, f"{place}{EPOCHS_SUFFIX}")).within(start, end)
+    except (OSError, CheckpointError, SnapshotError, RemoteLogMetadataError) as error:
+        taken.refusals.append(
+            f"{place}: the last segment of {remote.name}, whose leader epochs and producers a leader begins with: "
+            f"{describe_error(error)}: put these objects back in a copy of the bucket, or take the segment out there"
+        )
+        return None
+    log = LocalLog(entries=entries.entries, log_start_offset=start, first_offset=end, end_offset=end)
+    if (found := finding_on_local_epochs(remote.rows, log)) is not None:
+        taken.refusals.append(
+            f"{place}{EPOCHS_SUFFIX}: {found[1].detail}: {found[1].consequence}; put the right object back in a "
+            "copy of the bucket"
+        )
+    taken.lost.append(
+        f"{remote.name}: no log dir has it, and the bucket ends at offset {end - 1}: records that were not uploaded "
+        "yet are gone"
+    )
+    return MadeFolder(
+        topic_id=remote.partition.topic_id,
+        log_start_offset=start,
+        base_offset=end,
+        end_offset=end,
+        log=b"",
+        epochs=entries.checkpoint(),
+        snapshot=snapshot,
+        origin=remote.directory,
+        highest_epoch=max(remote.highest_epoch, *(entry.epoch for entry in entries.entries)),
+    )
+
+
+def _metadata_folders(
+    taken: TakenBucket,
+    remotes: Sequence[_Remote],
+    metadata: RemoteMetadata,
+    surviving: SurvivingMetadata | None,
+    cluster_id: str | None,
+) -> dict[TopicPartition, MadeFolder]:
+    """The partitions of `__remote_log_metadata` that no source has, each with what it is to say of the bucket."""
+    taken.made = [number for number in range(taken.metadata_partitions) if number not in metadata.read]
+    records: dict[int, list[RemoteSegment | RemoteSegmentUpdate]] = {number: [] for number in taken.made}
+    for remote in remotes:
+        if remote.records:
+            records[metadata_partition(remote.partition, taken.metadata_partitions)] += remote.records
+    topic_id = _metadata_topic_id(taken.inventory, surviving, cluster_id)
+    folders = {}
+    for number, of_number in records.items():
+        folders[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)] = MadeFolder(
+            topic_id=topic_id,
+            log_start_offset=None,
+            base_offset=0,
+            end_offset=len(of_number),
+            log=metadata_log(of_number),
+            epochs=LeaderEpochs([EpochEntry(0, 0)] if of_number else []).checkpoint(),
+            snapshot=None,
+            origin=taken.bucket.place,
+            highest_epoch=0,
+        )
+    return folders
+
+
+def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None, cluster_id: str | None) -> str:
+    """The id that the topic has in a source; else one that is made of the new cluster's."""
+    if surviving is not None and REMOTE_LOG_METADATA_TOPIC in surviving.metadata.topics:
+        return surviving.metadata.topics[REMOTE_LOG_METADATA_TOPIC]
+    for partition, replicas in inventory.replicas.items():
+        if partition.topic == REMOTE_LOG_METADATA_TOPIC and replicas[0].topic_id is not None:
+            return replicas[0].topic_id
+    digest = hashlib.sha256(f"{REMOTE_LOG_METADATA_TOPIC} {cluster_id}".encode()).digest()[:16]
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _with(
+    inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, MadeFolder], engine: Engine
+) -> Inventory:
+    """All sources, with the log dir that was made as one more."""
+    broker = read_broker(str(bucket.log_dir), inventory.known, engine, "forecasts-bucket")
+    replicas = [
+        replace(
+            replica,
+            origin=folders[replica.topic_partition].origin,
+            highest_epoch=max(replica.highest_epoch, folders[replica.topic_partition].highest_epoch),
+        )
+        for replica in broker.replicas
+    ]
+    made = replace(broker, node_id=BUCKET_NODE, cluster_id=None, replicas=replicas, bucket=bucket.place)
+    return Inventory([*inventory.brokers, made], inventory.known)

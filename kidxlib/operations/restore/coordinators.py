@@ -1,0 +1,155 @@
+"""What the coordinators' topics say: committed offsets of groups, transactions that are about to commit, producer ids,
+and versions of records. A log is read once, and nothing is rewritten.
+
+Sources: `GroupCoordinatorService`, `CoordinatorLoaderImpl.load`, `TransactionStateManager.loadTransactionMetadata`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kidxlib.errors import MalformedError, MalformedRecordsError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.messages.typed_records import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    CoordinatorRecord,
+    read_coordinator_record,
+)
+from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.control import read_control_record
+from kidxlib.records.reader import Record, records
+from kidxlib.storage.opened_log import LogFile
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+#: The topics whose records coordinators write, and the definitions of these.
+COORDINATOR_TOPICS: Final = {
+    OFFSETS_TOPIC: CONSUMER_OFFSETS,
+    TRANSACTION_TOPIC: TRANSACTION_STATE,
+    "__share_group_state": SHARE_GROUP_STATE,
+}
+#: Fields of a `TransactionLogValue` with ids of producers.
+_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
+#: `TransactionState.PREPARE_COMMIT`.
+_PREPARE_COMMIT: Final = 2
+_OFFSET_COMMIT: Final = "OffsetCommitKey"
+_COMMIT: Final = "COMMIT"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """A transaction of which it is decided that it commits, and whose markers may not be written yet.
+
+    Attributes:
+        producer_ids: under which its records may be.
+    """
+
+    transactional_id: str
+    producer_ids: frozenset[int]
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class CoordinatorLog:
+    """What a log of a coordinator's topic comes to.
+
+    Attributes:
+        versions: the largest version of each record's value: module of the messages, type of the key.
+        highest_producer_id: in the records; −1: none.
+        offsets: what each group has committed of a partition.
+        pending: the same of transactions, by producer id, which no marker has ended.
+        prepared: by transactional id.
+    """
+
+    versions: dict[tuple[str, int], int] = field(default_factory=dict)
+    highest_producer_id: int = -1
+    offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    pending: dict[int, dict[tuple[str, TopicPartition], int | None]] = field(default_factory=dict)
+    prepared: dict[str, PreparedCommit] = field(default_factory=dict)
+
+    @property
+    def highest_offsets(self) -> Mapping[tuple[str, TopicPartition], int]:
+        """The largest offset that a group has committed of a partition, or may yet commit by a transaction."""
+        highest = dict(self.offsets)
+        for of_producer in self.pending.values():
+            for key, offset in of_producer.items():
+                if offset is not None:
+                    highest[key] = max(highest.get(key, 0), offset)
+        return highest
+
+    def add(self, batch: Batch, record: Record, module: str) -> None:
+        if batch.is_control:
+            self._end(batch.producer_id, read_control_record(record).name == _COMMIT)
+            return
+        if record.key is None:
+            return
+        try:
+            read = read_coordinator_record(record.key, record.value, module)
+        except (UnreadableMessageError, UnknownRecordTypeError):
+            return  # of a newer Kafka: its version is not known
+        if read.value is not None and read.value_version is not None:
+            kind = (module, read.record_type)
+            self.versions[kind] = max(self.versions.get(kind, 0), read.value_version)
+        if module == TRANSACTION_STATE:
+            self._add_transaction(read)
+        elif read.key_message.name.endswith(_OFFSET_COMMIT):
+            self._add_offset(batch, read)
+
+    def _add_offset(self, batch: Batch, read: CoordinatorRecord) -> None:
+        key = (read.key["group"], TopicPartition(read.key["topic"], read.key["partition"]))
+        offset = None if read.value is None else int(read.value["offset"])
+        if batch.is_transactional:
+            self.pending.setdefault(batch.producer_id, {})[key] = offset
+        else:
+            self._set(key, offset)
+
+    def _set(self, key: tuple[str, TopicPartition], offset: int | None) -> None:
+        if offset is None:
+            self.offsets.pop(key, None)
+        else:
+            self.offsets[key] = offset
+
+    def _end(self, producer_id: int, commits: bool) -> None:
+        for key, offset in self.pending.pop(producer_id, {}).items():
+            if commits:
+                self._set(key, offset)
+
+    def _add_transaction(self, read: CoordinatorRecord) -> None:
+        transactional_id, value = read.key["transactionalId"], read.value
+        self.prepared.pop(transactional_id, None)
+        if value is None:
+            return
+        ids = [int(value.get(name, -1)) for name in _PRODUCER_IDS]
+        self.highest_producer_id = max(self.highest_producer_id, *ids)
+        if value["transactionStatus"] == _PREPARE_COMMIT:
+            partitions = tuple(
+                TopicPartition(of_topic["topic"], number)
+                for of_topic in value["transactionPartitions"] or ()
+                for number in of_topic["partitionIds"]
+            )
+            known = frozenset(producer_id for producer_id in ids if producer_id >= 0)
+            self.prepared[transactional_id] = PreparedCommit(transactional_id, known, partitions)
+
+
+def read_coordinator_log(forecast: Forecast) -> CoordinatorLog:
+    """Read a replica of a coordinator's topic up to the end that a start leaves. What is malformed ends a segment."""
+    module, read = COORDINATOR_TOPICS[forecast.topic_partition.topic], CoordinatorLog()
+    for batch, record in _records(forecast):
+        read.add(batch, record, module)
+    return read
+
+
+def _records(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
+    for segment in forecast.simulation.segments:
+        log = LogFile(str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+        log.keep_valid(segment.kept_bytes)
+        with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
+            for batch in batches(log):
+                yield from ((batch, record) for record in records(log, batch))

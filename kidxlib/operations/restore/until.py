@@ -1,0 +1,344 @@
+"""Ends that somebody gives (`--until-offsets`): each partition is restored up to an offset, and not behind it.
+
+A log that ends at a batch's border is one that a crash could have left, so nothing in it is rewritten. No transaction
+is open at the end: its marker would be behind it, and a coordinator that has written that marker never writes it again,
+so that consumers of committed records would stop there for ever. The end is thus the last one at or below the given
+offset which is the log's last stable offset, too (`ProducerStateManager.firstUndecidedOffset`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
+from kidxlib.errors import UsageError
+from kidxlib.format import layouts
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
+from kidxlib.operations.restore.choose import leader_of
+from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
+from kidxlib.operations.restore.inventory import OldReplica
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.scan.scan_state import EventKind
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.opened_log import LogFile
+
+#: Topics that are restored whole: coordinators and the tiered storage would go on from a state that is over.
+RESTORED_WHOLE: Final = INTERNAL_TOPICS | {"__remote_log_metadata"}
+_FORM: Final = 'expected {"partitions": [{"topic": "orders", "partition": 0, "offset": 7}]}'
+_MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
+#: The inventory has checked the checksums, and no index is wanted.
+_EVENTS_ALONE: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX, verify_crc=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEnd:
+    """Where a partition is to end.
+
+    Attributes:
+        given: the first offset that is not wanted.
+        end: the first offset that the restored log does not have.
+        open_since: where the first transaction begins that is open at the last whole batch at or below `given`; None:
+            none is.
+        leader: the leader's replica as it was.
+        left_bytes: the bytes of its log that stay behind.
+    """
+
+    topic_partition: TopicPartition
+    given: int
+    end: int
+    open_since: int | None
+    leader: OldReplica
+    left_bytes: int
+
+    @property
+    def was(self) -> int:
+        """Where the leader's log ended."""
+        return self.leader.end_offset
+
+    @property
+    def is_cut(self) -> bool:
+        return self.end < self.was
+
+    @property
+    def text(self) -> str:
+        open_ = "" if self.open_since is None else f", as a transaction is open there since {self.open_since}"
+        at = f"{self.topic_partition.directory}: at offset {self.end}, {self.given} given{open_}"
+        return f"{at}; the log goes on to {self.was}" if self.is_cut else f"{at}: the whole log"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "partition": self.topic_partition.directory,
+            "given": self.given,
+            "end": self.end,
+            "open_since": self.open_since,
+            "was": self.was,
+            "left_bytes": self.left_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """
+    Attributes:
+        by_partition: of the partitions for which an end was given.
+        refusals: why a given end cannot be, each with what to do.
+        without_end: the partitions that are restored up to their ends, or not at all, a line each.
+    """
+
+    by_partition: Mapping[TopicPartition, PlannedEnd] = field(default_factory=dict)
+    refusals: Sequence[str] = ()
+    without_end: Sequence[str] = ()
+
+    def cut(self, replicas: Sequence[OldReplica]) -> Sequence[OldReplica]:
+        """The replicas of a partition, each up to its end."""
+        end = self.by_partition.get(replicas[0].topic_partition)
+        return replicas if end is None else [cut_at(replica, end.end) for replica in replicas]
+
+    @property
+    def is_cut(self) -> bool:
+        return any(end.is_cut for end in self.by_partition.values())
+
+
+def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
+    """The offsets before which partitions end, in the form of `kafka-delete-records --offset-json-file`.
+
+    Raises:
+        UsageError: the file cannot be read, or has another form.
+    """
+    what = f"--until-offsets {path}"
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{what}: cannot be read: {error}; {_FORM}") from error
+    rows = content.get("partitions") if isinstance(content, dict) else None
+    if not isinstance(rows, list) or not rows:
+        raise UsageError(f"{what}: no partitions in it; {_FORM}")
+    offsets: dict[TopicPartition, int] = {}
+    for row in rows:
+        values = [row.get(name) for name in ("topic", "partition", "offset")] if isinstance(row, dict) else []
+        match values:
+            case [str(topic), int(number), int(offset)] if min(number, offset) >= 0 and bool not in map(type, values):
+                partition = TopicPartition(topic, number)
+            case _:
+                raise UsageError(f"{what}: {json.dumps(row)}; {_FORM}")
+        if topic in RESTORED_WHOLE:
+            raise UsageError(
+                f"{what}: {topic} has no end of its own, as its coordinators would go on from a state that "
+                "is over; take it out of the file"
+            )
+        if offsets.setdefault(partition, offset) != offset:
+            raise UsageError(f"{what}: {partition.directory} has two offsets, {offsets[partition]} and {offset}")
+    return offsets
+
+
+def plan_ends(
+    given: Mapping[TopicPartition, int] | None,
+    partitions: Iterable[Sequence[OldReplica]],
+    elsewhere: Collection[TopicPartition],
+    threads: int,
+) -> Ends:
+    """Where partitions end for which an offset is given. Headers are read of one log for each, and of logs with
+    transactions.
+
+    Args:
+        elsewhere: partitions of the sources that are left out.
+    """
+    if given is None:
+        return Ends()
+    leaders = {replicas[0].topic_partition: leader_of(replicas) for replicas in partitions}
+    missing = given.keys() - leaders.keys()
+    refusals = [
+        f"--until-offsets: {partition.directory} is in no source; take it out of the file, or name the source that "
+        "has it"
+        for partition in sorted(missing - set(elsewhere))
+    ]
+    without = [f"{partition.directory}: left out, and given an end" for partition in sorted(missing & set(elsewhere))]
+    without += [
+        f"{partition.directory}: no end is given: restored up to {leader.end_offset}"
+        for partition, leader in leaders.items()
+        if partition not in given and partition.topic not in RESTORED_WHOLE
+    ]
+    readable = [leader for partition, leader in leaders.items() if partition in given and not leader.forecast.refusals]
+    ends: dict[TopicPartition, PlannedEnd] = {}
+    with ThreadPoolExecutor(threads, thread_name_prefix="kidx-ends") as pool:
+        for end in pool.map(lambda leader: _end(leader, given[leader.topic_partition]), readable):
+            ends[end.topic_partition] = end
+            if end.end < end.leader.start_offset:
+                refusals.append(_below_start(end))
+    return Ends(ends, refusals, without)
+
+
+def cut_commits(prepared: Iterable[PreparedCommit], ends: Ends) -> Iterator[str]:
+    """Refusals for transactions that coordinators are about to commit, and of which records lie behind an end: they
+    would commit in part (`TransactionMarkerChannelManager`).
+    """
+    for commit in prepared:
+        for partition in commit.partitions:
+            end = ends.by_partition.get(partition)
+            if end is not None and end.is_cut and has_records_of(end.leader, commit.producer_ids, end.end):
+                yield (
+                    f"{partition.directory}: transaction {commit.transactional_id} is about to commit, by "
+                    f"{TRANSACTION_TOPIC}, and has records behind the end {end.end}: it would commit in part; give an "
+                    "offset behind its records, or leave the partition out of --until-offsets"
+                )
+
+
+def never_ended(leaders: Iterable[OldReplica], ends: Ends) -> Iterator[str]:
+    """Refusals for logs that end within a transaction, where no coordinator comes back that would end it."""
+    for leader in leaders:
+        partition, end = leader.topic_partition, leader.end_offset
+        if partition in ends.by_partition or leader.forecast.refusals:
+            continue
+        began = min((first for first, marker in transactions_below(leader, end) if marker >= end), default=None)
+        if began is not None:
+            yield (
+                f"{partition.directory}: a transaction is open since offset {began}, and --topics leaves "
+                f"{TRANSACTION_TOPIC} out, so that nobody ends it, and consumers of committed records stop there: add "
+                f"|{TRANSACTION_TOPIC} to --topics, or give an end of {end} with --until-offsets, which goes back to "
+                "where none is open"
+            )
+
+
+def _below_start(end: PlannedEnd) -> str:
+    name, start = end.topic_partition.directory, end.leader.start_offset
+    what = f"{name}: it would end at offset {end.end}, {end.given} given, and its log begins at {start}"
+    if end.open_since is not None:
+        return (
+            f"{what}: a transaction is open in all of it; give a later offset, or leave {name} out of --until-offsets"
+        )
+    return f"{what}: what was before is gone; give {start} for an empty partition, or leave it out of --until-offsets"
+
+
+def _end(leader: OldReplica, given: int) -> PlannedEnd:
+    segments, last = _cut_point(leader, given)
+    transactions = transactions_below(leader, last)
+    if (end := quiet_end(transactions, last)) < last:
+        segments, end = _cut_point(leader, end)
+    return PlannedEnd(
+        topic_partition=leader.topic_partition,
+        given=given,
+        end=end,
+        open_since=min((first for first, marker in transactions if marker >= last), default=None),
+        leader=leader,
+        left_bytes=leader.kept_bytes - sum(segment.kept_bytes for segment in segments),
+    )
+
+
+def quiet_end(transactions: Iterable[tuple[int, int]], end: int) -> int:
+    """The last offset at or below `end` at which no transaction is open."""
+    for first, marker in sorted(transactions, reverse=True):
+        if first < end <= marker:
+            end = first
+    return end
+
+
+def transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
+    """The transactions that begin below an offset: their first offset and that of their marker, `OFFSET_MAX` where
+    there is none below `end` (`ProducerAppendInfo.appendDataBatch`, `appendEndTxnMarker`).
+    """
+    began: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    for kind, producer_id, first, _ in _transactional_events(replica, 0, end):
+        if kind == EventKind.TRANSACTIONAL_DATA:
+            began.setdefault(producer_id, first)
+        elif kind in _MARKERS and producer_id in began:
+            ended.append((began.pop(producer_id), first))
+    return [*ended, *((first, OFFSET_MAX) for first in began.values())]
+
+
+def has_records_of(replica: OldReplica, producer_ids: Collection[int], start: int) -> bool:
+    """Whether a log has transactional records of some producers at an offset or behind it."""
+    return any(
+        kind == EventKind.TRANSACTIONAL_DATA and producer_id in producer_ids and last >= start
+        for kind, producer_id, _, last in _transactional_events(replica, start, replica.end_offset)
+    )
+
+
+def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """What transactional producers did from the segment on that has one offset, and below another: kind, producer,
+    first and last offset.
+    """
+    segments = kept_segments(replica)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        recovery = replica.forecast.recoveries.get(segment.base_offset)
+        has_none = recovery is not None and recovery.transactional_batches == 0
+        is_before = following is not None and following.base_offset <= start
+        if has_none or is_before or segment.base_offset >= end:
+            continue
+        with contextlib.closing(log_of(replica, segment)) as log:
+            events = recover(log, segment.base_offset, _EVENTS_ALONE).producer_events
+        events = events[events["first_offset"] < end]
+        yield from zip(
+            *(events[name].tolist() for name in ("kind", "producer_id", "first_offset", "last_offset")), strict=True
+        )
+
+
+def cut_at(replica: OldReplica, end: int) -> OldReplica:
+    """A replica up to an offset, or up to its last whole batch below; itself where it does not go further."""
+    if replica.end_offset <= end or replica.forecast.refusals:
+        return replica
+    segments, last = _cut_point(replica, end)
+    forecast, bases = replica.forecast, {segment.base_offset for segment in segments}
+    logs = tuple(
+        replace(log, epochs=tuple(entry for entry in log.epochs if entry.start_offset < last))
+        for log in forecast.seen.logs
+        if log.base_offset in bases
+    )
+    return replace(
+        replica,
+        forecast=replace(
+            forecast,
+            simulation=replace(forecast.simulation, segments=segments, log_end_offset=last),
+            seen=replace(forecast.seen, logs=logs),
+            dropped=(),
+        ),
+    )
+
+
+def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment], int]:
+    """What is left of the logs where the last whole batch at or below an offset ends them, and its next offset. Where
+    no batch is left, the first log is empty.
+    """
+    segments = kept_segments(replica)
+    for number in reversed(range(len(segments))):
+        segment = segments[number]
+        found = _last_batch_below(replica, segment, offset) if segment.base_offset < offset else None
+        if found is not None:
+            kept_bytes, next_offset = found
+            return [*segments[:number], replace(segment, kept_bytes=kept_bytes, next_offset=next_offset)], next_offset
+    first = segments[0]
+    return [replace(first, kept_bytes=0, next_offset=first.base_offset)], first.base_offset
+
+
+def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: int) -> tuple[int, int] | None:
+    """Where the last batch ends that has no record at an offset or behind it, and the offset after it."""
+    found = None
+    with contextlib.closing(log_of(replica, segment)) as log:
+        for table in BatchWalk(log, 0, Wanted(last_offset=offset), whole=False).tables():
+            rows = table.rows[table.rows["last_offset"] < offset]
+            if len(rows):
+                last = rows[-1]
+                found = int(last["position"] + last["size"]), int(last["last_offset"]) + 1
+    return found
+
+
+def kept_segments(replica: OldReplica) -> list[SimulatedSegment]:
+    """The segments that a start leaves."""
+    segments = replica.forecast.simulation.segments
+    return [segment for segment in segments if segment.action is not StartupAction.DELETE]
+
+
+def log_of(replica: OldReplica, segment: SimulatedSegment) -> LogFile:
+    """A segment's log, up to what a start leaves."""
+    log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+    log.keep_valid(segment.kept_bytes)
+    return log
