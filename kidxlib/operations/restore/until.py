@@ -133,10 +133,12 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
         if topic in RESTORED_WHOLE:
             raise UsageError(
                 f"{what}: {topic} has no end of its own, as its coordinators would go on from a state that "
-                "is over; take it out of the file"
+                "is over; leave it out of the file"
             )
         if offsets.setdefault(partition, offset) != offset:
-            raise UsageError(f"{what}: {partition.directory} has two offsets, {offsets[partition]} and {offset}")
+            raise UsageError(
+                f"{what}: {partition.directory} has two offsets, {offsets[partition]} and {offset}; keep one"
+            )
     return offsets
 
 
