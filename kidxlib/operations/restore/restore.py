@@ -17,6 +17,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
+from kidxlib.operations.restore.contents import read_contents, restored_logs
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
@@ -89,10 +90,16 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
                 "nothing was written: look at the plan again"
             )
         copied = apply_restore(plan, backend) if applies else None
+        contents = read_contents(restored_logs(plan)) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
         plan=plan.id, applied=applies, refused=list(plan.refusals), lift=_lifts(plan), **plan.as_json()
     )
+    if contents is not None:
+        outcome.values.update(contents.as_json())
+        outcome.warn(
+            *(f"{each.why}; restore-check will not compare these records" for each in contents.partitions if each.why)
+        )
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
@@ -273,7 +280,7 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     """What to do, in order."""
     yield "see that no node of the old cluster runs, or will be started again"
     if is_to_apply:
-        yield f"run the same command with --apply {plan.id}"
+        yield f"run the same command with --apply {plan.id} --json > restored.json, and keep that file for the check"
     yield (
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
         "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
@@ -282,11 +289,14 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
-    yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
+    yield (
+        "before clients start: kidx restore-check restored.json --bootstrap-server HOST:PORT; it compares topics, "
+        "records and the offsets of groups"
+    )
     yield "set what cannot come back: ACLs, users, quotas"
     if plan.options.holds:
         count = len(_lifts(plan))
-        yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, as lift in --json has them"
+        yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, which restore-check prints"
     unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
     if unknown:
         yield (
