@@ -6,6 +6,7 @@ partitions are assigned.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -13,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -167,7 +175,7 @@ class RunningCluster:
                 described = self._answer(future, unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
                 if described is not None:
                     found[name] = RunningTopic(
-                        str(described.topic_id),
+                        topic_id_text(described.topic_id),
                         {
                             each.id: RunningPartition(
                                 None if each.leader is None else each.leader.id,
@@ -256,6 +264,12 @@ class RunningCluster:
             f"--bootstrap-server {self._bootstrap}: {_text(error)}; look whether its brokers run, and whether "
             "--command-config has what they ask of clients"
         )
+
+
+def topic_id_text(topic_id: Any) -> str:
+    """A topic id as Kafka shows it (`Uuid.toString`). In librdkafka's text, `+` and `/` stand for `-` and `_`."""
+    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    return base64.urlsafe_b64encode(b"".join(half.to_bytes(8, signed=True) for half in halves)).decode()[:-2]
 
 
 def _text(error: KafkaException) -> str:

@@ -26,7 +26,7 @@ DEADLINE_SECONDS: Final = 120.0
 
 _STARTED: Final = "Kafka Server started"
 _PORT_TAKEN: Final = "Address already in use"
-_CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
+CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
 _TAIL_LINES: Final = 40
 
 #: For brokers that are started often and run for seconds: a small heap, and no optimising compiler.
@@ -73,7 +73,7 @@ class Broker:
         ports: tuple[int, int] | None = None,
         java_options: Sequence[str] | None = None,
         format_with: Sequence[str] | None = (),
-        cluster_id: str = _CLUSTER_ID,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
         """Format a new broker's storage in `directory`.
 

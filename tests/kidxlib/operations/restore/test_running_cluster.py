@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Uuid
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.restore.running_cluster import client_settings
+from kidxlib.operations.restore.running_cluster import client_settings, topic_id_text
 
 
 def test_settings_of_kafkas_tools_are_taken(tmp_path: Path) -> None:
@@ -43,3 +44,7 @@ def test_settings_that_librdkafka_cannot_use_are_refused(line: str, expected: st
     config.write_text(f"{line}\n")
     with pytest.raises(UsageError, match=expected):
         client_settings(config)
+
+
+def test_topic_ids_are_shown_as_by_kafka() -> None:
+    assert topic_id_text(Uuid(-1, -(2**60) - 5)) == "___________v________-w"
