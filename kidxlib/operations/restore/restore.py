@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -93,7 +93,12 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         contents = read_contents(restored_logs(plan)) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
-        plan=plan.id, applied=applies, refused=list(plan.refusals), lift=_lifts(plan), **plan.as_json()
+        plan=plan.id,
+        applied=applies,
+        refused=list(plan.refusals),
+        lift=_lifts(plan),
+        disks=[{**asdict(each), "log_dirs": [*map(str, each.log_dirs)]} for each in plan.space],
+        **plan.as_json(),
     )
     if contents is not None:
         outcome.values.update(contents.as_json())
@@ -145,6 +150,15 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         ("broker", "log dirs", "copies", "leads", "in sync", "bytes of logs"),
         [_row(plan, broker.node_id, ", ".join(map(str, broker.log_dirs))) for broker in plan.brokers],
         text_columns=2,
+    )
+    outcome.table(
+        "disks",
+        ("log dirs", "needed there", "shared by reflink", "free"),
+        [
+            [", ".join(map(str, each.log_dirs)), *map(decimal, (each.needed, each.shared, each.free))]
+            for each in plan.space
+        ],
+        text_columns=1,
     )
     outcome.table(
         "topics",

@@ -26,6 +26,7 @@ from kidxlib.operations.restore.cluster import (
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
+from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_metadata
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
 
@@ -76,6 +77,7 @@ class RestorePlan:
         lost: records that the old cluster had, and the restored one lacks, a line each.
         disagreements: how replicas differ from the leader's, a line each.
         left_out: folders that are not restored, a line each.
+        space: of each file system with new log dirs.
         refusals: why the plan is not applied, each with what to do.
     """
 
@@ -89,6 +91,7 @@ class RestorePlan:
     lost: Sequence[str]
     disagreements: Sequence[str]
     left_out: Sequence[str]
+    space: Sequence[FileSystemSpace]
     refusals: Sequence[str]
 
     @cached_property
@@ -250,6 +253,8 @@ def plan_restore(
     cluster = with_settings(restored_cluster(known), proven, holds=options.holds)
     lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
     disagreements = [text for choice in choices for text in choice.disagreements]
+    copies = [(each.log_dir, each.source) for each in replicas if each.log_dir is not None and each.source is not None]
+    space = space_of((path for broker in brokers for path in broker.log_dirs), copies)
     refusals = [
         *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
         *why_not(known, cluster),
@@ -257,6 +262,7 @@ def plan_restore(
         *sorted_out.refusals,
         *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
         *_why_not_tiered(choices),
+        *(each.why_not for each in space if each.why_not is not None),
         *(() if options.accepts_loss else map(_accept_loss, lost)),
         *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
     ]
@@ -271,6 +277,7 @@ def plan_restore(
         lost=lost,
         disagreements=disagreements,
         left_out=sorted_out.left_out,
+        space=space,
         refusals=list(dict.fromkeys(refusals)),
     )
 
