@@ -301,10 +301,10 @@ def _write_afresh(bootstrap: str) -> int:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, broker_version: str, say: Say) -> None:
     """The check passes, all acknowledged records are there, groups and old producers go on, new ones lose nothing."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # of the disaster; the clients have their own, as how much they write depends on time
     old = Cluster(tmp_path / "old", _SETTINGS, broker_version)
     with old.running():
-        clients = _Clients(old, rng)
+        clients = _Clients(old, random.Random(seed))
         clients.begin()
         clients.wait_for(rng.randint(*_RECORDS))
     clients.stop()
