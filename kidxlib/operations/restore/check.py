@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from kidxlib.text.words import counted
 
 _SHOWN: Final = 20
 _MORE: Final = "; --json has them all"
+#: So long a high watermark may take to reach the end of a log whose followers are in sync.
+_SETTLES_SECONDS: Final = 30.0
 _STRAY: Final = "-stray"
 
 
@@ -178,7 +181,7 @@ def check_restore(request: CheckRequest) -> Outcome:
         readable = _check_topics(cluster, applied, found)
         _look_for_stray(applied, found)
         begin_phase("reading records")
-        for partition, (start, end) in cluster.offsets(readable).items():
+        for partition, (start, end) in _settled_offsets(cluster, applied, readable).items():
             _check_partition(cluster, partition, applied.partitions[partition], (start, end), found)
         begin_phase("asking for the offsets of groups")
         _check_groups(cluster, applied, found)
@@ -251,6 +254,23 @@ def _look_for_stray(applied: AppliedRestore, found: _Found) -> None:
             for name in names
             if name.endswith(_STRAY)
         ]
+
+
+def _settled_offsets(
+    cluster: RunningCluster, applied: AppliedRestore, readable: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """The offsets of each partition, once its high watermark has reached the restored end. Until the followers of a
+    leader that has just started have fetched from it, consumers see less (`Partition.maybeIncrementLeaderHW`).
+    """
+    offsets = cluster.offsets(readable)
+    deadline = time.monotonic() + _SETTLES_SECONDS
+    while time.monotonic() < deadline:
+        behind = [each for each, (_, end) in offsets.items() if end < applied.partitions[each].end_offset]
+        if not behind:
+            break
+        time.sleep(1.0)
+        offsets |= cluster.offsets(behind)
+    return offsets
 
 
 def _check_partition(
