@@ -9,9 +9,11 @@ from typing import Final
 
 import pytest
 
+from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.storage import file_copy
+from kidxlib.storage.publisher import Owner
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted
@@ -113,8 +115,8 @@ def test_a_copy_that_does_not_read_back_ends_the_restore(
 
     monkeypatch.setattr(file_copy, "flush_file_system_of", spoil)
     copy = file_copy.FileCopy(source, target, source.stat().st_size)
-    owner = file_copy.Owner.of(source.stat())
-    with pytest.raises(file_copy.PublishError, match="does not read back"):
+    owner = Owner.of(source.stat())
+    with pytest.raises(PublishError, match="does not read back"):
         file_copy.copy_files([copy], owner)
 
 

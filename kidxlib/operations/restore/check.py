@@ -105,8 +105,9 @@ def read_applied(path: Path) -> AppliedRestore:
     try:
         return _applied(given)
     except (KeyError, TypeError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UsageError(
-            f"{path}: {error!r}; expected the whole output of kidx restore … --apply PLAN --json, of this kidx"
+            f"{path}: {why}; expected the whole output of kidx restore … --apply PLAN --json, of this kidx"
         ) from error
 
 
