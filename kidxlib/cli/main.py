@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "repair-tiered": "Make objects of remote segments anew; change no bucket without --apply.",
     "report": "Write a page that shows what a catalog knows.",
     "restore": "Restore a cluster from its brokers' disks; write nothing without --apply.",
+    "restore-check": "Compare a restored cluster that runs with what was restored; change nothing.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",

@@ -138,6 +138,22 @@ def _copied(file: FileCopy, owner: Owner) -> int | None:
     return checksum
 
 
+def can_reflink(source: Path, directory: Path) -> bool:
+    """Whether a copy of a file in a directory would share its bytes with it. It is tried with a file that has no name,
+    and is gone at once.
+    """
+    with source.open("rb", buffering=0) as file:
+        try:
+            descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+        except OSError:  # nothing may be written there, or the file system has no such files
+            return False
+        with open(descriptor, "wb", buffering=0):
+            try:
+                return _is_cloned(file.fileno(), descriptor)
+            except OSError:
+                return False
+
+
 def _is_cloned(source: int, target: int) -> bool:
     import fcntl
 

@@ -11,7 +11,7 @@ from kidxlib.errors import UsageError
 
 #: The packages that each extra brings, the smaller extra first.
 _CATALOG: Final = ("deltalake", "pydantic", "prometheus_client")
-_EXTRAS: Final = {"catalog": _CATALOG, "copies": (*_CATALOG, "botocore")}
+_EXTRAS: Final = {"catalog": _CATALOG, "copies": (*_CATALOG, "botocore"), "check": ("confluent_kafka",)}
 
 
 @contextlib.contextmanager

@@ -139,7 +139,7 @@ def test_an_empty_catalog_says_what_to_run(browser: Browser, tmp_path: Path) -> 
         opened.go(name)
         assert "kidx " in opened.page.locator("main").inner_text(), name
     opened.go("overview")
-    assert opened.page.locator(".card .verdict").all_inner_texts() == ["Not known"] * 4, "and no zero, and nothing green"
+    assert opened.page.locator(".card .verdict").all_inner_texts() == ["Not known"] * 4, "no zero, nothing green"
     assert not opened.errors
     opened.page.context.close()
 

@@ -4,7 +4,9 @@ same, groups go on where they were, new producers lose nothing, and the source s
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +31,14 @@ _ALL: Final = [*PARTITIONS, _TABLE]
 _GROUP: Final = "went-on"
 _COMMITTED: Final = {("plain", 0): 7, ("transactions", 1): 11, _TABLE: 3}
 _FRESH: Final = 50
+#: What a check says once a group, a log, a topic and a digest have changed.
+_CHANGED: Final = (
+    "group went-on, plain-0: is at offset 8, restored at 7",
+    "plain-1: its log begins at offset 5, restored from 0",
+    "topic table: the cluster has none",
+    "plain-0, read_committed: ",
+    "group went-on, table-0: has no offset, restored at 3",
+)
 
 
 def _use(broker: Broker) -> None:
@@ -93,8 +103,16 @@ def _restored(old: Broker, new: Broker) -> dict[str, Any]:
     assert planned.code == ExitCode.OK and not planned.json["applied"], planned
     applied = _restore(old, new, "--apply", planned.json["plan"])
     assert applied.code == ExitCode.OK and applied.json["applied"], applied
-    assert {**applied.json, "applied": False} == planned.json
+    of_apply = {"contents", "groups", "disks"}
+    one, other = ({key: ended.json[key] for key in ended.json if key not in of_apply} for ended in (planned, applied))
+    assert other == {**one, "applied": True}
     return applied.json
+
+
+def _checked(new: Broker, plan: Mapping[str, Any]) -> Ended:
+    path = new.directory / "restored.json"
+    path.write_text(json.dumps(plan))
+    return kidx("restore-check", str(path), "--bootstrap-server", new.bootstrap, "--json")
 
 
 def _write_afresh(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> None:
@@ -122,6 +140,28 @@ def _assert_described(bootstrap: str, plan: Mapping[str, Any]) -> None:
     }
 
 
+def _assert_changes_are_found(new: Broker, plan: dict[str, Any]) -> None:
+    """What was written since is behind the restored records. A check finds all else that has changed."""
+    checked = _checked(new, plan)
+    assert checked.code == ExitCode.OK and any("plain-0" in note for note in checked.json["notes"]), checked
+    consumer = _consumer(new.bootstrap)
+    consumer.commit(offsets=[TopicPartition("plain", 0, 8)], asynchronous=False)
+    consumer.close()
+    admin = AdminClient({"bootstrap.servers": new.bootstrap})
+    [deleted] = admin.delete_records([TopicPartition("plain", 1, 5)]).values()
+    deleted.result(TIMEOUT_SECONDS)
+    [gone] = admin.delete_topics([_TABLE[0]]).values()
+    gone.result(TIMEOUT_SECONDS)
+    changed = copy.deepcopy(plan)
+    of_plain = next(each for each in changed["contents"] if each["partition"] == "plain-0")
+    of_plain["committed"]["digest"] = "0" * 64
+    checked = _checked(new, changed)
+    assert checked.code == ExitCode.PROBLEMS_FOUND and not checked.json["equal"] and checked.json["lift"] == []
+    assert len(checked.json["differs"]) == len(_CHANGED), checked
+    for expected in _CHANGED:
+        assert any(expected in line for line in checked.json["differs"]), (expected, checked)
+
+
 @pytest.mark.parametrize("survives", [True, False], ids=["metadata", "folders"])
 def test_a_cluster_comes_back_from_a_killed_brokers_disk(
     killed: Broker, alone: Seen, tmp_path: Path, survives: bool
@@ -135,6 +175,9 @@ def test_a_cluster_comes_back_from_a_killed_brokers_disk(
     with new.running() as run:
         assert read_all(new.bootstrap, _ALL).differences(alone) == []
         _assert_described(new.bootstrap, plan)
+        checked = _checked(new, plan)
+        assert checked.code == ExitCode.OK and checked.json["equal"], checked
+        assert checked.json["group_offsets"] == len(_COMMITTED) and len(checked.json["lift"]) == len(plan["lift"])
         consumer = _consumer(new.bootstrap)
         places = [TopicPartition(*place) for place in _COMMITTED]
         offsets = consumer.committed(places, TIMEOUT_SECONDS)
@@ -142,6 +185,7 @@ def test_a_cluster_comes_back_from_a_killed_brokers_disk(
         consumer.close()
         _write_afresh(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE])
         after = read(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE], "read_uncommitted")
+        _assert_changes_are_found(new, plan)
     for place, seen in after.items():
         assert len(seen.records) == len(alone.uncommitted[place].records) + 3 * _FRESH
     said = "\n".join(run.lines())

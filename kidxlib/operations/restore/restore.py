@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
+from kidxlib.operations.restore.contents import read_contents, restored_logs
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
@@ -123,10 +124,21 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         if request.options.resets is not None and not plan.refusals:
             write_resets(request.options.resets, plan.groups.behind)
         copied = apply_restore(plan, backend) if applies else None
+        contents = read_contents(restored_logs(plan)) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
-        plan=plan.id, applied=applies, refused=list(plan.refusals), lift=_lifts(plan), **plan.as_json()
+        plan=plan.id,
+        applied=applies,
+        refused=list(plan.refusals),
+        lift=_lifts(plan),
+        disks=[{**asdict(each), "log_dirs": [*map(str, each.log_dirs)]} for each in plan.space],
+        **plan.as_json(),
     )
+    if contents is not None:
+        outcome.values.update(contents.as_json())
+        outcome.warn(
+            *(f"{each.why}; restore-check will not compare these records" for each in contents.partitions if each.why)
+        )
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
@@ -220,6 +232,15 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         ("broker", "log dirs", "copies", "leads", "in sync", "bytes of logs"),
         [_row(plan, broker.node_id, ", ".join(map(str, broker.log_dirs))) for broker in plan.brokers],
         text_columns=2,
+    )
+    outcome.table(
+        "disks",
+        ("log dirs", "needed there", "shared by reflink", "free"),
+        [
+            [", ".join(map(str, each.log_dirs)), *map(decimal, (each.needed, each.shared, each.free))]
+            for each in plan.space
+        ],
+        text_columns=1,
     )
     outcome.table(
         "topics",
@@ -379,7 +400,7 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     """What to do, in order."""
     yield "see that no node of the old cluster runs, or will be started again"
     if is_to_apply:
-        yield f"run the same command with --apply {plan.id}"
+        yield f"run the same command with --apply {plan.id} --json > restored.json, and keep that file for the check"
     yield (
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
         "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
@@ -394,13 +415,16 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
             "set the groups' offsets back, once all groups are Empty (members of old leave by their timeouts): "
             f"kafka-consumer-groups --all-groups --reset-offsets --from-file {plan.options.resets} --execute"
         )
-    yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
+    yield (
+        "before clients start: kidx restore-check restored.json --bootstrap-server HOST:PORT; it compares topics, "
+        "records and the offsets of groups"
+    )
     yield "set what cannot come back: ACLs, users, quotas"
     if plan.bucket is not None:
         yield "keep the bucket protected until consumers have read what matters: nothing else brings objects back"
     if plan.options.holds:
         count = len(_lifts(plan))
-        yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, as lift in --json has them"
+        yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, which restore-check prints"
     unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
     if unknown:
         yield (

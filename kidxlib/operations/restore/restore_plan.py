@@ -31,6 +31,7 @@ from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
+from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.subset import ALL_TOPICS, left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
@@ -89,6 +90,7 @@ class RestorePlan:
         lost: records that the old cluster had, and the restored one lacks, a line each.
         disagreements: how replicas differ from the leader's, a line each.
         left_out: folders that are not restored, a line each.
+        space: of each file system with new log dirs.
         refusals: why the plan is not applied, each with what to do.
         ends: of partitions for which somebody has given one.
         groups: committed offsets behind the ends of logs.
@@ -105,6 +107,7 @@ class RestorePlan:
     lost: Sequence[str]
     disagreements: Sequence[str]
     left_out: Sequence[str]
+    space: Sequence[FileSystemSpace]
     refusals: Sequence[str]
     ends: Ends
     groups: GroupOffsets
@@ -281,22 +284,9 @@ def plan_restore(
     )
     cluster = with_settings(restored_cluster(known), proven, taken.topics, holds=options.holds)
     cluster = _without_replaced(cluster, ends)
-    groups = _groups(inventory, choices, cluster)
     lost = [*_lost(choices, inventory, ends), *_without_in_sync(choices, surviving), *_empty(cluster), *taken.lost]
-    disagreements = [text for choice in choices for text in choice.disagreements]
-    refusals = [
-        *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
-        *why_not(known, cluster),
-        *_why_not_controllers(controllers, brokers),
-        *sorted_out.refusals,
-        *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
-        *(_why_not_tiered(choices) if bucket is None else taken.refusals),
-        *_why_not_ends(options, inventory, choices, ends),
-        *groups.why_not(options.resets),
-        *(() if options.accepts_loss else map(_accept_loss, lost)),
-        *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
-    ]
-    return RestorePlan(
+    copies = [(each.log_dir, each.source) for each in replicas if each.log_dir is not None and each.source is not None]
+    plan = RestorePlan(
         options=options,
         inventory=inventory,
         brokers=brokers,
@@ -305,13 +295,33 @@ def plan_restore(
         cluster=cluster,
         replicas=replicas,
         lost=lost,
-        disagreements=disagreements,
+        disagreements=[text for choice in choices for text in choice.disagreements],
         left_out=[*sorted_out.left_out, *taken.left_out],
-        refusals=list(dict.fromkeys(refusals)),
+        space=space_of((path for broker in brokers for path in broker.log_dirs), copies),
+        refusals=(),
         ends=ends,
-        groups=groups,
+        groups=_groups(inventory, choices, cluster),
         bucket=taken if isinstance(taken, TakenBucket) else None,
     )
+    of_sources = [*sorted_out.refusals, *(_why_not_tiered(choices) if bucket is None else taken.refusals)]
+    return replace(plan, refusals=list(dict.fromkeys(_refusals(plan, known, choices, of_sources))))
+
+
+def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sources: Iterable[str]) -> Iterator[str]:
+    """Why the plan is not applied."""
+    options, brokers = plan.options, plan.brokers
+    yield from why_not_into(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
+    yield from why_not(known, plan.cluster)
+    yield from _why_not_controllers(plan.controllers, brokers)
+    yield from of_sources
+    yield from (refusal.text for choice in choices for refusal in choice.leader.forecast.refusals)
+    yield from _why_not_ends(options, plan.inventory, choices, plan.ends)
+    yield from plan.groups.why_not(options.resets)
+    yield from (each.why_not for each in plan.space if each.why_not is not None)
+    if not options.accepts_loss:
+        yield from map(_accept_loss, plan.lost)
+    if not options.accepts_divergence:
+        yield from map(_accept_divergence, plan.disagreements)
 
 
 def _accept_loss(text: str) -> str:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.support.kafka.broker import Broker, BrokerRun, free_ports
+from tests.support.kafka.broker import CLUSTER_ID, Broker, BrokerRun, free_ports
 
 _NODES: Final = 3
 
@@ -18,17 +18,35 @@ class Cluster:
 
     Attributes:
         brokers: by node id.
+        ports: of each broker and its controller.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, object], version: str) -> None:
-        """Format the storage of all brokers in `directory`; `settings` are more lines of each `server.properties`."""
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        version: str,
+        *,
+        in_place_of: Cluster | None = None,
+        cluster_id: str = CLUSTER_ID,
+    ) -> None:
+        """Format the storage of all brokers in `directory`.
+
+        Args:
+            settings: more lines of each `server.properties`.
+            in_place_of: a cluster that does not run any more, whose ports these brokers take.
+            cluster_id: the id with which storage is formatted.
+        """
         ports = free_ports(2 * _NODES)
         of_nodes = {node + 1: (ports[node], ports[_NODES + node]) for node in range(_NODES)}
+        of_nodes = of_nodes if in_place_of is None else in_place_of.ports
+        self.ports: dict[int, tuple[int, int]] = of_nodes
         voters = ",".join(f"{node}@127.0.0.1:{controller}" for node, (_, controller) in of_nodes.items())
 
         def broker(node: int) -> Broker:
             of_node = {"node.id": node, "controller.quorum.voters": voters, **settings}
-            return Broker(directory / str(node), of_node, version=version, ports=of_nodes[node])
+            directory_of_node = directory / str(node)
+            return Broker(directory_of_node, of_node, version=version, ports=of_nodes[node], cluster_id=cluster_id)
 
         with ThreadPoolExecutor(_NODES) as pool:
             self.brokers = dict(zip(of_nodes, pool.map(broker, of_nodes), strict=True))
@@ -39,11 +57,17 @@ class Cluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Start all brokers, wait until all serve, and kill them at the end of the context."""
+    def running(self, last: int | None = None) -> Iterator[None]:
+        """Start all brokers, wait until all serve, and kill them at the end of the context.
+
+        Args:
+            last: the broker that is started once the others serve.
+        """
         try:
             with ThreadPoolExecutor(_NODES) as pool:  # a broker waits for a quorum
-                list(pool.map(self.start, self.brokers))
+                list(pool.map(self.start, self.brokers.keys() - {last}))
+            if last is not None:
+                self.start(last)
             yield
         except BaseException as error:
             for run in self._runs.values():

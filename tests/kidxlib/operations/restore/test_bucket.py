@@ -329,7 +329,7 @@ def test_given_ends_are_refused_with_a_bucket(site: Site, new: Path, tmp_path: P
 
 
 def _without_places(plan: Mapping[str, Any]) -> dict[str, Any]:
-    of_place = ("plan", "sources", "bucket", "replicas", "lost", "left_out")
+    of_place = ("plan", "sources", "bucket", "disks", "contents", "groups", "replicas", "lost", "left_out")
     replicas = [{name: value for name, value in each.items() if name != "from"} for each in plan["replicas"]]
     return {**{name: value for name, value in plan.items() if name not in of_place}, "replicas": replicas}
 

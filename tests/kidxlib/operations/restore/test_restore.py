@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import os
 import shutil
@@ -31,52 +30,21 @@ from tests.support.cluster_metadata import (
     data,
     leader_change,
     partition,
-    snapshot,
     topic,
-    write_checkpoints,
     write_copy,
 )
-from tests.support.logs import golden
+from tests.support.restored import PARTITION as _PARTITION
+from tests.support.restored import TOPIC_ID as _TOPIC_ID
+from tests.support.restored import contents_of as _contents
+from tests.support.restored import formatted_log_dir as _new
+from tests.support.restored import id_of as _id
+from tests.support.restored import killed_log_dir as _old
+from tests.support.restored import write_folder as _folder
+from tests.support.restored import write_properties as _properties
 from tests.support.terminal import without_progress
 
-_PARTITION: Final = "txn-mixed-0"
-_TOPIC_ID: Final = "nK9UueanTPWXzDtprD1jVw"
 _EPOCH_AT: Final = 12
 _CRC_COVERS_AT: Final = 70
-
-
-def _id(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode().ljust(16, b"-")[:16]).decode().rstrip("=")
-
-
-def _properties(log_dir: Path, node: int, cluster: str) -> None:
-    text = f"version=1\nnode.id={node}\ncluster.id={_id(cluster)}\ndirectory.id={_id(log_dir.name)}\n"
-    (log_dir / META_PROPERTIES).write_text(text)
-
-
-def _folder(log_dir: Path, name: str, topic_id: str) -> Path:
-    shutil.copytree(golden.SAMPLES / _PARTITION, log_dir / name)
-    (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id}\n")
-    return log_dir / name
-
-
-def _old(root: Path, node: int) -> Path:
-    """A killed broker's log dir, without metadata."""
-    log_dir = root / f"old{node}"
-    _folder(log_dir, _PARTITION, _TOPIC_ID)
-    _properties(log_dir, node, "old")
-    write_checkpoints(log_dir)
-    return log_dir
-
-
-def _new(root: Path, node: int) -> Path:
-    """A log dir that was just formatted."""
-    log_dir = root / f"new{node}"
-    log_dir.mkdir()
-    _properties(log_dir, node, "new")
-    level = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30)
-    (log_dir / BOOTSTRAP_SNAPSHOT).write_bytes(snapshot([level], 0))
-    return log_dir
 
 
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
@@ -132,10 +100,6 @@ def _set_epoch(log_dir: Path, epoch: int) -> int:
 
 def _damage(log_dir: Path) -> int:
     return _write(log_dir, _CRC_COVERS_AT, b"\xff" * 4)
-
-
-def _contents(directory: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
 def _unformatted(old: Path, new: Path) -> str:

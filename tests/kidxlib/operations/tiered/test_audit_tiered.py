@@ -31,6 +31,8 @@ from tests.support.tiered_sites import RemoteSegment, Site, as_by_aivens_plugin
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
+
+
 @pytest.fixture
 def bucket(tmp_path: Path) -> Path:
     """The sample's segments, as the plugin would have named and packed them."""

@@ -1,0 +1,137 @@
+"""`kidx restore --apply` with disks that fill up or spoil what is written, killed amid work, and beside brokers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kidxlib.errors import PublishError
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
+from kidxlib.operations.restore.targets import UNFINISHED
+from kidxlib.storage import file_copy
+from kidxlib.storage.publisher import Owner
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults import children
+from tests.faults.disks import mounted
+from tests.faults.processes import (
+    Child,
+    again_if_too_late,
+    end,
+    kidx,
+    kill_session,
+    start_kidx,
+    while_it_runs,
+)
+from tests.support.restored import contents_of, formatted_log_dir, killed_log_dir, logs_in, write_folder
+
+#: So many partitions, which are copied one after the other.
+_PARTITIONS: Final = 12
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    log_dir = killed_log_dir(tmp_path, 1)
+    for number in range(1, _PARTITIONS):
+        write_folder(log_dir, f"txn-mixed-{number}")
+    return log_dir
+
+
+def _arguments(old: Path, new: Path, *options: str) -> list[str | Path]:
+    return ["restore", old, "--broker", f"1={new}", "--controller", new, *options, "--json"]
+
+
+def _planned(old: Path, new: Path) -> str:
+    ended = kidx(*_arguments(old, new))
+    assert ended.code == ExitCode.OK, ended
+    return str(ended.json["plan"])
+
+
+def _ensure_only_an_empty_log_dir_helps(old: Path, new: Path, bootstrap: bytes) -> None:
+    """No metadata was written, a plan into what is there is refused, and into an empty log dir all is restored."""
+    assert (new / UNFINISHED).is_file() and (new / BOOTSTRAP_SNAPSHOT).read_bytes() == bootstrap
+    again = kidx(*_arguments(old, new))
+    assert again.code == ExitCode.USAGE
+    assert any("a restore into it was broken off" in line for line in again.json["refused"])
+    shutil.rmtree(new)
+    formatted_log_dir(new.parent, 1)
+    applied = kidx(*_arguments(old, new, "--apply", _planned(old, new)))
+    assert applied.code == ExitCode.OK and not (new / UNFINISHED).exists()
+    assert logs_in(new) == logs_in(old)
+
+
+@again_if_too_late
+def test_a_run_that_is_killed_writes_no_metadata(old: Path, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "new1", ignore_errors=True)
+    new = formatted_log_dir(tmp_path, 1)
+    before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
+    process = start_kidx(*_arguments(old, new, "--apply", _planned(old, new)))
+    try:
+        while_it_runs(process, lambda: [*new.glob("*/*.log")] or None)
+    finally:
+        kill_session(process)
+        end(process)
+    assert contents_of(old) == before
+    _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
+
+
+def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:
+    """The copies alone would not fit."""
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=2m") as disk:
+        new = formatted_log_dir(disk, 1)
+        before = contents_of(new)
+        refused = kidx(*_arguments(old, new))
+        assert refused.code == ExitCode.USAGE and contents_of(new) == before
+        [space] = refused.json["disks"]
+        assert space["needed"] > sum(map(len, logs_in(old).values())) > space["free"]
+        assert any("are free" in line for line in refused.json["refused"])
+
+
+def test_a_disk_that_fills_up_is_named(old: Path, tmp_path: Path) -> None:
+    """The file system has room for the bytes, and for few files: nobody counts these."""
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=512m,nr_inodes=60") as disk:
+        new = formatted_log_dir(disk, 1)
+        before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
+        ended = kidx(*_arguments(old, new, "--apply", _planned(old, new)))
+        ended.assert_one_line(ExitCode.FAILED, new, "No space left on device")
+        assert (new / UNFINISHED).is_file() and (new / BOOTSTRAP_SNAPSHOT).read_bytes() == bootstrap
+        assert contents_of(old) == before
+
+
+def test_a_copy_that_does_not_read_back_ends_the_restore(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte changes on the disk once a copy was flushed."""
+    target = tmp_path / "copy"
+    [source, *_] = sorted(old.glob("*/*.log"))
+
+    def spoil(directory: Path) -> None:
+        with target.open("r+b") as file:
+            file.seek(100)
+            file.write(b"\xff")
+
+    monkeypatch.setattr(file_copy, "flush_file_system_of", spoil)
+    copy = file_copy.FileCopy(source, target, source.stat().st_size)
+    owner = Owner.of(source.stat())
+    with pytest.raises(PublishError, match="does not read back"):
+        file_copy.copy_files([copy], owner, 2)
+
+
+@pytest.fixture(params=["source", "target"])
+def held(request: pytest.FixtureRequest, old: Path, tmp_path: Path) -> Iterator[Path]:
+    """A log dir whose lock another process holds, as a running broker does."""
+    log_dir = {"source": old, "target": formatted_log_dir(tmp_path, 1)}[request.param]
+    with Child(children.hold_lock, log_dir / ".lock") as holder:
+        assert holder.received.recv() == "held"
+        yield log_dir
+
+
+def test_a_log_dir_in_use_is_neither_read_nor_written(held: Path, old: Path, tmp_path: Path) -> None:
+    before = contents_of(tmp_path)
+    for options in ((), ("--apply", "0123456789ab")):
+        ended = kidx(*_arguments(old, tmp_path / "new1", *options))
+        ended.assert_one_line(ExitCode.USAGE, held / ".lock", "held by another process")
+    assert contents_of(tmp_path) == before
