@@ -49,6 +49,7 @@ _SHOWN_AT_WORK: Final = {
     "repair-tiered": "At work: [Is the bucket of tiered storage right?](tiered.md).",
     "report": "At work: [See a whole fleet](report.md).",
     "restore": "At work: [A cluster is lost](restore.md).",
+    "restore-check": "At work: [A cluster is lost](restore.md).",
     "retention": "At work: [Which segments will retention delete?](retention.md), with the keys of "
     "[policies](policies.md).",
     "seek": "At work: [Find the record at a time](seek.md).",
