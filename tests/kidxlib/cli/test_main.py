@@ -23,7 +23,10 @@ from kidxlib.cli.main import kidx
 print([item.value for item in kidx.shell_complete(click.Context(kidx), "re")])
 print([name for name in sys.modules if name.startswith("kidxlib.commands")])
 """
-    assert started(code).splitlines() == ["['recover', 'repair-tiered', 'report', 'restore', 'restore-check', 'retention']", "[]"]
+    assert started(code).splitlines() == [
+        "['recover', 'repair-tiered', 'report', 'restore', 'restore-check', 'retention']",
+        "[]",
+    ]
 
 
 def test_old_spellings_do_the_same_and_say_what_to_type(tmp_path: Path) -> None:
