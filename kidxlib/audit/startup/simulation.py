@@ -163,12 +163,20 @@ class Recovery:
 def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: ScannedLogs) -> Iterator[Recovery]:
     """`Recovery.of` of logs that were scanned together."""
     states, of_events = scans.states, scans.bounds["producer_events"].tolist()
-    names = ("next_offset", "map_end_offset", "batches", "records", "compressed_messages", "max_timestamp")
+    names = (
+        "next_offset",
+        "map_end_offset",
+        "batches",
+        "records",
+        "compressed_messages",
+        "max_timestamp",
+        "transactional_batches",
+    )
     columns = zip(*(states[name].tolist() for name in names), strict=True)
     for number, (log, base_offset, end, of_log) in enumerate(
         zip(logs, base_offsets, scans.ends(), columns, strict=True)
     ):
-        next_offset, map_end_offset, batches, records, compressed_messages, max_timestamp_ms = of_log
+        next_offset, map_end_offset, batches, records, compressed_messages, max_timestamp_ms, transactional = of_log
         first, stop = of_events[number : number + 2]
         is_whole = end.position >= log.size
         yield Recovery(
@@ -181,6 +189,7 @@ def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: 
             past=NOTHING_PAST if is_whole else past_end(log, recovered_of(scans, number), base_offset),
             max_timestamp_ms=max_timestamp_ms,
             highest_producer_id=int(scans.producer_events["producer_id"][first:stop].max()) if first < stop else -1,
+            transactional_batches=transactional,
         )
 
 
