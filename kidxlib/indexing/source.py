@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -25,6 +26,8 @@ from kidxlib.storage.location import FileVersion, Location, as_text, given_locat
 from kidxlib.storage.log_dir import is_partition
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.store.s3 import is_object
+
+ANY_TOPIC: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True)

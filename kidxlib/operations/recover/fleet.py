@@ -4,7 +4,6 @@ a catalog knows of each broker's logs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -14,6 +13,7 @@ import pyarrow as pa
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.damage.lost import not_built
 from kidxlib.run.recorded_sources import as_sources, look_at, source_paths
 from kidxlib.tables.protocol import Question, Tables, TablesToAsk
@@ -64,7 +64,6 @@ ORDER BY source, clean_shutdown
 )
 
 _DECIMALS: Final = 1
-_ALL_TOPICS: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,7 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
     seen = look_at(sources)
     not_reached = seen.not_reached
     keys = set(partition_keys(tables.read(PARTITIONS, PARTITIONS.key)))
-    left_out = list(not_built(sources, seen, keys, _ALL_TOPICS))
+    left_out = list(not_built(sources, seen, keys, ANY_TOPIC))
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK,
         counts={"sources": len(starts), "partitions": sum(start.partitions for start in starts)},

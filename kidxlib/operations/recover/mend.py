@@ -7,7 +7,6 @@ watermarks and log start offsets are not: nothing on the disk says what they wer
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
@@ -44,7 +44,6 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Publisher
 
 _TIERED: Final = "remote.storage.enable"
-_ANY: Final = re.compile(".*")
 _MISSING: Final = "it is missing or empty"
 
 
@@ -235,8 +234,8 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 def _tiered(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
     """The remote segments of partitions, by the partitions' directories."""
     sources = [source_of(log_dir) for log_dir in broker.log_dirs]
-    partitions = [partition for source in sources for partition in partitions_in(source, _ANY)]
-    tiered = tiered_partitions([source.path for source in sources], partitions, _ANY).found
+    partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
+    tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC).found
     return {Path(str(local.directory)): remote for local, remote in tiered.items()}
 
 

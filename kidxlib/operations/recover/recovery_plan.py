@@ -34,7 +34,7 @@ from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Source, Target, parse_topics
+from kidxlib.indexing.source import ANY_TOPIC, Source, Target
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
@@ -49,7 +49,6 @@ from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
 from kidxlib.terminal.progress import begin_phase
 
 #: A broker starts with all topics that are there.
-_ANY: Final = parse_topics(".*")
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
 
@@ -332,7 +331,7 @@ def recovery_plan(
     engine: Engine,
     scans: Path | None,
     name: str = "forecasts",
-    topics: re.Pattern[str] = _ANY,
+    topics: re.Pattern[str] = ANY_TOPIC,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
@@ -609,7 +608,7 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
         )
 
 
-def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = _ANY) -> Plan:
+def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
     source = source_of(log_dir)
     plan = find_partitions(

@@ -5,7 +5,6 @@ unpacks once somebody asks for them.
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,6 +20,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
@@ -159,15 +159,15 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
     built_ms = min(max(started, default=now_ms), now_ms)
     answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
-    sources, all_topics = as_sources(paths), re.compile(".*")
+    sources = as_sources(paths)
     seen = look_at(sources)
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
     known = read_known_topics(metadata, as_sources(seen.answering(paths)))
     policy_of, directories = recorded_policies_and_directories(tables, list(paths), known)
-    expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, all_topics, known, seen)
-    logs = known_logs(tables, list(paths), all_topics)
+    expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, ANY_TOPIC, known, seen)
+    logs = known_logs(tables, list(paths), ANY_TOPIC)
     gaps, lost = gaps_between(tables, logs, policy_of, directories), expected_in_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]

@@ -45,6 +45,7 @@ from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.remote_logs import LAYOUTS
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -68,7 +69,7 @@ from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
 from kidxlib.operations.restore.made_log_dir import MadeFolder, metadata_log, write_log_dir
 from kidxlib.operations.restore.protection import Protected, protection_of
-from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
+from kidxlib.operations.restore.surviving import SurvivingMetadata
 from kidxlib.operations.restore.targets import NewBroker, overlapping
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import bucket_at
@@ -84,8 +85,6 @@ _COPIED_BY: Final = 0
 #: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
 METADATA_PARTITIONS_DEFAULT: Final = 50
 _ENABLED: Final = "remote.storage.enable"
-_ANY: Final = re.compile(".*")
-_RECORDS_PER_BATCH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +201,7 @@ def opened_bucket(
 def taken_from(
     bucket: Bucket | None,
     inventory: Inventory,
+    surviving: SurvivingMetadata | None,
     topics: re.Pattern[str],
     brokers: Sequence[NewBroker],
     controllers: Sequence[FormattedController],
@@ -210,6 +210,7 @@ def taken_from(
     """Look at a bucket's objects, and make the log dir of what the other sources lack. Nothing is taken from no bucket.
 
     Args:
+        surviving: the newest metadata of the sources, with all topics.
         topics: only topics whose full names match.
         brokers: the new ones.
         controllers: of the new cluster's id the id of a `__remote_log_metadata` without any copy is made.
@@ -220,7 +221,6 @@ def taken_from(
     if bucket is None:
         return Taken(inventory=inventory)
     begin_phase("reading the bucket")
-    surviving = surviving_or_refused(inventory.paths)
     taken = TakenBucket(bucket=bucket, inventory=inventory)
     if topics.fullmatch(REMOTE_LOG_METADATA_TOPIC) is None:
         taken.refusals.append(
@@ -229,7 +229,7 @@ def taken_from(
         )
     taken.refusals += _in_the_way(bucket, brokers)
     try:
-        metadata = MetadataReader(inventory.paths, _ANY).read()
+        metadata = MetadataReader(inventory.paths, ANY_TOPIC).read()
         taken.metadata_partitions = _metadata_partitions(taken, metadata, surviving)
         wanted = _wanted(taken, surviving, topics)
         remotes = [*_remotes(taken, wanted, metadata)]

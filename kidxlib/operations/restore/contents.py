@@ -8,7 +8,7 @@ and nothing that no broker keeps is in there any longer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,30 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.errors import KidxError, UnknownRecordTypeError, UnreadableMessageError, describe_error
+from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.jit.processor import cores
-from kidxlib.messages.typed_records import CONSUMER_OFFSETS, read_coordinator_record
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.restore_plan import RestorePlan
 from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.request import ALL_TOPICS, READ_COMMITTED, read_request
+from kidxlib.reading.request import READ_COMMITTED, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.records.arrow.schema import CONSUMED
 
 DIGESTED: Final = pa.schema([CONSUMED.field(name) for name in ("offset", "timestamp", "key", "value", "headers")])
-_KEYED: Final = pa.schema([CONSUMED.field(name) for name in ("key", "value")])
 _UNSTABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
 READ_UNCOMMITTED: Final = "read_uncommitted"
 #: A key or value without bytes: −1 stands for null, as in Kafka's records.
 _NULL: Final = -1
 #: As in `kidxlib.library.read`.
 _THREADS_MAX: Final = 4
-#: The types of keys of `__consumer_offsets` with a committed offset (`OffsetCommit` and `LegacyOffsetCommit`).
-_COMMITS: Final = (0, 1)
 
 
 class RecordDigest:
@@ -169,31 +165,22 @@ class PartitionContents:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The offset that a group has committed for a partition."""
-
-    group: str
-    topic_partition: TopicPartition
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class Contents:
     """
     Attributes:
         partitions: in order.
-        groups: None: a partition of `__consumer_offsets` cannot be read.
+        groups: as in `GroupOffsets.expected`; None: a partition of `__consumer_offsets` cannot be read.
     """
 
     partitions: Sequence[PartitionContents]
-    groups: Sequence[CommittedOffset] | None
+    groups: Mapping[tuple[str, TopicPartition], int] | None
 
     def as_json(self) -> dict[str, Any]:
         groups = None
         if self.groups is not None:
             groups = [
-                {"group": each.group, "partition": each.topic_partition.directory, "offset": each.offset}
-                for each in self.groups
+                {"group": group, "partition": partition.directory, "offset": offset}
+                for (group, partition), offset in self.groups.items()
             ]
         return {"contents": [_partition_as_json(each) for each in self.partitions], "groups": groups}
 
@@ -224,7 +211,14 @@ class RestoredLog:
     in_bucket: bool = False
 
 
-def restored_logs(plan: RestorePlan) -> list[RestoredLog]:
+def read_contents(plan: RestorePlan) -> Contents:
+    """Read the records of all partitions of a plan that was carried out. The offsets of groups are the plan's."""
+    contents = [_read_log(log) for log in _restored_logs(plan)]
+    is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
+    return Contents(contents, plan.groups.expected if is_read else None)
+
+
+def _restored_logs(plan: RestorePlan) -> list[RestoredLog]:
     """The leader's log of each partition. One that begins empty is in no log dir yet."""
     logs = [
         RestoredLog(
@@ -244,14 +238,6 @@ def restored_logs(plan: RestorePlan) -> list[RestoredLog]:
         if partition.begins_empty
     ]
     return sorted([*logs, *empty], key=lambda log: log.topic_partition)
-
-
-def read_contents(logs: Sequence[RestoredLog]) -> Contents:
-    """Read the records of all partitions, and the offsets that groups have committed."""
-    contents = [_read_log(log) for log in logs]
-    offsets = [log for log in logs if log.topic_partition.topic == OFFSETS_TOPIC]
-    is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
-    return Contents(contents, _committed_offsets(offsets) if is_read else None)
 
 
 def _read_log(log: RestoredLog) -> PartitionContents:
@@ -291,7 +277,7 @@ def _plan(log: RestoredLog, isolation: str) -> ReadPlan:
     assert log.log_dir is not None
     request = read_request(
         log.log_dir / log.topic_partition.directory,
-        topics=parse_topics(ALL_TOPICS, "topics"),
+        topics=ANY_TOPIC,
         offsets=None,
         times=None,
         isolation=isolation,
@@ -310,29 +296,3 @@ def _read(plan: ReadPlan, end_offset: int) -> IsolatedRecords:
     for rows in rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=_threads()):
         digest.add_rows(rows)
     return IsolatedRecords(end_offset=end_offset, records=digest.records, digest=digest.hexdigest())
-
-
-def _committed_offsets(logs: Sequence[RestoredLog]) -> list[CommittedOffset]:
-    """The offsets that groups have committed, as their coordinator loads them: of committed transactions alone."""
-    offsets: dict[tuple[str, TopicPartition], int] = {}
-    for log in logs:
-        reads = _plan(log, READ_COMMITTED).reads if log.start_offset < log.end_offset else ()
-        for rows in rows_of(reads, _KEYED, fail_on, goes_on=False, threads=_threads()):
-            for key, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                _note_commit(offsets, key, value)
-    return [CommittedOffset(group, partition, offset) for (group, partition), offset in sorted(offsets.items())]
-
-
-def _note_commit(offsets: dict[tuple[str, TopicPartition], int], key: bytes | None, value: bytes | None) -> None:
-    if key is None or int.from_bytes(key[:2], "big", signed=True) not in _COMMITS:
-        return
-    try:
-        record = read_coordinator_record(key, value, CONSUMER_OFFSETS)
-    except (UnreadableMessageError, UnknownRecordTypeError):
-        return  # a broker does not load it either
-    partition = TopicPartition(record.key["topic"], record.key["partition"])
-    place = (record.key["group"], partition)
-    if record.value is None:
-        offsets.pop(place, None)
-    else:
-        offsets[place] = record.value["offset"]

@@ -45,10 +45,12 @@ class BehindEnd:
 class GroupOffsets:
     """
     Attributes:
+        expected: what each group has committed of a partition, once the offsets behind ends are set back.
         behind: offsets behind the ends, in order.
         not_restored: how many offsets there are of each topic that is not restored.
     """
 
+    expected: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     behind: Sequence[BehindEnd] = ()
     not_restored: Mapping[str, int] = field(default_factory=dict)
 
@@ -83,16 +85,19 @@ def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, 
     Args:
         ends: where each restored partition ends.
     """
+    expected: dict[tuple[str, TopicPartition], int] = {}
     behind: list[BehindEnd] = []
     not_restored: Counter[str] = Counter()
     for log in read:
+        expected |= log.offsets
         for (group, partition), offset in log.highest_offsets.items():
             end = ends.get(partition)
             if end is None:
                 not_restored[partition.topic] += 1
             elif offset > end:
                 behind.append(BehindEnd(group, partition, offset, end))
-    return GroupOffsets(sorted(behind), dict(sorted(not_restored.items())))
+                expected[group, partition] = end
+    return GroupOffsets(dict(sorted(expected.items())), sorted(behind), dict(sorted(not_restored.items())))
 
 
 def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:

@@ -24,6 +24,7 @@ from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
@@ -256,7 +257,7 @@ def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> Old
     """Read one more source, as `take_inventory` does, with all of its topics."""
     place = list_place(text, is_copy=True)
     broker = stopped_broker([str(path) for path in place.log_dirs])
-    return _old_broker(place, broker, known, engine, name, re.compile(".*"))
+    return _old_broker(place, broker, known, engine, name, ANY_TOPIC)
 
 
 def _old_broker(

@@ -21,14 +21,15 @@ from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
-from kidxlib.operations.restore.contents import read_contents, restored_logs
+from kidxlib.operations.restore.contents import read_contents
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
 from kidxlib.operations.restore.propose import propose_ends, write_proposal
 from kidxlib.operations.restore.protection import Protected
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, wanted
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, sort_out
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
+from kidxlib.operations.restore.surviving import surviving_or_refused
 from kidxlib.operations.restore.targets import new_brokers
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
@@ -124,7 +125,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         if request.options.resets is not None and not plan.refusals:
             write_resets(request.options.resets, plan.groups.behind)
         copied = apply_restore(plan, backend) if applies else None
-        contents = read_contents(restored_logs(plan)) if applies else None
+        contents = read_contents(plan) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
         plan=plan.id,
@@ -165,7 +166,8 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
         inventory = take_inventory(sources, backend.engine, request.options.topics)
-        _, sorted_out = wanted(inventory, request.options.topics)
+        newest = surviving_or_refused(inventory.paths)
+        sorted_out = sort_out(inventory, newest, request.options.topics)
         proposed = propose_ends(sorted_out.partitions, request.proposes_ms, backend.engine.cores)
     write_proposal(request.until, proposed)
     warnings = [text for each in proposed if (text := each.warning(request.proposes_ms)) is not None]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
@@ -32,7 +33,7 @@ from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
 from kidxlib.operations.restore.space import FileSystemSpace, space_of
-from kidxlib.operations.restore.subset import ALL_TOPICS, left_out_topics, only_topics
+from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
 from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
@@ -58,7 +59,7 @@ class RestoreOptions:
     keeps_cluster_id: bool
     accepts_loss: bool
     accepts_divergence: bool
-    topics: re.Pattern[str] = ALL_TOPICS
+    topics: re.Pattern[str] = ANY_TOPIC
     until: Mapping[TopicPartition, int] | None = None
     resets: Path | None = None
 
@@ -247,13 +248,11 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
     }
 
 
-def wanted(inventory: Inventory, topics: re.Pattern[str]) -> tuple[SurvivingMetadata | None, SortedOut]:
-    """Surviving metadata of these topics, and their replicas."""
-    surviving = surviving_or_refused(inventory.paths)
-    of_other_topics = list(left_out_topics(inventory, surviving, topics))
-    surviving = only_topics(surviving, topics)
-    sorted_out = _sort_out(inventory, surviving, topics)
-    return surviving, replace(sorted_out, left_out=[*of_other_topics, *sorted_out.left_out])
+def sort_out(inventory: Inventory, newest: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
+    """Which replicas of these topics may be restored, by the newest metadata."""
+    of_other_topics = list(left_out_topics(inventory, newest, topics))
+    sorted_out = _sort_out(inventory, only_topics(newest, topics), topics)
+    return replace(sorted_out, left_out=[*of_other_topics, *sorted_out.left_out])
 
 
 def plan_restore(
@@ -266,9 +265,11 @@ def plan_restore(
     bucket: Bucket | None = None,
 ) -> RestorePlan:
     """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
-    taken = taken_from(bucket, inventory, options.topics, brokers, controllers, engine)
+    newest = surviving_or_refused(inventory.paths)
+    surviving = only_topics(newest, options.topics)
+    taken = taken_from(bucket, inventory, newest, options.topics, brokers, controllers, engine)
     inventory = taken.inventory
-    surviving, sorted_out = wanted(inventory, options.topics)
+    sorted_out = sort_out(inventory, newest, options.topics)
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores)
     choices = choose(map(ends.cut, sorted_out.partitions), inventory.known, engine)

@@ -69,14 +69,15 @@ def space_of(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]
     for path, source in copies:
         if (device := devices.get(path)) is None:
             continue
-        logs = [*_logs(source, os.statvfs(path).f_frsize)]
+        block = os.statvfs(path).f_frsize
+        logs = [*_logs(source, block)]
         pair = (source.directory.parent, path)
         if pair not in shares:
             # One file tells of all in a log dir: they are on one file system.
             shares[pair] = bool(logs) and can_reflink(source.directory / logs[0][0], path)
         of_logs = sum(size for _, size in logs)
         (shared if shares[pair] else needed)[device] += of_logs
-        needed[device] += _beside(source, of_logs, len(logs), os.statvfs(path).f_frsize)
+        needed[device] += _beside(source, of_logs, len(logs), block)
     return [
         FileSystemSpace(paths, needed[device], shared[device], _free(paths[0])) for device, paths in by_device.items()
     ]

@@ -16,7 +16,6 @@ from kidxlib.operations.restore.inventory import Inventory
 from kidxlib.operations.restore.surviving import SurvivingMetadata
 from kidxlib.text.words import counted
 
-ALL_TOPICS: Final = re.compile(".*")
 #: What a cluster lacks without its coordinators' topics.
 _WITHOUT: Final[Mapping[str, str]] = {
     "__consumer_offsets": "consumer groups begin without offsets",

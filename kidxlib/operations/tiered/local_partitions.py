@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.listing import list_partitions
 from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -35,8 +34,6 @@ from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted
-
-_ANY: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +126,13 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
     `absent` are directories of partitions that a broker would make anew in these log dirs.
     """
     sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
-    partitions = [partition for source in sources for partition in partitions_in(source, _ANY)]
+    partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
     partitions += [
         LocalPartition(directory.parent, named, None)
         for directory in absent
         if (named := parse_partition_directory(directory.name)) is not None
     ]
-    tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
+    tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC)
     warn_of_first(tiered.warnings)
     for partition, found in findings_on_local(tiered.found):
         if isinstance(found, OSError):

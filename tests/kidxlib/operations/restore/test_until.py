@@ -266,6 +266,9 @@ def test_groups_behind_the_end_are_set_back(old: Path, new: Path, tmp_path: Path
     assert resets.read_text() == '"a, b",t,0,0\n'
     inside = _restore(old, new, *until, "--reset-offsets", str(old / "resets.csv"))
     inside.assert_one_line(ExitCode.USAGE, "--reset-offsets", "in a log dir")
+    applied = _restore(old, new, *until, "--reset-offsets", str(resets), "--apply", planned.json["plan"])
+    checked = {(each["group"], each["partition"]): each["offset"] for each in applied.json["groups"]}
+    assert checked == {("a, b", "t-0"): 0, ("before", "t-0"): 0, ("other", "elsewhere-0"): 3}, "what a check expects"
 
 
 def test_offsets_of_a_transaction_count(old: Path, new: Path, tmp_path: Path) -> None:
