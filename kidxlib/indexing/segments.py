@@ -33,7 +33,7 @@ from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES, TOGETHER_BYTES, OpenedTogether, new_room
+from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether, new_room, passes
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
@@ -248,17 +248,10 @@ def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
     for of_pass, some in groupby(tasks, key=_pass_of):
         if of_pass is None:
             yield from ([task] for task in some)
-            continue
-        together: list[BuildTask] = []
-        log_bytes = 0
-        for task in some:
-            is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > TOGETHER_BYTES
-            if together and of_pass == "small" and is_full:
-                yield together
-                together, log_bytes = [], 0
-            together.append(task)
-            log_bytes += task.log_bytes
-        yield together
+        elif of_pass == "small":
+            yield from passes(some, GROUP_FILES // _INDEX_FILES)
+        else:
+            yield list(some)
 
 
 def _scanned_together(tasks: Sequence[BuildTask], kept: KeptPass, use_mmap: bool) -> Iterator[_ReadSegments]:

@@ -23,7 +23,7 @@ from kidxlib.storage.opened_file import OpenedFile, open_file
 
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024
-#: The most bytes of logs that are in memory for one pass over them, and the most items of a pass.
+#: The most bytes of logs that are in memory for one pass over them, and the most items of a pass where nobody says.
 TOGETHER_BYTES: Final = 32 * 1024 * 1024
 _TOGETHER_ITEMS: Final = 300
 #: The number of Linux's system call, the same on all processors that kidx runs on. Elsewhere it is another call's.
@@ -39,13 +39,13 @@ class _HasLogBytes(Protocol):
 _T = TypeVar("_T", bound=_HasLogBytes)
 
 
-def passes(items: Iterable[_T]) -> Iterator[list[_T]]:
+def passes(items: Iterable[_T], most_items: int = _TOGETHER_ITEMS) -> Iterator[list[_T]]:
     """Items whose small logs are read together: at most `TOGETHER_BYTES` of logs, or one item."""
     of_pass: list[_T] = []
     log_bytes = 0
     for item in items:
         log_bytes += item.log_bytes
-        if of_pass and (log_bytes > TOGETHER_BYTES or len(of_pass) == _TOGETHER_ITEMS):
+        if of_pass and (log_bytes > TOGETHER_BYTES or len(of_pass) == most_items):
             yield of_pass
             of_pass, log_bytes = [], item.log_bytes
         of_pass.append(item)
