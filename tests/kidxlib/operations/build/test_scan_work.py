@@ -90,7 +90,7 @@ def test_many_in_one_pass_are_as_each_alone(
     files = _files(index_dir)
     assert len(together["segment"]) > 20 and len(together["event"]) > 1000 and len(files) > 20
     index_dir.rename(tmp_path / "together")
-    monkeypatch.setattr(segments, "_is_small", lambda task: False)
+    monkeypatch.setattr(segments, "_pass_of", lambda task: None)
     assert _rows(_tasks(log_dir, index_dir), use_mmap=use_mmap) == together
     assert _files(index_dir) == files
     assert {row["status"] for row in together["segment"]} >= {"ok", "truncated", "quarantined", "unreadable"}

@@ -66,7 +66,7 @@ def test_packages_by_extra() -> None:
 
 def test_packages_of_this_environment_are_all_there() -> None:
     facts = list(facts_of_packages(requirements_of_kidx()))
-    assert [fact.name for fact in facts] == ["needed", "catalog", "copies", "spark"]
+    assert [fact.name for fact in facts] == ["needed", "catalog", "check", "copies", "spark"]
     assert [fact.problem for fact in facts] == [None] * len(facts)
     assert "numba" in facts[0].found
     assert {fact.name for fact in facts_of_kidx()} == {"version", "Python", "system"}
