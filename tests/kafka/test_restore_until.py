@@ -18,8 +18,8 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.format.topic_partition import TopicPartition as Partition
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.inventory import source_brokers, take_inventory
-from kidxlib.operations.restore.subset import ALL_TOPICS
 from kidxlib.operations.restore.until import plan_ends
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
@@ -83,7 +83,7 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
     log_dir = _log_dir(tmp_path, logs)
     with Workers(1) as workers:
         engine = LocalEngine(workers, tmp_path / "staged")
-        inventory = take_inventory(source_brokers([str(log_dir)]), engine, ALL_TOPICS)
+        inventory = take_inventory(source_brokers([str(log_dir)]), engine, ANY_TOPIC)
     replicas, earlier = list(inventory.replicas.values()), 0
     quiet = {
         Partition("t", number): _quiet_ends(kafka, tmp_path / f"cut-{number}", *of_log)
