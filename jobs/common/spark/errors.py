@@ -38,6 +38,9 @@ _REFUSED: Final = "|".join(
 _OF_STORAGE: Final = re.compile(rf"(?:{_REFUSED})\W*$|^Mkdirs failed to create |^\[DELTA_CANNOT_CREATE_LOG_PATH\] ")
 #: The package of Java's connections to Python workers.
 _TALKS_TO_WORKERS: Final = "org.apache.spark.api.python."
+#: What such a connection is read by: Java's own readers, and Spark's as a worker that has just begun proves who it is
+#: (`SocketAuthHelper`).
+_READERS: Final = ("java.", "org.apache.spark.security.")
 _NO_CLASS: Final = ("ClassNotFoundException", "NoClassDefFoundError")
 _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
@@ -77,15 +80,15 @@ def reason(error: PySparkException | Py4JJavaError) -> str:
 
 def _was_cut_off(thrown: JavaObject) -> bool:
     """Whether the innermost cause was thrown in a connection to a Python worker: the worker ended without a message.
-    The readers and writers of that connection are below in the same trace, so the first frame that is not Java's
-    counts.
+    The readers and writers of that connection are below in the same trace, so the first frame that is none of
+    `_READERS` counts.
     """
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     if thrown.getClass().getSimpleName() not in ("EOFException", "SocketException"):
         return False
     frames = (str(frame.getClassName()) for frame in thrown.getStackTrace())
-    return next((name for name in frames if not name.startswith("java.")), "").startswith(_TALKS_TO_WORKERS)
+    return next((name for name in frames if not name.startswith(_READERS)), "").startswith(_TALKS_TO_WORKERS)
 
 
 def _messages(thrown: JavaObject | None) -> Iterator[str]:

@@ -19,6 +19,7 @@ from kidxlib.errors import (
     KidxError,
     MalformedError,
     MalformedRecordsError,
+    SparkEndedError,
     UnknownRecordTypeError,
     UnreadableMessageError,
 )
@@ -52,6 +53,26 @@ def test_an_error_of_each_class_in_a_task(spark: SparkSession, exhaustive: bool)
         ours = as_ours(raised.value)
         assert str(ours) == str(error)
         assert type(ours) is (KidxError if kind in MADE_OF_PARTS else kind)
+
+
+def test_a_worker_that_ends_before_it_has_said_who_it_is(spark: SparkSession) -> None:
+    """The frames are those of a worker that was killed as it began; a connection of Spark's to others has none of
+    `PythonWorkerFactory`.
+    """
+    reader = ("java.io.DataInputStream", "readInt"), ("org.apache.spark.security.SocketAuthHelper", "readUtf8")
+    begun = ("org.apache.spark.api.python.PythonWorkerFactory", "createWorker$1")
+    assert isinstance(as_ours(_end_of_file(spark, *reader, begun)), SparkEndedError)
+    assert as_ours(_end_of_file(spark, *reader, ("org.apache.spark.launcher.LauncherConnection", "run"), begun)) is None
+
+
+def _end_of_file(spark: SparkSession, *frames: tuple[str, str]) -> Py4JJavaError:
+    gateway: Any = spark.sparkContext._gateway
+    trace = gateway.new_array(gateway.jvm.StackTraceElement, len(frames))
+    for number, (name, method) in enumerate(frames):
+        trace[number] = gateway.jvm.StackTraceElement(name, method, None, 1)
+    thrown = gateway.jvm.java.io.EOFException()
+    thrown.setStackTrace(trace)
+    return Py4JJavaError("", gateway.jvm.org.apache.spark.SparkException("Job aborted", thrown))
 
 
 def _example(kind: Any) -> KidxError:
