@@ -43,6 +43,7 @@ sha256() { # FILE ...
 locked=
 one_at_a_time() {
   [[ -z $locked ]] || return 0
+  only_of_this_checkout
   mkdir -p .jars
   exec 9>.jars/lock
   if command -v flock >/dev/null && ! flock --nonblock 9; then
@@ -50,6 +51,19 @@ one_at_a_time() {
     flock 9
   fi
   locked=yes
+}
+
+# Who works on two branches may link .venv and .jars of one checkout into another. What is made anew here would take the
+# first one's away: its stamps, its project's entry and its file of Java classes name its own directory.
+only_of_this_checkout() {
+  local link checkout
+  for link in .venv .venv-airflow .jars; do
+    [[ -L $link ]] || continue
+    checkout=$(dirname -- "$(readlink -f -- "$link")")
+    [[ ! -f $checkout/setup.sh ]] ||
+      fail 2 "$link is that of $checkout, and would be set up for this checkout; nothing was changed." \
+        "Run $checkout/setup.sh, or remove the link: rm $PWD/$link"
+  done
 }
 
 # ---- Python ----
@@ -193,7 +207,7 @@ set_up_venv() { # [dev]
   local lock=requirements.lock
   [[ ${1-} != dev && ! -x .venv/bin/pytest ]] || lock=$DEV_LOCK # who has those of tests keeps them
   stamped .venv packages "$(packages_key requirements.lock)" || stamped .venv packages "$(packages_key "$DEV_LOCK")" ||
-    rm -rf .jars/spark.jsa* # made of this .venv's jars
+    { only_of_this_checkout && rm -rf .jars/spark.jsa*; } # made of this .venv's jars
   set_up_packages .venv "$lock" requirements.lock
   stamped .venv project "$(project_key)" && return
   one_at_a_time

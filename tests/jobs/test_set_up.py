@@ -91,3 +91,21 @@ def test_what_an_earlier_set_up_left_goes_with_its_packages(project: Path) -> No
     said = _set_up(project, _MADE, KIDX_PYTHON=str(python))
     assert said.startswith(f"setup.sh: setting up .venv with {python}"), said
     assert _left(project) == {"spark.jsa", "spark.jsa.key"}
+
+
+@pytest.mark.parametrize("linked", [".venv", ".jars"])
+def test_what_is_of_another_checkout_is_left_alone(project: Path, tmp_path: Path, linked: str) -> None:
+    """As in a worktree whose .venv is a link: its owner's stamps and file of Java classes went, and all its tests failed."""
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy2(project / "setup.sh", other)
+    (project / linked).rename(other / linked)
+    (project / linked).symlink_to(other / linked)
+    (project / ".venv/packages.stamp").write_text("of another directory\n")
+    (project / ".jars/spark.jsa").touch()
+    before = sorted(other.rglob("*")), (project / ".venv/packages.stamp").read_bytes()
+    ended = subprocess.run(
+        [project / "setup.sh"], capture_output=True, text=True, check=False, env={**clean_environment()}
+    )
+    assert (ended.returncode, ended.stdout) == (2, "") and f"setup.sh: {linked} is that of {other}" in ended.stderr
+    assert (sorted(other.rglob("*")), (project / ".venv/packages.stamp").read_bytes()) == before
