@@ -115,11 +115,10 @@ def topics(
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         named = {_NOW: ("none", _NOW_BATCH_SIZE), **{_topic(*each): each for each in settings}}
-        for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in (*named, _LIBRDKAFKA)]).values():
-            future.result(TIMEOUT_SECONDS)
+        _create(admin, *named)
         for topic, setting in named.items():
             _write(kafka, broker, payload, topic, *setting)
-        _write_by_librdkafka(broker, payload)
+        _write_by_librdkafka(broker, admin, payload)
     catalog = directory / "catalog"
     built = kidx("build", broker.log_dir, "--index-dir", directory / "index", "--catalog", catalog)
     assert built.code == ExitCode.OK, built
@@ -162,18 +161,30 @@ def _write(kafka: Kafka, broker: Broker, payload: Path, topic: str, codec: str, 
     kafka.gateway.jvm.org.apache.kafka.tools.ProducerPerformance.main(strings)
 
 
-def _write_by_librdkafka(broker: Broker, payload: Path) -> None:
-    """Let librdkafka write each line once; no batch is closed by the number of its records."""
+def _create(admin: AdminClient, *topics: str) -> None:
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        future.result(TIMEOUT_SECONDS)
+
+
+def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> None:
+    """Let librdkafka write each line once; no batch is closed by the number of its records, nor by time.
+
+    As soon as there is a batch's worth of records, librdkafka sends all that it has, the last batch with what is left
+    (`rd_kafka_toppar_producer_serve`). The topic is made once all records wait for it, so that there is one such batch.
+    """
     settings: dict[str, Any] = {
         "bootstrap.servers": broker.bootstrap,
         "batch.size": _LIBRDKAFKA_BATCH_SIZE,
         "batch.num.messages": 1_000_000,
         "linger.ms": 60_000,
+        "topic.metadata.propagation.max.ms": TIMEOUT_SECONDS * 1_000,
+        "allow.auto.create.topics": False,
         "log_level": 2,
     }
     producer = Producer(settings)
     for line in payload.read_bytes().splitlines():
         producer.produce(_LIBRDKAFKA, line, partition=0)
+    _create(admin, _LIBRDKAFKA)
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
