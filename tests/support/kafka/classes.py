@@ -97,7 +97,11 @@ class Kafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End the JVM: py4j's own end leaves it, with its memory, until this process ends and its input is closed."""
         self._gateway.shutdown()
+        process = self._gateway.java_process
+        process.stdin.close()
+        process.wait()
 
     @property
     def gateway(self) -> JavaGateway:
