@@ -92,7 +92,7 @@ def _questions(store: ObjectStore, kind: str, asked: str, rounds: int) -> list[T
         store.requests.clear()
         where = ["--catalog", _CATALOG, "--topic", topic, "--partition", partition]
         run_command([str(_KIDX), "seek", *where, f"--{kind}", asked])
-        for_catalog = sum(request.key.startswith("catalog/") for request in store.requests)
+        for_catalog = sum((request.key or request.prefix).startswith("catalog/") for request in store.requests)
         of_catalog.append(for_catalog)
         others.append(len(store.requests) - for_catalog)
     name = f"packed, {kind}: requests a question"

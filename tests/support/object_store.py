@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
@@ -67,11 +67,17 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; `sent` is the size of its answer's body in bytes."""
+    """
+    Attributes:
+        key: of the object; empty where objects are listed.
+        sent: the size of the answer's body in bytes.
+        prefix: below which objects are listed.
+    """
 
     method: str
     key: str
     sent: int
+    prefix: str = ""
 
     @property
     def is_of_log(self) -> bool:
@@ -253,14 +259,16 @@ class _Passing(BaseHTTPRequestHandler):
         store = self.server.store
         is_chunked = self.headers.get("Transfer-Encoding") == "chunked"
         body = self._chunks() if is_chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        key = unquote(urlsplit(self.path).path).removeprefix(f"/{BUCKET}").lstrip("/")
+        url = urlsplit(self.path)
+        key = unquote(url.path).removeprefix(f"/{BUCKET}").lstrip("/")
+        prefix = "" if key else next(iter(parse_qs(url.query).get("prefix", [])), "")
         fault = None if store.before is None else store.before(self.command, key)
         if fault is Fault.SLOW_DOWN or isinstance(fault, int):
-            store.requests.append(Request(self.command, key, 0))
+            store.requests.append(Request(self.command, key, 0, prefix))
             self._answer(503 if fault is Fault.SLOW_DOWN else fault, _SLOW_DOWN if fault is Fault.SLOW_DOWN else b"")
             return
         if fault is Fault.RESET:
-            store.requests.append(Request(self.command, key, 0))
+            store.requests.append(Request(self.command, key, 0, prefix))
             self._reset()
             return
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.server.server_at)) as server:
@@ -273,7 +281,7 @@ class _Passing(BaseHTTPRequestHandler):
             content = answer.read()
             headers = answer.getheaders()
         # Before the answer: a client that has it may look at once at what was counted.
-        store.requests.append(Request(self.command, key, len(content)))
+        store.requests.append(Request(self.command, key, len(content), prefix))
         if fault is Fault.LOST:
             self._reset()
             return
