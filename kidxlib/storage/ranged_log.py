@@ -97,8 +97,10 @@ class RangedLog:
             data = np.empty(wanted, np.uint8)
             self._count(self._read_into(position, data), position, wanted)
             return data.tobytes()
-        start, window = self.window(position)
-        return window[position - start : position - start + wanted].tobytes()
+        if self._start <= position and position + wanted <= self._end:  # a window would ask for the next range
+            return self._window[position - self._start :][:wanted].tobytes()
+        _, window = self.window(position)
+        return window[:wanted].tobytes()
 
     def release(self) -> None:
         """Wait for the requested ranges, and drop them."""
