@@ -454,7 +454,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
     # headers
     "size too small": Fault(_change(size=st.sampled_from([13, 0, -1, -_INT32_MAX - 1])), "size-too-small"),
     "size past the end": Fault(_change(size=st.sampled_from([10**6, _INT32_MAX])), "batch-overruns-file"),
-    "size off by one": Fault(_change(size=st.sampled_from([14, 15, 48, 49, 50])), "crc-mismatch"),
+    "size off by one": Fault(_change(size=st.sampled_from([49, 50])), "crc-mismatch"),
+    "v2 size below a header": Fault(_change(magic=st.just(2), size=st.sampled_from([14, 15, 48])), "batch-too-small"),
+    "v1 size off by one": Fault(_change(magic=st.integers(0, 1), size=st.sampled_from([14, 15, 48])), "crc-mismatch"),
     "v2 batch too small": Fault(_change(magic=st.just(2), bytes_kept=st.integers(26, 60)), "batch-too-small"),
     "checksum": Fault(_change(crc_error=st.sampled_from([1, 2**31, 2**32 - 1])), "crc-mismatch"),
     "magic 3 or more": Fault(_change(magic=st.sampled_from([3, 62, 63, 127])), "ok"),

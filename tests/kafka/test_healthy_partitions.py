@@ -17,7 +17,6 @@ from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.records.reader import Record
 from tests.support.audits import audited
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.functions import Functions
 from tests.support.logs.batches import Batch, control
 from tests.support.logs.encoded import WAYS, batch_v2, message
 
@@ -41,10 +40,7 @@ class Live:
         return self.kafka.gateway.jvm
 
     def append(self, data: bytes, epoch: int = 0) -> None:
-        records = self._jvm.org.apache.kafka.common.record.internal.MemoryRecords.readableRecords(
-            self._jvm.java.nio.ByteBuffer.wrap(data)
-        )
-        self.log.appendAsFollower(records, epoch)
+        self.log.appendAsFollower(self.kafka.records.readable(data), epoch)
         self.log.updateHighWatermark(self.log.logEndOffset())
 
     def write(self, offset: int, keys: str, epoch: int = 0, **fields: Any) -> int:
@@ -66,7 +62,7 @@ class Live:
 
     def clean(self) -> None:
         """Let Kafka's log cleaner pass over all but the active segment, long after markers may go."""
-        internals, functions = self._jvm.org.apache.kafka.storage.internals, Functions(self._jvm)
+        internals, functions = self._jvm.org.apache.kafka.storage.internals, self.kafka.functions
         clock = self._jvm.org.apache.kafka.common.utils.Time.SYSTEM
         throttler = internals.utils.Throttler(1e12, 300, "it", "bytes", clock)
         nothing = functions.consumer(functions.method("java.lang.Object", "hashCode", self._jvm.java.lang.Integer.TYPE))

@@ -33,6 +33,7 @@ from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.records import INTERNAL
 from tests.support.logs.encoded import batch_v2
 from tests.support.logs.guarded import whole
 
@@ -278,13 +279,13 @@ def _built(kafka: Kafka, records: list[Record], batch_size: int, codec: str) -> 
     jvm = kafka.gateway.jvm
     common = jvm.org.apache.kafka.common
     first = records[0]
-    most = common.record.internal.AbstractRecords.estimateSizeInBytesUpperBound
+    most = kafka.find(f"{INTERNAL}.AbstractRecords").estimateSizeInBytesUpperBound
     compression = getattr(common.compress.Compression, codec)().build()
     magic, no_headers = 2, kafka.gateway.new_array(common.header.Header, 0)
     limit = max(batch_size, most(magic, compression.type(), first.key, first.value, no_headers))
     buffer = jvm.java.nio.ByteBuffer.allocate(limit)
     create_time = common.record.TimestampType.CREATE_TIME
-    builder = common.record.internal.MemoryRecords.builder(buffer, magic, compression, create_time, 0)
+    builder = kafka.find(f"{INTERNAL}.MemoryRecords").builder(buffer, magic, compression, create_time, 0)
     count = 0
     for record in records:
         if not builder.hasRoomFor(record.timestamp, record.key, record.value, no_headers):

@@ -43,11 +43,8 @@ def _log_of(rng: random.Random, base_offset: int) -> list[bytes]:
 
 def _append(kafka: Kafka, segment: Any, batches: list[bytes]) -> None:
     """Each batch in an append of its own, as a follower's fetch may bring it."""
-    jvm = kafka.gateway.jvm
     for batch in batches:
-        records = jvm.org.apache.kafka.common.record.internal.MemoryRecords.readableRecords(
-            jvm.java.nio.ByteBuffer.wrap(batch)
-        )
+        records = kafka.records.readable(batch)
         segment.append(records.firstBatch().lastOffset(), records)
 
 

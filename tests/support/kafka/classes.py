@@ -69,7 +69,7 @@ class Kafka:
         # Each dot is a call, so classes are looked up once.
         kafka = self._gateway.jvm.org.apache.kafka
         log, internals = kafka.storage.internals.log, kafka.storage.internals
-        self.functions = Functions(self._gateway.jvm)
+        self.functions = Functions(self._gateway.jvm, self.release)
         self._file, self._hash_map = self._gateway.jvm.java.io.File, self._gateway.jvm.java.util.HashMap
         self._clock = kafka.common.utils.Time.SYSTEM
         self._log_config, self._segment = log.LogConfig, log.LogSegment
@@ -282,7 +282,8 @@ class Kafka:
             directories.add(self._file(str(log_dir.resolve())))
         builder = jvm.kafka.server.builders.LogManagerBuilder()
         builder.setLogDirs(directories).setInitialDefaultConfig(self._config({}))
-        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # nobody asks it
+        nobody_asks_it = self.find("org.apache.kafka.metadata.KRaftMetadataCache")(1, None)
+        builder.setConfigRepository(nobody_asks_it)
         builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
         builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
         return builder.build()

@@ -28,7 +28,7 @@ class KafkaDump:
     def __init__(self, kafka: Kafka, scratch: Path) -> None:
         self.kafka = kafka
         self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
-        self._main = kafka.gateway.jvm.org.apache.kafka.tools.DumpLogSegments.main
+        self._main = kafka.find("org.apache.kafka.tools.DumpLogSegments").main
         self.scratch = scratch
         self._printed = [scratch / "printed", scratch / "printed-as-error"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.support.kafka.moved import MovedError
+from kidxlib.format.kafka_release import KafkaRelease
+from tests.support.kafka.moved import MovedError, class_name
 
 LOG_PACKAGE: Final = "org.apache.kafka.storage.internals.log"
 #: More bytes than any record has.
@@ -12,18 +13,18 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class Functions:
-    """Makes functions of method handles.
+    """Makes functions of method handles."""
 
-    Attributes:
-        find: finds a class by its name; an array's is `[B`, or `[Ljava.lang.Object;`.
-    """
-
-    def __init__(self, jvm: Any) -> None:
-        self.find = jvm.java.lang.Class.forName
+    def __init__(self, jvm: Any, release: KafkaRelease) -> None:
+        self._for_name, self._release = jvm.java.lang.Class.forName, release
         self._method_type = jvm.java.lang.invoke.MethodType.methodType
         self._handles = jvm.java.lang.invoke.MethodHandles
         self._lookup = self._handles.publicLookup()
         self._as_instance = jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance
+
+    def find(self, name: str) -> Any:
+        """A class by the name that it has in the promised Kafka; an array's is `[B`, or `[Ljava.lang.Object;`."""
+        return self._for_name(class_name(name, self._release))
 
     def parameters(self, owner: str, name: str) -> int | None:
         """How many parameters a public method has, of several of the name the most; None: there is none. Patch releases

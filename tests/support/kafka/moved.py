@@ -10,15 +10,18 @@ from typing import Final, NoReturn
 
 from py4j.java_gateway import JavaPackage
 
-from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
+from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, KafkaRelease
 
 _UTILS: Final = "org.apache.kafka.common.utils"
-#: By the name that a class has since: the release that gave it this name, and the name before.
+#: By the name that a class, or all of a package, has since: the release that gave it this name, and the name before.
 _MOVED: Final[Mapping[str, tuple[KafkaRelease, str]]] = {
     "org.apache.kafka.common.message.AbortedTxn": (KAFKA_4_4, "org.apache.kafka.storage.internals.log.AbortedTxn"),
     f"{_UTILS}.internals.AppInfoParser": (KAFKA_4_4, f"{_UTILS}.AppInfoParser"),
     f"{_UTILS}.internals.ByteBufferOutputStream": (KAFKA_4_4, f"{_UTILS}.ByteBufferOutputStream"),
     "org.apache.kafka.tools.ConfigCommand": (KAFKA_4_4, "kafka.admin.ConfigCommand"),
+    "org.apache.kafka.common.record.internal": (KAFKA_4_3, "org.apache.kafka.common.record"),
+    "org.apache.kafka.metadata.KRaftMetadataCache": (KAFKA_4_3, "kafka.server.metadata.KRaftMetadataCache"),
+    "org.apache.kafka.tools.DumpLogSegments": (KAFKA_4_3, "kafka.tools.DumpLogSegments"),
 }
 
 
@@ -28,8 +31,11 @@ class MovedError(Exception):
 
 def class_name(name: str, release: KafkaRelease) -> str:
     """The name that a class has in a release."""
-    since, before = _MOVED.get(name, (release, name))
-    return name if release >= since else before
+    for moved in (name, name.rpartition(".")[0]):
+        since, before = _MOVED.get(moved, (release, moved))
+        if release < since:
+            return before + name.removeprefix(moved)
+    return name
 
 
 def not_there(package: JavaPackage, *_: object) -> NoReturn:

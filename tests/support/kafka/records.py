@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_INTERNAL: Final = "org.apache.kafka.common.record.internal"
+INTERNAL: Final = "org.apache.kafka.common.record.internal"
 _HEADER: Final = "org.apache.kafka.common.header.Header"
 _BYTE_BUFFER: Final = "java.nio.ByteBuffer"
 
@@ -79,7 +79,7 @@ def _of_batch(jvm: Any, functions: Functions) -> dict[str, Any]:
     """The functions that give the fields of `KafkaBatch`."""
     long, integer, byte = jvm.java.lang.Long.TYPE, jvm.java.lang.Integer.TYPE, jvm.java.lang.Byte.TYPE
     optional, optional_long = functions.find("java.util.Optional"), functions.find("java.util.OptionalLong")
-    batch, file_batch = f"{_INTERNAL}.RecordBatch", f"{_INTERNAL}.FileLogInputStream$FileChannelRecordBatch"
+    batch, file_batch = f"{INTERNAL}.RecordBatch", f"{INTERNAL}.FileLogInputStream$FileChannelRecordBatch"
     methods = {
         "position": (file_batch, "position", integer),
         "size": (batch, "sizeInBytes", integer),
@@ -104,7 +104,7 @@ class _OfRecord:
 
     def __init__(self, jvm: Any, functions: Functions) -> None:
         def method(name: str, returns: Any) -> Any:
-            return functions.method(f"{_INTERNAL}.Record", name, returns)
+            return functions.method(f"{INTERNAL}.Record", name, returns)
 
         long, integer = jvm.java.lang.Long.TYPE, jvm.java.lang.Integer.TYPE
         buffer, headers = functions.find(_BYTE_BUFFER), functions.find(f"[L{_HEADER};")
@@ -135,9 +135,9 @@ class KafkaRecords:
 
     def __init__(self, kafka: Kafka) -> None:
         self._jvm = jvm = kafka.gateway.jvm
-        self._file_records = jvm.org.apache.kafka.common.record.internal.FileRecords
+        self._file_records = kafka.find(f"{INTERNAL}.FileRecords")
         self._compression = jvm.org.apache.kafka.common.compress.Compression
-        self._codecs = jvm.org.apache.kafka.common.record.internal.CompressionType
+        self._codecs = kafka.find(f"{INTERNAL}.CompressionType")
         self._timestamp_type = jvm.org.apache.kafka.common.record.TimestampType
         self._header = jvm.org.apache.kafka.common.header.internals.RecordHeader
         self._to_list = jvm.org.apache.kafka.common.utils.Utils.toList
@@ -149,7 +149,9 @@ class KafkaRecords:
         self._of_record = _OfRecord(jvm, functions)
         self._of_header = _OfHeader(jvm, functions)
         self._output = kafka.find("org.apache.kafka.common.utils.internals.ByteBufferOutputStream")
-        self._bytes_max = functions.record_bytes_max(f"{_INTERNAL}.FileRecords", "searchForTimestamp", 3)
+        self._memory_records = kafka.find(f"{INTERNAL}.MemoryRecords")
+        self._builder = kafka.find(f"{INTERNAL}.MemoryRecordsBuilder")
+        self._bytes_max = functions.record_bytes_max(f"{INTERNAL}.FileRecords", "searchForTimestamp", 3)
         self._remaining = functions.function(functions.method(_BYTE_BUFFER, "remaining", jvm.java.lang.Integer.TYPE))
         any_object, boolean = functions.find("java.lang.Object"), jvm.java.lang.Boolean.TYPE
         self._not_null = functions.predicate(functions.static("java.util.Objects", "nonNull", boolean, any_object))
@@ -232,6 +234,10 @@ class KafkaRecords:
         ends = accumulate(max(size, 0) for size in sizes)
         return [None if size < 0 else data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
+    def readable(self, data: bytes) -> Any:
+        """Kafka's `MemoryRecords` of the bytes of batches."""
+        return self._memory_records.readableRecords(self._jvm.java.nio.ByteBuffer.wrap(data))
+
     def write(self, batch: NewBatch) -> bytes:
         """The bytes that `MemoryRecordsBuilder` writes."""
         size = 1024 + sum(len(record.key or b"") + len(record.value or b"") + 200 for record in batch.records)
@@ -239,7 +245,7 @@ class KafkaRecords:
         timestamp_type = types.CREATE_TIME if batch.log_append_time is None else types.LOG_APPEND_TIME
         if batch.magic == 0:
             timestamp_type = types.NO_TIMESTAMP_TYPE
-        builder = self._jvm.org.apache.kafka.common.record.internal.MemoryRecordsBuilder(
+        builder = self._builder(
             self._output(size),
             batch.magic,
             self._compression.of(self._codecs.forName(batch.codec)).build(),
