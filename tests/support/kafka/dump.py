@@ -9,6 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from kidxlib.format.kafka_release import KAFKA_4_3
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.results import KafkaError, error_of
 
@@ -29,6 +30,9 @@ class KafkaDump:
         self.kafka = kafka
         self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
         self._main = kafka.find("org.apache.kafka.tools.DumpLogSegments").main
+        # Until 4.2 the tool is Scala's, which prints to the streams that it has found first.
+        scala = self._gateway.jvm.scala
+        self._console = getattr(getattr(scala, "Console$"), "MODULE$") if kafka.release < KAFKA_4_3 else None
         self.scratch = scratch
         self._printed = [scratch / "printed", scratch / "printed-as-error"]
 
@@ -39,19 +43,24 @@ class KafkaDump:
             java_arguments[number] = argument
         before = system.out, system.err
         streams = [self._stream(path) for path in self._printed]
-        system.setOut(streams[0])
-        system.setErr(streams[1])
+        self._print_to(*streams)
         try:
             self._main(java_arguments)
         except Py4JJavaError as error:
             thrown = error_of(error)
         finally:
-            system.setOut(before[0])
-            system.setErr(before[1])
+            self._print_to(*before)
             for stream in streams:
                 stream.close()
         lines, error_lines = (path.read_bytes().split(b"\n") for path in self._printed)
         return Dumped(_without_empty_end(lines), _without_empty_end(error_lines), thrown)
+
+    def _print_to(self, out: Any, err: Any) -> None:
+        self._java.lang.System.setOut(out)
+        self._java.lang.System.setErr(err)
+        if self._console is not None:
+            self._console.setOutDirect(out)
+            self._console.setErrDirect(err)
 
     def _stream(self, path: Path) -> Any:
         io = self._java.io
