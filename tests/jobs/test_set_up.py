@@ -95,7 +95,7 @@ def test_what_an_earlier_set_up_left_goes_with_its_packages(project: Path) -> No
 
 @pytest.mark.parametrize("linked", [".venv", ".jars"])
 def test_what_is_of_another_checkout_is_left_alone(project: Path, tmp_path: Path, linked: str) -> None:
-    """As in a worktree whose .venv is a link: its owner's stamps and file of Java classes went, and its tests failed."""
+    """As in a worktree whose .venv is a link: its owner's stamps and file of Java classes went; its tests failed."""
     other = tmp_path / "other"
     other.mkdir()
     shutil.copy2(project / "setup.sh", other)
