@@ -5,12 +5,12 @@ logs there count. With metadata those count that brokers read, with the offsets 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import RemoteLogMetadataError, UsageError, describe_error
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listed import NO_INODE, FoundSegment
 from kidxlib.log.remote.layout import (
@@ -39,22 +39,42 @@ Visible = Mapping[str, VisibleOffsets]
 
 
 @dataclass(frozen=True, slots=True)
+class LocalLogs:
+    """The logs of a partition in a log dir, at least one. Its leader answers from them wherever they begin; what is
+    before that comes from the bucket (`ReplicaManager.readFromLog`).
+    """
+
+    directory: Path
+    segments: Sequence[FoundSegment]
+
+    @property
+    def start_offset(self) -> int:
+        return min(base_offset for base_offset, *_ in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteBucket:
     """A bucket of remote segments.
 
     Attributes:
         place: the directory of the partitions' directories.
         visible: the segments of each partition that count; None where all do.
+        directories: those of partitions; None: all that are listed in `place`.
+        local: the logs with which partitions go on in a log dir. Such a partition needs `visible`.
     """
 
     layout: Layout
     place: Location
     visible: Mapping[TopicIdPartition, Visible] | None = None
+    directories: Mapping[TopicIdPartition, Location] | None = None
+    local: Mapping[TopicIdPartition, LocalLogs] = field(default_factory=dict)
 
     def logs(self) -> dict[TopicPartition, RemoteLogs]:
         """The logs of each partition, in order. Two topics of one name cannot be read."""
         own = parse_partition_directory(self.place.name) if self.layout is LOCAL else None
-        directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
+        directories = self.directories
+        if directories is None:
+            directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
         logs: dict[TopicPartition, RemoteLogs] = {}
         for partition, place in directories.items():
             if self.visible is not None and not self.visible.get(partition):
@@ -90,6 +110,9 @@ class RemoteLogs:
         self.topic_id, self._of_same_name = partition.topic_id, of_same_name
         self._layout, self.directory = bucket.layout, directory
         self._visible = None if bucket.visible is None else bucket.visible.get(partition, {})
+        self._local = bucket.local.get(partition)
+        if self._local is not None:
+            self._visible = _visible_before(self._local.start_offset, self._visible or {})
         self._files: RemoteFiles | None = None
 
     def files(self) -> RemoteFiles:
@@ -100,11 +123,16 @@ class RemoteLogs:
                 "says what is left, with --tiered-metadata"
             )
         if self._files is None:
-            self._files = self._listed()
+            listed = self._listed()
+            local = () if self._local is None else self._local.segments
+            self._files = replace(listed, segments=[*listed.segments, *sorted(local)])
         return self._files
 
     def path(self, base_offset: int, suffix: str) -> Location:
         """The object that is called `<base offset><suffix>` in a log dir."""
+        segment_id = self.files().ids.get(base_offset)
+        if segment_id is None and self._local is not None:
+            return self._local.directory / segment_file(base_offset, suffix)
         return self.directory / object_name(base_offset, self.files().ids[base_offset], suffix)
 
     def warnings(self) -> list[str]:
@@ -161,6 +189,15 @@ class RemoteLogs:
                 raise UsageError(
                     f"{place}: its log is {how}, expected one as the broker had it; kidx cannot read others"
                 )
+
+
+def _visible_before(offset: int, visible: Visible) -> Visible:
+    """What consumers get of remote segments where a log dir has the partition from an offset on."""
+    return {
+        segment_id: each if each.last_offset < offset else replace(each, last_offset=offset - 1, is_whole=False)
+        for segment_id, each in visible.items()
+        if each.first_offset < offset
+    }
 
 
 @dataclass(frozen=True, slots=True)

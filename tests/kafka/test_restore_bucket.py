@@ -4,6 +4,7 @@ Consumers get what they got, and no object of the bucket is deleted, though the 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -19,6 +20,7 @@ from confluent_kafka.admin._config import ConfigResource
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all, wait_until_read
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
@@ -137,6 +139,15 @@ def _restored(sources: list[Path], new: Broker) -> dict[str, Any]:
     return applied.json
 
 
+def _assert_checked(new: Broker, plan: dict[str, Any]) -> None:
+    """All records are compared, also those of the bucket, and the commands that lift the hold are printed."""
+    path = new.directory / "restored.json"
+    path.write_text(json.dumps(plan))
+    checked = kidx("restore-check", str(path), "--bootstrap-server", new.bootstrap, "--json")
+    assert checked.code == ExitCode.OK and checked.json["not_compared"] == [], checked
+    assert checked.json["lift"] == plan["lift"] != []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 @pytest.mark.parametrize(
     ("left", "count"),
@@ -159,6 +170,7 @@ def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Pa
     assert plan["bucket"]["metadata_partitions"] == count
     with new.running() as run:
         wait_until_read(new.bootstrap, PARTITIONS)
+        _assert_checked(new, plan)
         assert read_all(new.bootstrap, PARTITIONS).differences(killed.seen) == []
         _wait_until_retention_has_run(new)
         assert read_all(new.bootstrap, PARTITIONS).differences(killed.seen) == []

@@ -140,11 +140,14 @@ class Place:
         )
 
 
-def list_place(text: str, *, is_copy: bool = False) -> Place:
+def list_place(text: str, *, is_copy: bool = False, may_be_empty: bool = False) -> Place:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
 
     One of several log dirs may hold no partition, as a disk that was added lately. In an original such a log dir must
     have a `meta.properties`, else it is a disk that is not mounted; in a copy, all that is missing is a finding.
+
+    Args:
+        may_be_empty: a place without any partition is no error here.
     """
     roots = _roots(text)
     if len(roots) == 1 and (partition := _as_partition(roots[0])) is not None:
@@ -160,7 +163,7 @@ def list_place(text: str, *, is_copy: bool = False) -> Place:
                 duplicates[entry.name] = (str(known.path), str(entry.path))
         if not entries:
             without.append(root)
-    for root in without:
+    for root in () if may_be_empty and not directories else without:
         if not directories or not (is_copy or (root / META_PROPERTIES).exists()):
             raise UsageError(
                 f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "

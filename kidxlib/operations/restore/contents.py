@@ -2,14 +2,15 @@
 offsets that groups have committed. `restore-check` compares them with the running cluster.
 
 All is read from the new log dirs, once they are ready for the first start: what was copied was read back from the disk,
-and nothing that no broker keeps is in there any longer.
+and nothing that no broker keeps is in there any longer. A partition whose beginning is in a bucket is read from there
+up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as its leader will.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,13 +21,19 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import ANY_TOPIC
+from kidxlib.indexing.listing import list_segments
+from kidxlib.indexing.remote_logs import LocalLogs, RemoteBucket, RemoteOptions, remote_bucket
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.jit.processor import cores
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.restore_plan import RestorePlan
+from kidxlib.operations.restore.targets import NewBroker
 from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.request import READ_COMMITTED, read_request
+from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.records.arrow.schema import CONSUMED
@@ -208,14 +215,29 @@ class RestoredLog:
     topic_partition: TopicPartition
     start_offset: int
     end_offset: int
+    topic_id: str = ""
     in_bucket: bool = False
 
 
 def read_contents(plan: RestorePlan) -> Contents:
     """Read the records of all partitions of a plan that was carried out. The offsets of groups are the plan's."""
-    contents = [_read_log(log) for log in _restored_logs(plan)]
+    bucket, why = None, "its beginning is in a bucket, and none is named"
+    try:
+        if plan.bucket is not None:
+            bucket, why = _bucket_of(plan.bucket, plan.brokers), ""
+    except (KidxError, OSError) as error:
+        why = describe_error(error)  # of each partition that begins there
+    contents = [_read_log(log, bucket, why) for log in _restored_logs(plan)]
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
     return Contents(contents, plan.groups.expected if is_read else None)
+
+
+def _bucket_of(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket | None:
+    """The bucket as brokers of the restored cluster read it. It is listed once."""
+    place, layout = taken.bucket.place, taken.bucket.layout
+    metadata = tuple(str(path) for broker in brokers for path in broker.log_dirs)
+    bucket = remote_bucket(place, RemoteOptions(layout.name, metadata))
+    return None if bucket is None else replace(bucket, directories=layout.list_partitions(bucket.place))
 
 
 def _restored_logs(plan: RestorePlan) -> list[RestoredLog]:
@@ -226,6 +248,7 @@ def _restored_logs(plan: RestorePlan) -> list[RestoredLog]:
             replica.topic_partition,
             replica.source.first_offset,
             replica.source.end_offset,
+            topic_id=replica.source.topic_id or "",
             in_bucket=replica.source.first_offset < replica.source.start_offset,
         )
         for replica in plan.copied
@@ -240,14 +263,12 @@ def _restored_logs(plan: RestorePlan) -> list[RestoredLog]:
     return sorted([*logs, *empty], key=lambda log: log.topic_partition)
 
 
-def _read_log(log: RestoredLog) -> PartitionContents:
+def _read_log(log: RestoredLog, bucket: RemoteBucket | None, why_no_bucket: str) -> PartitionContents:
     uncommitted = committed = None
-    why = ""
+    why = why_no_bucket if log.in_bucket else ""
     try:
-        if log.in_bucket:
-            why = f"{log.topic_partition.directory}: its beginning is in the bucket, where records are not read here"
-        else:
-            uncommitted, committed = _read_records(log)
+        if not why:
+            uncommitted, committed = _read_records(log, bucket if log.in_bucket else None)
     except (KidxError, OSError) as error:
         why = describe_error(error)
     return PartitionContents(
@@ -260,30 +281,56 @@ def _read_log(log: RestoredLog) -> PartitionContents:
     )
 
 
-def _read_records(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
+def _read_records(log: RestoredLog, bucket: RemoteBucket | None) -> tuple[IsolatedRecords, IsolatedRecords]:
     """The records at both isolation levels. Where no transaction was aborted or is open, they are the same."""
     if log.start_offset == log.end_offset:
         nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
         return nothing, nothing
-    uncommitted = _read(_plan(log, READ_UNCOMMITTED), log.end_offset)
-    plan = _plan(log, READ_COMMITTED)
+    request = _request(log, bucket)
+    uncommitted = _read(_plan(request), log.end_offset)
+    plan = _plan(replace(request, committed=True))
     stable = min((left.first_offset for left in plan.left_out if left.why is _UNSTABLE), default=log.end_offset)
     if stable == log.end_offset and not any(len(read.aborted) for read in plan.reads):
         return uncommitted, uncommitted
     return uncommitted, _read(plan, stable)
 
 
-def _plan(log: RestoredLog, isolation: str) -> ReadPlan:
+def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
+    """
+    Args:
+        bucket: has the log's beginning; None: the log dir has all of it.
+    """
     assert log.log_dir is not None
     request = read_request(
         log.log_dir / log.topic_partition.directory,
         topics=ANY_TOPIC,
         offsets=None,
         times=None,
-        isolation=isolation,
+        isolation=READ_UNCOMMITTED,
         index_dir=None,
         to_log_end=True,
     )
+    if bucket is None:
+        return request
+    [local] = request.partitions()
+    name = log.topic_partition
+    partition = TopicIdPartition(log.topic_id, name.topic, name.partition)
+    place = (bucket.directories or {}).get(partition)
+    if place is None:
+        raise KidxError(f"{bucket.place}: no directory of {partition}, whose beginning is there")
+    of_both = replace(
+        bucket,
+        directories={partition: place},
+        local={partition: LocalLogs(Path(str(local.path)), list_segments(local, Skipped()))},
+    )
+    return replace(
+        request,
+        sources=[Source(str(place), place, of_both)],
+        offsets={name: (log.start_offset, log.end_offset)},
+    )
+
+
+def _plan(request: ReadRequest) -> ReadPlan:
     return plan_reads(request, goes_on=False, threads=_threads(), looks_around=False)
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import kidxlib
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.operations.restore.contents import DIGESTED, RecordDigest
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
@@ -287,6 +289,63 @@ def test_a_log_dir_with_which_a_leader_would_delete_is_refused(
     refused = _restore(site.bucket, new, *_SAID, "--accept-loss", sources=(site.log_dir,))
     assert refused.code == ExitCode.USAGE
     assert any(expected in line and str(folder) in line for line in refused.json["refused"]), refused.json["refused"]
+
+
+@pytest.mark.parametrize("uploaded", [1, 2], ids=["all but the last segments", "all"])
+def test_digests_are_of_the_bucket_and_of_the_log_that_follows_it(site: Site, new: Path, uploaded: int) -> None:
+    """A leader that still has the last segments itself gives consumers the same records as the bucket alone does. A log
+    dir's segments count also where the bucket has them.
+    """
+    expected = {isolation: _digest(site, isolation) for isolation in ("read_uncommitted", "read_committed")}
+    assert expected["read_uncommitted"] != expected["read_committed"]
+    of_bucket = _contents(_applied(site.bucket, new, *_SAID, "--accept-loss"), "payments-0")
+    assert of_bucket == expected
+    segments = site.segments("payments")
+    folder = _folder_of_last(site, segments[-2:])
+    for each in segments[-1:] if uploaded == 1 else ():
+        for path in each.objects().values():
+            path.unlink()
+    shutil.rmtree(new)
+    _give(formatted_by_4_3(new), _NOBODY)
+    plan = _applied(site.bucket, new, *_SAID, "--accept-loss", sources=(folder.parent,))
+    [replica] = [each for each in plan["replicas"] if each["partition"] == "payments-0"]
+    assert replica["from"] == str(folder) and replica["start_offset"] == 0
+    assert _contents(plan, "payments-0") == expected
+
+
+def _folder_of_last(site: Site, segments: Sequence[Any]) -> Path:
+    """The folder of a leader that has deleted all segments before these."""
+    folder = site.log_dir.parent / "old" / "payments-0"
+    folder.mkdir(parents=True)
+    (folder.parent / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=b2xkLWNsdXN0ZXItMDAwMQ\n")
+    (folder / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {segments[0].partition.topic_id}\n")
+    shutil.copy(segments[-1].object(EPOCHS_SUFFIX), folder / LEADER_EPOCH_CHECKPOINT)
+    shutil.copy(segments[0].object(SNAPSHOT_SUFFIX), folder / segment_file(segments[0].offsets[1] + 1, SNAPSHOT_SUFFIX))
+    for each in segments:
+        shutil.copy(each.object(LOG_SUFFIX), folder / segment_file(each.offsets[0], LOG_SUFFIX))
+    (folder.parent / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\npayments 0 0\n")
+    return folder
+
+
+def _digest(site: Site, isolation: str) -> str:
+    digest = RecordDigest()
+    rows = kidxlib.read(
+        site.bucket,
+        topics="payments",
+        isolation=isolation,
+        layout="local",
+        tiered_metadata=[site.log_dir],
+        columns=DIGESTED.names,
+    )
+    for batch in rows:
+        digest.add_rows(batch)
+    return digest.hexdigest()
+
+
+def _contents(plan: Mapping[str, Any], partition: str) -> dict[str, str]:
+    [contents] = [each for each in plan["contents"] if each["partition"] == partition]
+    assert contents["why"] == "", contents
+    return {f"read_{name}": contents[name]["digest"] for name in ("uncommitted", "committed")}
 
 
 def test_a_log_between_which_and_the_bucket_offsets_are_missing(site: Site, new: Path) -> None:

@@ -300,3 +300,5 @@ def test_a_time_proposes_ends(old: Path, new: Path, tmp_path: Path) -> None:
             assert _end(_restore(old, new, *until)) == (offset, None)
     again = kidx("restore", str(old), "--propose-until", "1000", *until)
     again.assert_one_line(ExitCode.USAGE, "it is there already")
+    wrong = kidx("restore", str(old), "--propose-until", "yesterday", *until)
+    wrong.assert_one_line(ExitCode.USAGE, "--propose-until: 'yesterday' is not a time")
