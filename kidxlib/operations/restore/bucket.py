@@ -245,6 +245,7 @@ def taken_from(
             "plugin writes to, and its --layout"
         )
     taken.refusals += protection.refusals
+    inventory = taken.inventory = _with_starts(inventory, remotes)
     folders = _folders(taken, remotes)
     taken.lost += _nowhere(inventory, remotes)
     if remotes:
@@ -268,6 +269,25 @@ def _folders(taken: TakenBucket, remotes: Sequence[_Remote]) -> dict[TopicPartit
         if not replicas and (folder := _folder_of(taken, remote)) is not None:
             folders[name] = folder
     return folders
+
+
+def _with_starts(inventory: Inventory, remotes: Sequence[_Remote]) -> Inventory:
+    """The sources, whose replicas know where the bucket's part of them begins."""
+    starts = {
+        TopicPartition(remote.partition.topic, remote.partition.partition): min(
+            visible.first_offset for visible in remote.visible.values()
+        )
+        for remote in remotes
+        if remote.visible
+    }
+    brokers = [
+        replace(
+            broker,
+            replicas=[replace(each, remote_start=starts.get(each.topic_partition)) for each in broker.replicas],
+        )
+        for broker in inventory.brokers
+    ]
+    return Inventory(brokers, inventory.known)
 
 
 def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:

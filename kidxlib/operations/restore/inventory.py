@@ -55,6 +55,7 @@ class OldReplica:
         highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
         epoch_by_checkpoint: the last epoch in `leader-epoch-checkpoint` that begins below the end; −1: there is none.
         origin: the place in a bucket that the folder was made of; None: it is a broker's.
+        remote_start: the first offset that consumers get of a bucket; None: none is given, or it has nothing of it.
     """
 
     node_id: int
@@ -65,6 +66,7 @@ class OldReplica:
     highest_epoch: int
     epoch_by_checkpoint: int = -1
     origin: Location | None = None
+    remote_start: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -87,8 +89,14 @@ class OldReplica:
 
     @property
     def first_offset(self) -> int:
-        """The first offset that consumers get: below the log where its beginning is in a bucket."""
-        return min(self.start_offset, self.last_stop.log_start_offsets.get(self.topic_partition, self.start_offset))
+        """The first offset that consumers get: below the log where its beginning is in a bucket. A tiered log without a
+        checkpoint begins at 0 (`LogLoader.load`), and then where the first remote segment does
+        (`UnifiedLog.updateLogStartOffsetFromRemoteTier`).
+        """
+        by_checkpoint = self.last_stop.log_start_offsets.get(self.topic_partition)
+        if self.remote_start is not None:
+            return min(self.start_offset, max(by_checkpoint or 0, self.remote_start))
+        return self.start_offset if by_checkpoint is None else min(self.start_offset, by_checkpoint)
 
     @property
     def end_offset(self) -> int:

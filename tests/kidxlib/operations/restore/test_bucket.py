@@ -323,7 +323,6 @@ def _folder_of_last(site: Site, segments: Sequence[Any]) -> Path:
     shutil.copy(segments[0].object(SNAPSHOT_SUFFIX), folder / segment_file(segments[0].offsets[1] + 1, SNAPSHOT_SUFFIX))
     for each in segments:
         shutil.copy(each.object(LOG_SUFFIX), folder / segment_file(each.offsets[0], LOG_SUFFIX))
-    (folder.parent / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\npayments 0 0\n")
     return folder
 
 
