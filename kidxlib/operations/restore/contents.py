@@ -317,7 +317,9 @@ def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
     partition = TopicIdPartition(log.topic_id, name.topic, name.partition)
     place = (bucket.directories or {}).get(partition)
     if place is None:
-        raise KidxError(f"{bucket.place}: no directory of {partition}, whose beginning is there")
+        raise KidxError(
+            f"{bucket.place}: no directory of {name.directory} with topic id {log.topic_id}; expected the log's beginning there"
+        )
     of_both = replace(
         bucket,
         directories={partition: place},
