@@ -318,7 +318,8 @@ def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
     place = (bucket.directories or {}).get(partition)
     if place is None:
         raise KidxError(
-            f"{bucket.place}: no directory of {name.directory} with topic id {log.topic_id}; expected the log's beginning there"
+            f"{bucket.place}: no directory of {name.directory} with topic id {log.topic_id}; "
+            "expected the log's beginning there"
         )
     of_both = replace(
         bucket,
