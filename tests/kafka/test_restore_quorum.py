@@ -28,6 +28,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
+from tests.kafka.restored import assert_described, state_of
 from tests.support.kafka.cluster import Cluster
 
 _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
@@ -322,6 +323,7 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     new = Cluster(tmp_path / "new", _SETTINGS, broker_version, in_place_of=old, cluster_id=_NEW_CLUSTER)
     disaster = _spoil(old, new, rng)
     say(f"seed {seed}: {disaster.text}")
+    left = state_of(disaster.sources.values())
     options = ["--accept-divergence"] if disaster.diverged else []
     planned = _restore(disaster.sources, new, *options)
     applied = _restore(disaster.sources, new, *options, "--apply", planned.json["plan"])
@@ -330,8 +332,9 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     (tmp_path / "restored.json").write_text(applied.out)
     with new.running(disaster.leads):
         _wait_until_in_sync(new, applied.json)
+        assert_described(new.brokers[1], applied.json, "replicas")
         checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
-        assert (checked.code, checked.json["differs"], checked.json["not_compared"]) == (ExitCode.OK, [], [])
+        assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
         clients.go_on()
         with _consumer(new.bootstrap) as consumer:
             offsets = consumer.committed([TopicPartition(*place) for place in clients.committed], TIMEOUT_SECONDS)
@@ -344,4 +347,5 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
             place: len(seen.records) - len(before[place].records) for place, seen in after.items()
         } == dict.fromkeys(_WRITTEN, fresh)
         said = [line for node in new.brokers for line in new.lines(node) if "stray" in line]
+    assert state_of(disaster.sources.values()) == left
     assert not said and not [*tmp_path.glob("new/*/data/*-stray")]

@@ -121,8 +121,12 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
 
 
 def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
-    """The checkpoints of a log dir, as those of the sources say of its partitions. Recovery points come once all is
-    made ready.
+    """The checkpoints of a log dir. Recovery points come once all is made ready.
+
+    Log starts and what cleaners have done are as the sources say. The high watermark is the end of each copy: those in
+    sync have all that the leader has, and others agree with it as far as they go. A lower one would rise once followers
+    fetch, and a group coordinator that loads its log meanwhile misses that: its groups have no offsets until the next
+    one commits (`CoordinatorLoaderImpl.load`, `CoordinatorRuntime.CoordinatorContext.transitionTo`; Kafka 4.3 and 4.4).
     """
     offsets: dict[str, dict[TopicPartition, int]] = {
         name: {} for name in (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)
@@ -131,8 +135,8 @@ def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
         source, partition = replica.source, replica.topic_partition
         assert source is not None
         stop = source.last_stop
+        offsets[HIGH_WATERMARK_CHECKPOINT][partition] = source.end_offset
         for name, of_stop in (
-            (HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks),
             (LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
             (CLEANER_CHECKPOINT, stop.cleaner_offsets),
         ):

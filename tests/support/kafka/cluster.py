@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ class Cluster:
         *,
         in_place_of: Cluster | None = None,
         cluster_id: str = CLUSTER_ID,
+        make: Callable[..., Broker] = Broker,
     ) -> None:
         """Format the storage of all brokers in `directory`.
 
@@ -36,6 +37,7 @@ class Cluster:
             settings: more lines of each `server.properties`.
             in_place_of: a cluster that does not run any more, whose ports these brokers take.
             cluster_id: the id with which storage is formatted.
+            make: makes a broker.
         """
         ports = free_ports(2 * _NODES)
         of_nodes = {node + 1: (ports[node], ports[_NODES + node]) for node in range(_NODES)}
@@ -46,7 +48,7 @@ class Cluster:
         def broker(node: int) -> Broker:
             of_node = {"node.id": node, "controller.quorum.voters": voters, **settings}
             directory_of_node = directory / str(node)
-            return Broker(directory_of_node, of_node, version=version, ports=of_nodes[node], cluster_id=cluster_id)
+            return make(directory_of_node, of_node, version=version, ports=of_nodes[node], cluster_id=cluster_id)
 
         with ThreadPoolExecutor(_NODES) as pool:
             self.brokers = dict(zip(of_nodes, pool.map(broker, of_nodes), strict=True))

@@ -118,13 +118,19 @@ def metadata_records(bootstrap: str) -> Iterator[bytes]:
         consumer.close()
 
 
-def fill(broker: Broker) -> None:
+def fill(broker: Broker, replicas: int = 1) -> None:
     """Make `PLAIN` and `TRANSACTIONS`, write some segments of each, and wait until they are copied. The first segments
     of `TRANSACTIONS` have no transaction, later ones have aborted ones.
+
+    Args:
+        broker: one that has a replica of all partitions.
+        replicas: of each partition.
     """
     bootstrap = broker.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(PLAIN, 2, 1, config=SMALL_SEGMENTS), NewTopic(TRANSACTIONS, 1, 1, config=SMALL_SEGMENTS)]
+    topics = [
+        NewTopic(topic, count, replicas, config=SMALL_SEGMENTS) for topic, count in ((PLAIN, 2), (TRANSACTIONS, 1))
+    ]
     for created in admin.create_topics(topics).values():
         created.result(DEADLINE_SECONDS)
     plain = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})

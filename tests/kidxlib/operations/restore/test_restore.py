@@ -189,6 +189,9 @@ def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> N
     assert (planned["leader"], sorted(planned["replicas"]), planned["in_sync"]) == (2, [1, 2, 3], [2, 3])
     ends = {each["node_id"]: each["end_offset"] for each in plan["replicas"]}
     assert ends[1] == end < ends[2] == ends[3]
+    assert {node: (log_dir / HIGH_WATERMARK_CHECKPOINT).read_text() for node, log_dir in new.items()} == {
+        node: f"0\n1\n{_PARTITION.replace('-0', ' 0')} {end}\n" for node, end in ends.items()
+    }
     assert [_logs(log_dir)[-1].read_bytes() for log_dir in new.values()] == [
         _logs(log_dir)[-1].read_bytes() for log_dir in old
     ]

@@ -1,0 +1,56 @@
+"""What is asked of a restored cluster and of its sources, whatever the cluster is restored from."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.kafka.broker import Broker
+
+_CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
+_TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+#: A partition, as `kafka-topics --describe` prints it.
+_DESCRIBED: Final = re.compile(
+    r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)(?:\t|$)", re.MULTILINE
+)
+
+
+def state_of(log_dirs: Iterable[Path]) -> dict[str, tuple[int, int, int, str]]:
+    """Inode, mode, modification time and bytes of all files."""
+    found = {}
+    for log_dir in log_dirs:
+        for path in sorted(log_dir.rglob("*")):
+            status = path.stat()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            found[str(path)] = (status.st_ino, status.st_mode, status.st_mtime_ns, content)
+    return found
+
+
+def assert_described(broker: Broker, plan: Mapping[str, Any], in_sync: str = "in_sync") -> None:
+    """`kafka-topics --describe` prints the topics of the plan, with their leaders and replicas.
+
+    Args:
+        in_sync: the key of the plan with the replicas that are in sync: `replicas`, once all have caught up.
+    """
+    said = broker.run_tool(_TOPICS, "--bootstrap-server", broker.bootstrap, "--describe")
+    found = {
+        (topic, int(number)): (int(leader), [*map(int, replicas.split(","))], {*map(int, isr.split(","))})
+        for topic, number, leader, replicas, isr in _DESCRIBED.findall(said)
+    }
+    assert found == {
+        (topic["topic"], each["partition"]): (each["leader"], each["replicas"], {*each[in_sync]})
+        for topic in plan["topics"]
+        for each in topic["partitions"]
+    }, said
+
+
+def lift(broker: Broker, commands: Sequence[str]) -> None:
+    """Run the commands `kafka-configs …` that a check has printed."""
+    for command in commands:
+        tool, *arguments = shlex.split(command)
+        assert tool == "kafka-configs"
+        broker.run_tool(_CONFIGS, *arguments)
