@@ -349,3 +349,31 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
         said = [line for node in new.brokers for line in new.lines(node) if "stray" in line]
     assert state_of(disaster.sources.values()) == left
     assert not said and not [*tmp_path.glob("new/*/data/*-stray")]
+
+
+@pytest.mark.exhaustive("takes minutes")
+def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker_version: str) -> None:
+    """The two others begin with the restored metadata. Formatted anew once one of them leads, it fetches all of it."""
+    old = Cluster(tmp_path / "old", _SETTINGS, broker_version)
+    with old.running():
+        clients = _Clients(old, random.Random(0))
+        clients.begin()
+        clients.wait_for(_RECORDS[0])
+    clients.stop()
+    sources = {node: broker.log_dir for node, broker in old.brokers.items()}
+    for log_dir in sources.values():
+        shutil.rmtree(log_dir / METADATA_DIRECTORY)
+    new = Cluster(tmp_path / "new", _SETTINGS, broker_version, in_place_of=old, cluster_id=_NEW_CLUSTER)
+    applied = _restore(sources, new, "--apply", _restore(sources, new).json["plan"])
+    (tmp_path / "restored.json").write_text(applied.out)
+    lost = new.brokers[3]
+    shutil.rmtree(lost.log_dir)
+    with new.running(without=3):
+        lost.format()
+        new.start(3)
+        _wait_until_in_sync(new, applied.json)
+        assert_described(lost, applied.json, "replicas")
+        checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
+        assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
+        clients.go_on()
+    assert not [*tmp_path.glob("new/*/data/*-stray")]

@@ -102,7 +102,7 @@ class Broker:
         self._port, self._controller_port = free_ports(2) if ports is None else ports
         self._configure()
         if format_with is not None:
-            self._format(format_with)
+            self.format(format_with)
 
     @property
     def bootstrap(self) -> str:
@@ -210,7 +210,8 @@ class Broker:
             raise BrokerError(f"{main_class} {' '.join(arguments)}:\n{done.stdout}")
         return done.stdout
 
-    def _format(self, options: Sequence[str]) -> None:
+    def format(self, options: Sequence[str] = ()) -> None:
+        """Format the log dirs with Kafka's own tool."""
         self.run_tool(
             "kafka.tools.StorageTool",
             *("format", "--cluster-id", self._cluster_id, "--config", "server.properties"),

@@ -59,15 +59,16 @@ class Cluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @contextlib.contextmanager
-    def running(self, last: int | None = None) -> Iterator[None]:
+    def running(self, last: int | None = None, without: int | None = None) -> Iterator[None]:
         """Start all brokers, wait until all serve, and kill them at the end of the context.
 
         Args:
             last: the broker that is started once the others serve.
+            without: one that is not started.
         """
         try:
             with ThreadPoolExecutor(_NODES) as pool:  # a broker waits for a quorum
-                list(pool.map(self.start, self.brokers.keys() - {last}))
+                list(pool.map(self.start, self.brokers.keys() - {last, without}))
             if last is not None:
                 self.start(last)
             yield
