@@ -409,7 +409,10 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     )
     yield from _bucket_steps(plan)
     names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
-    yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
+    yield (
+        f"start the controllers ({names}), and no other before one of them leads: the first that is active takes the "
+        "metadata from its directory, and where none was restored the cluster begins empty"
+    )
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
     if plan.groups.behind and plan.options.resets is not None:
