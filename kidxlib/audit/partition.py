@@ -332,13 +332,13 @@ def _log_epochs(
         remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
         lost_log_starts=task.last_stop.lost_log_starts,
         first_offset=_first_offset(task, logs),
+        may_begin_in_bucket=not task.last_stop.begins_with_first_log,
     )
 
 
 def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
     """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
-    is_sure = task.last_stop.begins_with_first_log and task.tiered is None
-    if not logs or not is_sure or may_be_deleting(task.directory, listed_in(task.directory)):
+    if not logs or task.tiered is not None or may_be_deleting(task.directory, listed_in(task.directory)):
         return None
     return min(log.base_offset for log in logs)
 

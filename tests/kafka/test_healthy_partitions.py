@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.records.reader import Record
 from tests.support.audits import audited
 from tests.support.kafka.classes import Kafka
@@ -267,8 +267,8 @@ def test_zeros_of_an_empty_log_delete_nothing(kafka: Kafka, scratch: Path) -> No
 @pytest.mark.parametrize("checkpoint", ["0\n0\n", "0\n1\ntest 0 7\n", None], ids=["without it", "names it", "missing"])
 def test_leader_epochs_betray_first_logs_that_are_lost(kafka: Kafka, scratch: Path, checkpoint: str | None) -> None:
     """Where `log-start-offset-checkpoint` names the partition, its first logs may be in a bucket; where that file is
-    missing, nobody knows. Logs that are marked to be deleted are missed alike: a broker that marks them has cut the
-    epochs before (`UnifiedLog.deleteSegments`).
+    missing, nobody knows, and it is said. Logs that are marked to be deleted are missed alike: a broker that marks
+    them has cut the epochs before (`UnifiedLog.deleteSegments`).
     """
     directory = scratch / "test-0"
     directory.mkdir()
@@ -281,15 +281,21 @@ def test_leader_epochs_betray_first_logs_that_are_lost(kafka: Kafka, scratch: Pa
         (scratch / LOG_START_OFFSET_CHECKPOINT).write_text(checkpoint)
     for path in directory.glob(f"{'0' * 20}.*"):
         path.rename(path.with_name(f"{path.name}.deleted"))
-    name = next(iter(_HEALTHY))
-    marked = _said(scratch, clean=True)[1].get(name, set())
+
+    def said() -> list[set[tuple[str, str]]]:
+        """What is safe of the epochs, and what is broken."""
+        of_partition = (each.get(next(iter(_HEALTHY)), set()) for each in _said(scratch, clean=True))
+        return [{file for file in files if file[0] == LEADER_EPOCH_CHECKPOINT} for files in of_partition]
+
+    marked = said()
     for path in directory.glob("*.deleted"):
         path.unlink()
-    found = _said(scratch, clean=True)[1].get(name, set())
-    assert marked == found == ({("leader-epoch-checkpoint", "first-logs-missing")} if checkpoint == "0\n0\n" else set())
+    found = said()
+    not_known, missing = ((LEADER_EPOCH_CHECKPOINT, f"first-logs-{what}") for what in ("not-known", "missing"))
+    assert marked == found == ([set(), {missing}] if checkpoint == "0\n0\n" else [{not_known}, set()])
     with kafka.opened_log(directory, settings=_SETTINGS) as log:
         assert log.logStartOffset() == end
-    assert _said(scratch, clean=True)[1].get(name, set()) == found, "a start leaves the trace"
+    assert said() == found, "a start leaves the trace"
 
 
 def test_a_lost_log_start_brings_deleted_records_back(kafka: Kafka, scratch: Path) -> None:

@@ -36,7 +36,8 @@ class LogEpochs:
             (`truncateFromEnd`).
         remote: the epochs of remote segments.
         lost_log_starts: whether the broker stopped cleanly, and its checkpoint of log starts is missing.
-        first_offset: where the logs begin; None if logs before the first one may be in a bucket, or it is not known.
+        first_offset: where the logs begin; None if logs before the first one are in a bucket, or it is not known.
+        may_begin_in_bucket: nothing tells whether logs before the first one are in a bucket.
     """
 
     recovered: LeaderEpochs
@@ -47,6 +48,7 @@ class LogEpochs:
     remote: frozenset[int] = frozenset()
     lost_log_starts: bool = False
     first_offset: int | None = None
+    may_begin_in_bucket: bool = False
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
         """If epochs go back in the batches, and a broker therefore keeps others than recovery makes without its file:
@@ -71,13 +73,14 @@ class LogEpochs:
 
 
 def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
-    if (finding := of_lost_logs(None if found is None else found.first, logs.first_offset)) is not None:
-        return finding
+    lost = of_lost_logs(None if found is None else found.first, logs.first_offset)
+    if lost is not None and not logs.may_begin_in_bucket:
+        return lost
     file = LeaderEpochs() if found is None else found
     findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
     best = min(findings, key=lambda finding: finding.verdict.severity)
     if best.verdict is not Verdict.BROKEN:
-        return best
+        return best if lost is None else _lost_or_in_bucket(lost)
     if (finding := _of_later_start(file, logs)) is not None:
         return finding
     if are_of_broker(found, logs):
@@ -108,6 +111,18 @@ def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding 
         consequence="these logs were lost: a broker that deletes the first logs cuts this file there, and so does kidx "
         "retention. Consumers that ask for these offsets get OFFSET_OUT_OF_RANGE. Look for the logs on other replicas "
         "and copies before a broker deletes more logs here: it cuts the file then, and nothing tells any more",
+    )
+
+
+def _lost_or_in_bucket(lost: Finding) -> Finding:
+    """The finding of lost logs where they may as well be in a bucket."""
+    return replace(
+        lost,
+        verdict=Verdict.SAFE,
+        reason="first-logs-not-known",
+        consequence="these logs are in a bucket, or they were lost: "
+        f"{LOG_START_OFFSET_CHECKPOINT} would tell, and it is missing or has a line for the partition. If the topic is "
+        "not tiered, they were lost: look for them on other replicas and copies",
     )
 
 

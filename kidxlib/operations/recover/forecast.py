@@ -268,9 +268,6 @@ def _lost_epochs(
 ) -> Finding | None:
     """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts."""
     in_logs = _epochs_of(logs, stop)
-    # The broker has stopped, so that it is not about to cut them (`may_be_deleting`).
-    if not stop.begins_with_first_log:
-        in_logs = replace(in_logs, first_offset=None)
     finding = audit_epochs(file, in_logs)
     if finding.verdict is not Verdict.BROKEN:
         return None
@@ -306,7 +303,9 @@ def _epochs_of(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
         log_starts=tuple(sorted(start for start in starts if start > 0)),
         log_end_offset=max((log.next_offset or 0 for log in logs), default=0),
         lost_log_starts=stop.lost_log_starts,
+        # The broker has stopped, so that it is not about to cut them (`may_be_deleting`).
         first_offset=logs[0].base_offset,
+        may_begin_in_bucket=not stop.begins_with_first_log,
     )
 
 

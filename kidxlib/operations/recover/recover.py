@@ -106,7 +106,8 @@ def _tell_plan(
     dropped = plan.dropped
     for forecast, segment in dropped[:_SHOWN]:
         who = "damaged, where the broker does not look" if segment.is_unseen else "the broker drops"
-        who = "cut off" if plan.is_cut(forecast) else who
+        if plan.is_cut(forecast):
+            who = "cut off" if applies and not refusals else "would cut off"
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(forecast) else ""
         outcome.line(f"{who}: {forecast.directory.name} {segment.base_offset}: {segment.amount}{kept}")
     outcome.more(len(dropped) - _SHOWN, "; --json has them all")
