@@ -1,4 +1,4 @@
-"""The images: the steps of their Dockerfiles, and the script of the init container of docs/recover.md."""
+"""The images: the steps of their Dockerfiles, and the script of the init container of docs/before-each-start.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCRIPT: Final = re.compile(r"^ +args:\n +- \|\n((?: +[^ \n].*\n)+?)(?= +(?:reso
 
 def _scripts() -> list[str]:
     """What init containers of the page run."""
-    found = _SCRIPT.findall(read("docs/recover.md"))
+    found = _SCRIPT.findall(read("docs/before-each-start.md"))
     return ["".join(line.strip() + "\n" for line in script.splitlines()) for script in found]
 
 
