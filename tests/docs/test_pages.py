@@ -94,7 +94,7 @@ def test_every_status_and_reason_is_explained() -> None:
             name = status.attr.lower() if isinstance(status, ast.Attribute) else "unreadable"
             in_code.add((name, str(word.value)))
     page = read(CATALOG_PAGE)
-    section = page[page.index("## How a segment stands") : page.index("## Timestamps")]
+    section = page[page.index("## The status of a segment") : page.index("## Timestamps")]
     assert set(_REASON_ROW.findall(section)) == in_code
     assert set(_STATUS_ROW.findall(section)) == {status.value for status in outcome.Status}
 
