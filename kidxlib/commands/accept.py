@@ -72,9 +72,9 @@ class Accept(OnSources):
 
 def run_accept(request: Accept, backend: Backend) -> Outcome:
     """Accept damage that the catalog knows of: segments that a build found truncated, quarantined or unreadable, and
-    files that the last audit found torn or broken. Nothing is mended. It stays listed, with who accepted it, when and
-    why, and counts apart; when the file changes, or what is found in it, it is damage again. Nothing is recorded but
-    with --apply. kidx accept and ./spark-submit.sh accept are the same, with the same table.
+    files that the last audit found torn or broken. Nothing is mended. Accepted damage stays listed, with who
+    accepted it, when and why, and is counted separately. When the file or the finding changes, it is damage again.
+    Without --apply nothing is recorded. kidx accept and ./spark-submit.sh accept are the same, with the same table.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """

@@ -140,7 +140,7 @@ def _ns(time: timedelta) -> int:
 def run_compact(request: Compact, backend: Backend) -> Outcome:
     """Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
     with larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables
-    are optimized. Nothing is changed but with --apply. kidx compact and ./spark-submit.sh compact_index are the same.
+    are optimized. Without --apply nothing is changed. kidx compact and ./spark-submit.sh compact_index are the same.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.

@@ -64,10 +64,10 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
 @click.command()
 @click.argument("paths", metavar="FILE…", nargs=-1)
 @click.option("--files", "more_paths", metavar="FILE,…", help="Files, separated by commas, as kafka-dump-log has them.")
-@click.option("--deep-iteration", is_flag=True, help="Of a .log: the records in each batch, too.")
-@click.option("--print-data-log", is_flag=True, help="Of a .log: the records with their keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Also show the records in each batch of a .log.")
+@click.option("--print-data-log", is_flag=True, help="Show the records of a .log with their keys and values.")
 @_decoder_options
-@click.option("--skip-record-metadata", is_flag=True, help="Of records only keys and values; no control records.")
+@click.option("--skip-record-metadata", is_flag=True, help="Show only keys and values of records; no control records.")
 @click.option(
     "--keys",
     "--key-decoder-class",
@@ -88,16 +88,16 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
     "--max-bytes",
     metavar="BYTES",
     type=IntegerRange(0, _INT_MAX),
-    help="Of a .log: only the batches in its first BYTES.",
+    help="Show only the batches in the first BYTES of a .log.",
 )
 @click.option(
     "--log-dir",
     metavar="DIR",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Of an index: the log dir, or the partition's directory, that holds its log. [default: beside the index]",
+    help="The log dir, or the partition's directory, that holds the log of an index. [default: beside the index]",
 )
-@click.option("--verify-index-only", is_flag=True, help="Of an index: show only where it does not fit its log.")
-@click.option("--index-sanity-check", is_flag=True, help="Of an index: make only Kafka's sanityCheck().")
+@click.option("--verify-index-only", is_flag=True, help="Show only where an index does not fit its log.")
+@click.option("--index-sanity-check", is_flag=True, help="Run only Kafka's sanityCheck() of an index.")
 @click.option(
     "--max-message-size",
     metavar="BYTES",

@@ -40,7 +40,7 @@ class ForgetSource(OnCatalog):
 
 def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
-    is touched, but packed index files are rows and go, too. Nothing is removed but with --apply.
+    is touched, but packed index files are rows and go, too. Without --apply nothing is removed.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """

@@ -95,8 +95,8 @@ class Recover(WithoutCatalog):
     accept_loss: bool = option(
         "--accept-loss",
         is_flag=True,
-        help="Go on where records are dropped: by --truncate below the high watermark or the recovery point; else by "
-        "the broker, to which those partitions are left.",
+        help="Go on though records are lost: --truncate cuts also below the high watermark or the recovery point; "
+        "without it, the broker cuts these partitions itself.",
     )
     alone: bool = option(
         "--this-dir-alone",
@@ -117,7 +117,7 @@ class Recover(WithoutCatalog):
         metavar="FILE",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="What the broker has said since its last start; with an error of a disk in it nothing is trusted. May be "
+        help="The broker's log since its last start. If it has an error of a disk, nothing is trusted. May be "
         "repeated.",
     )
     or_leave: bool = option(
@@ -175,12 +175,12 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     """Make a killed broker's log dirs ready for its start, so that it need not read its logs again.
 
     Without --apply nothing is written. The plan says what the broker's next start would do, and what it would lose.
-    With --apply indexes, producer snapshots and leader epochs are written of all segments that may not be flushed. Then
-    logs are flushed, and recovery points are set to their ends.
+    --apply writes the indexes, producer snapshots and leader epochs of all segments that may not be flushed. Then it
+    flushes logs, and sets recovery points to their ends.
 
-    LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
-    off itself. With --truncate that is cut off here, and kept. With --mend small files are put in place that are
-    missing or cannot be read. How long a broker would take with each source of a catalog says kidx fleet.
+    LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: the broker still cuts off torn ends
+    itself. --truncate cuts them off here, and keeps what it cuts off. --mend puts small files in place that are missing
+    or cannot be read. kidx fleet says how long a broker would take with each source of a catalog.
 
     Exit codes: 0 the broker drops nothing, and with --apply it is ready; 2 refused or wrong options, nothing changed;
     3 the same, and the broker drops what the lines name, or starts without it; 1 failed.

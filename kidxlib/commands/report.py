@@ -77,7 +77,7 @@ class ReportOn(OnCatalog):
 
 
 def run_report(request: ReportOn, backend: Backend) -> Outcome:
-    """Write one HTML page of what a catalog knows: how much there is, what is not well, the segments of each partition,
+    """Write one HTML page of what a catalog knows: how much there is, what is wrong, the segments of each partition,
     what retention would do with other limits, the shape of batches, growth, replicas and builds. The page needs no
     network. Nothing is recorded in the catalog. With --sample some batches of logs are read, too, and where replicas
     differ some headers.

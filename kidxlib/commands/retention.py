@@ -201,7 +201,7 @@ def _ensure_not_given(why: str, options: Mapping[str, object]) -> None:
 
 def run_retention(request: Retention, backend: Backend) -> Outcome:
     """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
-    table retention_plans. Nothing is deleted but with --apply. kidx retention and ./spark-submit.sh retention are the
+    table retention_plans. Without --apply nothing is deleted. kidx retention and ./spark-submit.sh retention are the
     same, with the same table.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems,

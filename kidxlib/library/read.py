@@ -72,7 +72,7 @@ def read(
         on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; a function is called with each
             `Damage`, and reading goes on.
         threads: besides the calling one; None for as many as there are cores, 4 at most.
-        layout, tiered_metadata: for a bucket, see docs/tiered-source.md: `local` or `aiven`, log dirs that have its metadata.
+        layout, tiered_metadata: for a bucket: `local` or `aiven`, log dirs with its metadata (docs/tiered-source.md).
 
     Returns:
         A reader of record batches of at most 65,536 records, or 16 MiB of them. Its columns are those of Spark's Kafka

@@ -61,8 +61,7 @@ def fail_on(damage: Damage) -> NoReturn:
     if damage.is_end:
         raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
     raise DamagedLogError(
-        f"{damage}; what stands before it was read. --skip-damage (in Python on_damage='skip') reads what stands after "
-        "it"
+        f"{damage}; what comes before it was read. --skip-damage (in Python on_damage='skip') reads what comes after it"
     )
 
 

@@ -78,8 +78,8 @@ _METADATA: Final = (
         "--metadata-high-watermark",
         metavar="OFFSET",
         type=IntegerRange(0, 2**63 - 1),
-        help="The metadata quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the "
-        "latest snapshot; with one voter that of the log]",
+        help="The high watermark of the metadata quorum, as kafka-metadata-quorum describe --status prints it. "
+        "[default: the end of the latest snapshot; with one voter, the end of the log]",
     ),
 )
 

@@ -103,4 +103,4 @@ def damage_taker(*, fails: bool) -> TakeDamage:
 
 
 def _fail_on(damage: Damage) -> NoReturn:
-    raise DamagedLogError(f"{damage}; failOnDataLoss=false reads what stands after it")
+    raise DamagedLogError(f"{damage}; failOnDataLoss=false reads what comes after it")

@@ -238,7 +238,7 @@ class Publisher:
         if read_at(self._open(staged.directory), staged.staging_name, len(staged.content) + 1) != staged.content:
             raise PublishError(
                 f"{staged.directory}/{staged.name}: it does not read back as it was written "
-                f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
+                f"({len(staged.content)} bytes): check this disk; the file that was there is unchanged"
             )
 
     def _open(self, directory: Directory) -> int:
@@ -387,7 +387,7 @@ def _unchanged() -> Published:
 
 
 def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:
-    return PublishError(f"{path}: not written: {why_not_opened(error)}; what stood there is untouched")
+    return PublishError(f"{path}: not written: {why_not_opened(error)}; the file that was there is unchanged")
 
 
 def _write(directory: int, name: str, content: bytes, owner: Owner | None) -> None:

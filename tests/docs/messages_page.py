@@ -47,7 +47,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Files that cannot be written",
-        "Exit code 1, or 3 where a run goes on with other files. What stood under the name of the file is still there, "
+        "Exit code 1, or 3 where a run goes on with other files. The file that had the name before is still there, "
         "whole. Mend what the operating system says: room, rights, the disk. Then run the same command again.",
         ("PublishError", "LogNotCutError", "StorageError"),
         are_complete=True,

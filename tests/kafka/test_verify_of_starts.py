@@ -56,7 +56,7 @@ def test_all_obstacles_are_named_with_what_to_do(tmp_path: Path) -> None:
         ("away-0", "away-0 has its replicas on nodes", "copy it to a directory called away-0, outside of the log dirs"),
     ):
         assert any(f"{where}: {found}" in line and to_do in line for line in fails), (where, fails)
-    assert "-stray: 1 folder, " in ended.output
+    assert "-stray: 1 directory, " in ended.output
 
 
 @pytest.mark.parametrize(("content", "version"), [(b"", 0), (b"", 1), (bytes(200), 0)], ids=["empty", "voters", "NUL"])

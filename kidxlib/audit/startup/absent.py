@@ -75,7 +75,7 @@ class AbsentPartition:
                 "look for the directory on other disks and copies, and put it back; or let it come from another replica"
             )
         folder, *others = self.aside
-        more = f", and {counted(len(others), 'more folder')} of it" if others else ""
+        more = f", and {counted(len(others), 'more directory', 'more directories')} of it" if others else ""
         return (
             f"it is there as {folder}{more}: rename that to {folder.parent / self.partition.directory} before the "
             f"broker starts, which {_becomes(folder.name)}; or move it out of the log dir, where "

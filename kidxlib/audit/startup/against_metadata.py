@@ -268,7 +268,7 @@ def _stray(folder: _Folder, metadata: _NodeMetadata, where: Location, found: str
             f"if the log in it is of the topic {folder.named.topic} as it is now, write two lines into "
             f"{PARTITION_METADATA}: 'version: 0' and 'topic_id: {topic_id}'"
             if any(parse_segment_log(name) is not None for name in files_in(folder.path))
-            else "no log is in it: look for its logs on other disks and copies, or remove the folder"
+            else "no log is in it: look for its logs on other disks and copies, or remove the directory"
         )
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 

@@ -58,4 +58,5 @@ def lines_of_folders_aside(folders: Iterable[Aside]) -> Iterator[str]:
         kinds[folder.kind].append(folder)
     for kind, group in kinds.items():
         size = decimal(sum(folder.bytes for folder in group))
-        yield f"{kind}: {counted(len(group), 'folder')}, {size} of logs, the largest {group[0].path}: {BECOMES[kind]}"
+        number = counted(len(group), "directory", "directories")
+        yield f"{kind}: {number}, {size} of logs, the largest {group[0].path}: {BECOMES[kind]}"

@@ -597,7 +597,7 @@ def _by_metadata(
     if lost is None:
         yield from obstacles
         return
-    folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
+    folders = f"{counted(len(aside), 'directory', 'directories')} of partitions here, of topics that it does not have"
     found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
     yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
     in_one_line = set(map(id, aside))

@@ -277,8 +277,8 @@ def _tell(
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         outcome.line(
-            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of folders, and which partitions "
-            f"should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
+            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of directories, and which "
+            f"partitions should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
         )
     if audit_id is not None:
         outcome.line(f"source:  {sources_line(request.sources)}")

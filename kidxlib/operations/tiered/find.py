@@ -57,7 +57,7 @@ def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetad
         )
     if not metadata.possible_counts:
         warn(
-            f"records of {REMOTE_LOG_METADATA_TOPIC} do not stand where Kafka looks for them: the topic was given more "
+            f"records of {REMOTE_LOG_METADATA_TOPIC} are not where Kafka looks for them: the topic was given more "
             "partitions, or is of two clusters; objects of partitions without a record are not judged"
         )
     for number in metadata.begins_late:

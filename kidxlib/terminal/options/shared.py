@@ -75,6 +75,6 @@ tiered_metadata: Final = click.option(
     "--tiered-metadata",
     multiple=True,
     metavar="PLACE",
-    help="Of a bucket take the segments that brokers read, by the __remote_log_metadata in this log dir or export; "
-    "several times where no one has all of it.",
+    help="Take only the segments of a bucket that brokers read, by the __remote_log_metadata in this log dir or "
+    "export. May be repeated, if several have parts of it.",
 )

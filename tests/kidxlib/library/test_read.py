@@ -379,7 +379,7 @@ def test_what_is_lost_is_said(tmp_path: Path, caplog: Any) -> None:
     at = sum(map(len, sound))
     assert len(rows) == 3 and error == (
         f"{log}: byte {at}: found the end of the data at record 2 of 3, expected the size of that record; what stands "
-        "before it was read. --skip-damage (in Python on_damage='skip') reads what stands after it"
+        "before it was read. --skip-damage (in Python on_damage='skip') reads what comes after it"
     )
     assert _offsets(read(log, on_damage="skip")) == [0, 1, 2, 5]
     assert [record.message for record in caplog.records] == [

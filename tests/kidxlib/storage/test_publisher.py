@@ -36,7 +36,9 @@ def test_an_error_publishes_nothing_and_a_write_that_fails_leaves_what_was_there
     store.before = lambda method, key: 403 if method == "PUT" else None
     with Publisher() as publisher:
         assert publisher.stage(directory, "a", b"content") is Published.WRITTEN
-        with pytest.raises(PublishError, match=r"failing/topic-0/a: not written: .*; what stood there is untouched"):
+        with pytest.raises(
+            PublishError, match=r"failing/topic-0/a: not written: .*; the file that was there is unchanged"
+        ):
             publisher.commit()
     assert store.contents("failing") == {"topic-0/a": b"before"}
 
@@ -81,7 +83,7 @@ def test_objects_are_compared_and_put_at_once_those_of_a_segment_in_order(store:
         store.before = lambda method, key: 403 if method == "PUT" and key.endswith("/3.timeindex") else None
         outcomes = [publisher.begin_staging(directory, name, b"other") for name in names[:10]]
         with pytest.raises(
-            PublishError, match=r"my.topic-0/3.timeindex: not written: .*; what stood there is untouched"
+            PublishError, match=r"my.topic-0/3.timeindex: not written: .*; the file that was there is unchanged"
         ):
             publisher.commit()
     found = store.contents("many.topics/my.topic-0")

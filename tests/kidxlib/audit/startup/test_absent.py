@@ -205,8 +205,8 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
     said = run_here(kidx, "verify", tmp_path).out.splitlines()
     told = [line for line in said if line.startswith(f"not compared: {tmp_path}: ")]
     assert told == [
-        f"not compared: {tmp_path}: topic ids and assignments of folders, and which partitions should be there, as no "
-        "__cluster_metadata-0 can be read; --cluster-metadata names one"
+        f"not compared: {tmp_path}: topic ids and assignments of directories, and which partitions should be there, as "
+        "no __cluster_metadata-0 can be read; --cluster-metadata names one"
     ]
 
 

@@ -263,7 +263,7 @@ def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
         shutil.copytree(log_dir / NAME, aside)
     held = sum(path.stat().st_size for path in aside.glob("*.log"))
     [noted] = [each for each in planned(log_dir)[1]["noted"] if each.startswith("-")]
-    assert noted.startswith(f"-stray: 2 folders, {decimal(2 * held)} of logs, the largest {log_dir}/gone-0."), noted
+    assert noted.startswith(f"-stray: 2 directories, {decimal(2 * held)} of logs, the largest {log_dir}/gone-0."), noted
     assert f"\nnoted: {noted}\n" in shown(log_dir)
 
 
@@ -406,7 +406,7 @@ _OF_METADATA: Final[Mapping[str, tuple[Callable[[Path], object], str, int, int]]
     ),
     "empty, and a file knows more": (
         lambda log: log.rename(log.with_name(f"{6:020}.snapshot")) and log.write_bytes(b""),
-        f"ends at offset 0, and {6:020}.snapshot knows offset 5; 2 folders",
+        f"ends at offset 0, and {6:020}.snapshot knows offset 5; 2 directories",
         2,
         3,
     ),
