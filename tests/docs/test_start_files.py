@@ -33,7 +33,7 @@ _TRIALS: Final = {
     ),
     **{f"`{name}-offset-checkpoint`": (f"{name}-offset-checkpoint",) for name in _OFFSETS},
     "`partition.metadata`": ("partition.metadata",),
-    "a partition's folder": ("partition", "topic"),
+    "a partition's directory": ("partition", "topic"),
     "`leader-epoch-checkpoint`": ("leader-epoch-checkpoint",),
     "producer snapshots (`.snapshot`)": ("producer snapshots",),
     **{f"`…{suffix}`": (suffix,) for suffix in ("-future", "-delete", "-stray")},

@@ -378,7 +378,7 @@ def test_what_is_lost_is_said(tmp_path: Path, caplog: Any) -> None:
     rows, error = _until_damage(log)
     at = sum(map(len, sound))
     assert len(rows) == 3 and error == (
-        f"{log}: byte {at}: found the end of the data at record 2 of 3, expected the size of that record; what stands "
+        f"{log}: byte {at}: found the end of the data at record 2 of 3, expected the size of that record; what comes "
         "before it was read. --skip-damage (in Python on_damage='skip') reads what comes after it"
     )
     assert _offsets(read(log, on_damage="skip")) == [0, 1, 2, 5]
