@@ -400,7 +400,7 @@ def test_metadata_that_tells_nothing(two: list[Path]) -> None:
 _OF_METADATA: Final[Mapping[str, tuple[Callable[[Path], object], str, int, int]]] = {
     "empty": (
         lambda log: os.truncate(log, 0),
-        "no topic is in the cluster's metadata, which ends at offset 0; 2 f",
+        "no topic is in the cluster's metadata, which ends at offset 0; 2 directories",
         2,
         3,
     ),
