@@ -17,7 +17,7 @@ from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import Skipped, UnlistableDirectory, warnings_of_unlistable
 from kidxlib.indexing.source import PartitionDirectory, Source, Target
 from kidxlib.recovery.options import OptionsOfTopic
-from kidxlib.storage.log_dir import looks_unmounted, read_topic_id
+from kidxlib.storage.log_dir import log_dirs_below, looks_unmounted, read_topic_id
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
@@ -157,4 +157,5 @@ def _nothing_found(sources: Iterable[Source], topics: re.Pattern[str], plan: Pla
         directories = counted(len(plan.partitions), "partition directory", "partition directories")
         return f"{where}: no segment in {directories}; expected files named <20 digits>.log"
     of_topics = "" if topics.pattern == ".*" else f" of a topic that matches {topics.pattern}"
-    return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>"
+    below = "".join(log_dirs_below(source.path) for source in sources)
+    return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>{below}"

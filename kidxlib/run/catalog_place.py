@@ -97,8 +97,8 @@ def _is_there(path: str) -> bool:
 
 def no_catalog(option: str) -> UsageError:
     return UsageError(
-        f"{option}: no catalog there; a build with this option, and without --repair, makes one (kidx build, or "
-        "./spark-submit.sh build_index)"
+        f"{option}: no catalog there; look whether the path is right, or make one: kidx build, or ./spark-submit.sh "
+        "build_index, with this option and without --repair"
     )
 
 

@@ -163,6 +163,28 @@ def is_brokers(directory: Path) -> bool:
     return os.path.lexists(directory / META_PROPERTIES)
 
 
+def log_dirs_below(directory: Location) -> str:
+    """What to name in place of a directory of this machine whose directories hold partitions, as the end of a message;
+    empty where none does.
+    """
+    if not isinstance(directory, Path):
+        return ""
+    below = []
+    with contextlib.suppress(OSError):
+        below = [entry for entry in entries_in(directory) if isinstance(entry, Path) and _holds_partitions(entry)]
+    if not below:
+        return ""
+    more = f", and {len(below) - 1} more" if len(below) > 1 else ""
+    return f"; {below[0]} has some{more}: name {'that one' if not more else 'these'}"
+
+
+def _holds_partitions(directory: Path) -> bool:
+    try:
+        return any(is_partition(entry) for entry in entries_in(directory))
+    except OSError:
+        return False
+
+
 def _holds_segment_files(directory: str | Path) -> bool:
     try:
         return any(segment_files.parse_segment_file(name) is not None for name in os.listdir(directory))

@@ -112,7 +112,7 @@ class AcceptedFindings:
         ]
 
     def taken_from(self, summary: AuditSummary) -> AuditSummary:
-        """The summary of an audit without its accepted findings; the exit code and the table use this."""
+        """The summary of an audit without its accepted findings, by which the exit code goes."""
         actions = {
             action: replace(counts, segments=counts.segments - self.losses.get(action, 0))
             for action, counts in summary.actions.items()

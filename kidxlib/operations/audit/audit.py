@@ -370,7 +370,8 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
     )
-    _tell(outcome, request, planned, counted_out, accepted, place, without)
+    shown = replace(counted_out, actions=summary.actions)  # a start does what it does, whatever is accepted
+    _tell(outcome, request, planned, shown, accepted, place, without)
     outcome.values.update(
         {
             "partitions_gone": planned.gone,

@@ -36,6 +36,7 @@ from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
     MetaProperties,
     ensure_one_broker,
+    log_dirs_below,
     read_meta_properties,
     read_topic_id,
 )
@@ -167,7 +168,7 @@ def list_place(text: str, *, is_copy: bool = False, may_be_empty: bool = False) 
         if not directories or not (is_copy or (root / META_PROPERTIES).exists()):
             raise UsageError(
                 f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "
-                "directory that holds segments"
+                f"directory that holds segments{log_dirs_below(root)}"
             )
     return _place(text, roots, directories, duplicates, other_directories, is_partition=False)
 

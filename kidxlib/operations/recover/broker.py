@@ -144,8 +144,9 @@ def _listed(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]
     for path in _named(paths):
         try:
             names = sorted(os.listdir(path))
-        except (FileNotFoundError, NotADirectoryError):
-            refusals.append(Refusal(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = "no such directory" if isinstance(error, FileNotFoundError) else "a file"
+            refusals.append(Refusal(f"{path}: {what}; expected a broker's log dir, as log.dirs names it"))
         except OSError as error:
             refusals.append(Refusal(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
         else:

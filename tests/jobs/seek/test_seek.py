@@ -155,7 +155,7 @@ def test_what_cannot_be_asked_is_one_line(held: Held, tmp_path: Path) -> None:
     )
     for arguments, message in {
         ("--catalog", "c", "--database", "d"): "--catalog and --database: give one of them",
-        ("--catalog", str(tmp_path)): "no catalog there; a build with this option, and without --repair, makes one",
+        ("--catalog", str(tmp_path)): "no catalog there; look whether the path is right, or make one",
     }.items():
         ended = run_here(seek, *arguments, "--topic", "t", "--partition", "0", "--offset", "1")
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1) and message in ended.err, ended

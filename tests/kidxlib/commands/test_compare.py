@@ -575,12 +575,13 @@ def test_the_log_dirs_of_a_broker_are_one_side(sides: Sides) -> None:
         ("{a}", "{a}/meta.properties", "Not a directory; expected a Kafka log dir"),
         ("{a}", "{empty}", "no partition directory, and nothing was compared"),
         ("{empty}", "{b}", "no partition directory, and nothing was compared"),
+        ("{above}", "{b}", "holds segments; .* has some.*: name"),
         ("{a}/txn-mixed-0", "{b}/plain-zstd-0", "two partitions; name the same of both sides"),
         ("{a}", "gs://bucket/prefix", "expected the path of a directory, or s3://"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(a: str, b: str, message: str, sides: Sides) -> None:
-    places = {"a": sides.a, "b": sides.b, "empty": sides.a.parent / "empty"}
+    places = {"a": sides.a, "b": sides.b, "above": sides.a.parent, "empty": sides.a.parent / "empty"}
     places["empty"].mkdir()
     with pytest.raises(UsageError, match=message):
         sides.compared(a=a.format(**places), b=b.format(**places))

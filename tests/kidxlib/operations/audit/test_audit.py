@@ -249,6 +249,28 @@ def test_options_that_cannot_be_are_one_line(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_accepted_changes_no_start(tmp_path: Path) -> None:
+    """What a broker would do as it starts is shown as before: the log is as damaged as it was."""
+    shutil.copytree(golden.SAMPLES / _PARTITION, tmp_path / "logs" / _PARTITION)
+    log = tmp_path / "logs" / _PARTITION / segment_files.segment_file(84, segment_files.LOG_SUFFIX)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    catalog = ("--catalog", tmp_path / "catalog")
+    audited = ("--source", f"it={tmp_path / 'logs'}", *catalog)
+    kidx_build_here(*audited, "--index-dir", tmp_path / "index")
+
+    def start() -> list[str]:
+        lines = _verify_here(*audited).out.splitlines()
+        [begin] = [number for number, line in enumerate(lines) if line.startswith("a broker's next start")]
+        return lines[begin : begin + 8]
+
+    before = start()
+    accepted = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "seen", "--apply")
+    assert run_here(kidx, "accept", *catalog, *accepted).code == 0
+    assert start() == before and any("truncate" in line for line in before), before
+
+
 def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
     """Of files, and of what a broker would drop in their partitions. Where nothing was looked at, that is a problem."""
     summary = AuditSummary()

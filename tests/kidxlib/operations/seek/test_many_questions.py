@@ -124,7 +124,7 @@ def test_what_only_the_catalog_can_tell_is_one_line(held: Held, tmp_path: Path) 
     _refused(held.ask(*ask, "--source", "elsewhere"), "compacted-0 is not in source elsewhere; it is in rest, sample")
     _refused(
         kidx_seek_here("--catalog", tmp_path, *ask),
-        "no catalog there; a build with this option, and without --repair, makes one",
+        "no catalog there; look whether the path is right, or make one",
     )
     _refused(held.ask("--queries", tmp_path / "none.csv", "--output", tmp_path / "o.csv"), "Path does not exist")
     mistyped = tmp_path / "mistyped.csv"
