@@ -80,7 +80,10 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     logging.addLevelName(logging.WARNING, "warning")  # as in kidx's own warnings
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     compiling.at_first_compilation(
-        lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …")
+        lambda: note(
+            "compiling kidx's loops that this command needs, once for this processor, for up to half a minute; "
+            "kidx doctor --compile compiles all of them …"
+        )
     )
     if arguments is not None:
         sys.exit(_exit_code(command, program, arguments))

@@ -446,7 +446,7 @@ def _load_segments(state: _LoadState) -> None:
 def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
     """`LogSegment.sanityCheck`: why a broker recovers the segment when it loads it; None where it does not."""
     if segment_files.segment_file(segment.base_offset, segment_files.OFFSET_INDEX_SUFFIX) not in state.files:
-        return "its .index is missing"
+        return "no .index is beside the log"
     path = state.files.get(segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX))
     if path is None:
         return None

@@ -785,7 +785,7 @@ def test_an_archive_without_indexes_is_one_line(tmp_path: Path, capsys: pytest.C
     assert not any(f".{suffix}: missing: no such file" in line for line in lines for suffix in ("index", "timeindex"))
     lacks = lines.index("broken: txn-mixed-0 84 .txnindex: missing: not there, recovery writes 22 entries")
     assert lines[lacks + 1].endswith("; the next start here rebuilds the file from the log")
-    assert any(line.endswith("as its .index is missing; the segments after it stay") for line in lines)
+    assert any(line.endswith("as no .index is beside the log; the segments after it stay") for line in lines)
     assert not any(line.startswith("delete: ") for line in lines)
 
 
