@@ -34,7 +34,7 @@ from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether, new_room, passes
-from kidxlib.storage.packed import PackedFile
+from kidxlib.storage.packed import PackedFile, PackedPath
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
@@ -123,7 +123,8 @@ class BuiltSegments:
         published: as in `BuiltSegment`.
         offset_index, time_index: the content of the file afterwards; None where `BuiltSegment` has None.
         reads: of the log that was read alone.
-        packed: the packed index files of all segments; the first `BuiltSegment` has them.
+        packs: whether a catalog is to keep the segment's index files, which it has none of yet.
+        packed: the other index files that a catalog is to keep; the first `BuiltSegment` has them.
     """
 
     tasks: Sequence[BuildTask]
@@ -136,6 +137,7 @@ class BuiltSegments:
     offset_index: Sequence[bytes | None]
     time_index: Sequence[bytes | None]
     reads: Reads | None = None
+    packs: Sequence[bool]
     packed: tuple[PackedFile, ...] = ()
 
     def __iter__(self) -> Iterator[BuiltSegment]:
@@ -153,8 +155,17 @@ class BuiltSegments:
                 offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
                 time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
                 reads=self.reads,
-                packed=() if number else self.packed,
+                packed=(*(() if number else self.packed), *self._packed_of(number)),
             )
+
+    def _packed_of(self, number: int) -> Iterator[PackedFile]:
+        if self.packs[number]:
+            directory = PackedPath.of(str(self.tasks[number].index_directory))
+            base_offset = self.tasks[number].segment.base_offset
+            for suffix, contents in ((TIME_INDEX_SUFFIX, self.time_index), (OFFSET_INDEX_SUFFIX, self.offset_index)):
+                file = directory.file_in(segment_file(base_offset, suffix), contents[number])
+                assert file is not None
+                yield file
 
 
 def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
@@ -178,7 +189,8 @@ def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[Built
         waiting: list[Callable[[], BuiltSegments]] = []
         for read in _read(tasks, use_mmap):
             waiting.append(_staged(read, publisher))
-            if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
+            staged_files = publisher.staged_files
+            if not staged_files or staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 publisher.commit()
                 yield from (built() for built in waiting)
                 waiting.clear()
@@ -402,11 +414,20 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
     offset_index: list[bytes | None] = []
     time_index: list[bytes | None] = []
     outcomes: list[tuple[Callable[[], Published], ...]] = []
-    for task, end, scan, owner in zip(read.tasks, read.ends, read.scan_of, read.owners, strict=True):
+    packs = [False] * len(read.tasks)
+    for number, (task, end, scan, owner) in enumerate(
+        zip(read.tasks, read.ends, read.scan_of, read.owners, strict=True)
+    ):
         if scan == NOT_READ or end.status is Status.QUARANTINED:
             outcomes.append((_nothing,))
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
             outcomes.append((_kept,))
+        elif task.only is None and publisher.packs_anew(task.index_directory):
+            packs[number] = True
+            offset_index.append(of_offset[scan])
+            time_index.append(of_time[scan])
+            outcomes.append((_written,))
+            continue
         else:
             # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
             time, time_outcome = _publish(task, owner, publisher, TIME_INDEX_SUFFIX, of_time[scan])
@@ -433,6 +454,7 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
             offset_index=offset_index,
             time_index=time_index,
             reads=read.reads,
+            packs=packs,
             packed=packed,
         )
 
@@ -445,6 +467,10 @@ def _nothing() -> Published:
 
 def _kept() -> Published:
     return Published.KEPT
+
+
+def _written() -> Published:
+    return Published.WRITTEN
 
 
 def _together(outcomes: tuple[Callable[[], Published], ...]) -> Published:

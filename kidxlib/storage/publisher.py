@@ -192,10 +192,20 @@ class Publisher:
         self._packed.clear()
         return packed
 
-    def _pack(self, directory: Directory, name: str, content: bytes | None) -> Callable[[], Published]:
+    def packs_anew(self, directory: Directory) -> bool:
+        """Whether files of this directory are packed, and none is among the packed ones yet. Who has all their bytes as
+        columns need not stage them one by one.
+        """
+        return is_packed(directory.root) and not self._packed_directory(directory)[1]
+
+    def _packed_directory(self, directory: Directory) -> tuple[PackedPath, frozenset[str]]:
+        """A packed directory, and the names in it when it was first asked for after another."""
         if self._packed_in is None or self._packed_in[0] != directory:
             self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
-        _, path, present = self._packed_in
+        return self._packed_in[1:]
+
+    def _pack(self, directory: Directory, name: str, content: bytes | None) -> Callable[[], Published]:
+        path, present = self._packed_directory(directory)
         file = path.file_in(name, content)
         assert file is not None  # index files, snapshots and leader epochs alone are published
         if content is not None and name in present and read_file(directory, name) == content:

@@ -17,7 +17,7 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.indexing.plan import SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
 from kidxlib.indexing.tasks import BuildTask
-from kidxlib.operations.build.scanned_rows import segment_batch
+from kidxlib.operations.build.scanned_rows import segment_batches
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.partition_fold import NO_EVENTS
@@ -42,7 +42,7 @@ def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRo
             log_bytes=sum(task.log_bytes for task in built.tasks),
             batches=[
                 *_event_batches(built, built.scans),
-                segment_batch(built, built.scans),
+                *segment_batches(built, built.scans),
                 *packed_batches(built.packed, SCANNED),
             ],
         )

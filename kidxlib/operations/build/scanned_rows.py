@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Values, flags_array, numbers_array, taken_at
+from kidxlib.catalog.matching import Flags, Positions, Values, flags_array, numbers_array, taken_at, words_array
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
-from kidxlib.catalog.rows import rows_of_kind
+from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
@@ -38,13 +38,38 @@ _OF_STATE: Final = {
 _KNOWN_OF_STATE: Final = ("offset_of_max_timestamp", "first_leader_epoch", "last_leader_epoch")
 
 
-def segment_batch(built: BuiltSegments, scans: ScannedLogs) -> pa.RecordBatch:
-    """Segments that were read together, and their scans, as rows of `SCANNED` with `segment` set."""
+def segment_batches(built: BuiltSegments, scans: ScannedLogs) -> Iterator[pa.RecordBatch]:
+    """Segments that were read together, and their scans, as rows of `SCANNED` with `segment` set; and their index files
+    that a catalog is to keep (`packs`), with `packed` set.
+    """
     scan_of = np.array(built.scan_of, np.int64)
     of_logs = fact_columns(scans)
     if not np.array_equal(scan_of, np.arange(len(scans))):
         of_logs = {name: taken_at(column, scan_of) for name, column in of_logs.items()}
-    return rows_of_kind("segment", _of_tasks(built.tasks) | _of_results(built) | of_logs, len(built.tasks), SCANNED)
+    columns = _of_tasks(built.tasks) | _of_results(built)
+    yield rows_of_kind("segment", columns | of_logs, len(built.tasks), SCANNED)
+    packed = np.flatnonzero(built.packs)
+    if len(packed):
+        yield rows_of_kind("packed", _of_packed(built, columns, packed), 2 * len(packed), SCANNED)
+
+
+def _of_packed(built: BuiltSegments, columns: Mapping[str, Values], packed: Positions) -> dict[str, Values]:
+    """The time indexes of segments, and after them their offset indexes, as columns of `index_bytes`."""
+    both: Values = pa.array(np.concatenate([packed, packed]))
+    numbers, count = packed.tolist(), len(packed)
+    contents = [index[number] for index in (built.time_index, built.offset_index) for number in numbers]
+    kinds = words_array(["timeindex", "index"], np.repeat(np.arange(2, dtype=np.int32), count))
+    return {
+        **{name: columns[name].take(both) for name in SEGMENT_KEY},
+        "kind": kinds,
+        "content": pa.array(contents, pa.binary()),
+        **{
+            name: pa.concat_arrays(
+                [columns[f"{index}_{of}"].take(both[:count]) for index in ("time_index", "offset_index")]
+            )
+            for name, of in (("size_bytes", "bytes"), ("crc32c", "crc32c"))
+        },
+    }
 
 
 def _of_tasks(tasks: Sequence[BuildTask]) -> dict[str, Values]:
