@@ -157,11 +157,13 @@ def _publish_transaction_index(
     file's content afterwards; None if there is no file, or a broker's own stays.
     """
     name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
+    if not len(folded.aborted) and name not in files.present:  # the usual case
+        return _nothing, None
     content = folded.aborted.tobytes()
     if not files.task.may_write(name):
         return _nothing, files.read(name)
     present = files.read_present(name, len(content) + 1)
-    if present is None and not content:
+    if present is None and not content:  # it cannot be read
         return _nothing, None
     is_kept = files.task.in_place and folded.base_offset not in files.task.recovered
     if is_kept and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:

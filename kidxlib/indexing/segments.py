@@ -418,27 +418,25 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
     for number, (task, end, scan, owner) in enumerate(
         zip(read.tasks, read.ends, read.scan_of, read.owners, strict=True)
     ):
+        offset: bytes | None = None
+        time: bytes | None = None
+        outcome: tuple[Callable[[], Published], ...]
         if scan == NOT_READ or end.status is Status.QUARANTINED:
-            outcomes.append((_nothing,))
+            outcome = (_nothing,)
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
-            outcomes.append((_kept,))
+            outcome = (_kept,)
         elif task.only is None and publisher.packs_anew(task.index_directory):
+            offset, time, outcome = of_offset[scan], of_time[scan], (_written,)
             packs[number] = True
-            offset_index.append(of_offset[scan])
-            time_index.append(of_time[scan])
-            outcomes.append((_written,))
-            continue
         else:
             # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
             time, time_outcome = _publish(task, owner, publisher, TIME_INDEX_SUFFIX, of_time[scan])
             hold = task.in_place and read.has_producers(scan)
             offset, offset_outcome = _publish(task, owner, publisher, OFFSET_INDEX_SUFFIX, of_offset[scan], hold=hold)
-            offset_index.append(offset)
-            time_index.append(time)
-            outcomes.append((time_outcome, offset_outcome))
-            continue
-        offset_index.append(None)
-        time_index.append(None)
+            outcome = (time_outcome, offset_outcome)
+        offset_index.append(offset)
+        time_index.append(time)
+        outcomes.append(outcome)
 
     packed = publisher.take_packed()
 

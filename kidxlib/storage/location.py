@@ -104,7 +104,8 @@ def given_indexes(option: str, text: str) -> ObjectPath | PackedPath | None:
 
 def as_text(path: str | os.PathLike[str]) -> str:
     """A path as text for a table. Bytes that are not UTF-8 become `\\xNN`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    text = os.fspath(path)
+    return text if text.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def ensure_text(option: str, path: str | os.PathLike[str]) -> None:

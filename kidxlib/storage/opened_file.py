@@ -156,15 +156,19 @@ class OpenedFile:
         return filled
 
     def ensure_unchanged(self) -> None:
-        version_after = FileVersion.of_descriptor(self._descriptor)
-        if version_after != self.version:
-            raise LogChangedError(
-                f"{self.version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing "
-                "to it"
-            )
+        ensure_unchanged(self._descriptor, self.version)
 
     def close(self) -> None:
         self._opened.close()
+
+
+def ensure_unchanged(descriptor: int, version: FileVersion) -> None:
+    """Raise `LogChangedError` if an opened file has no longer this version."""
+    after = os.fstat(descriptor)
+    if (after.st_size, after.st_mtime_ns, after.st_ino) != (version.size, version.mtime_ns, version.inode):
+        raise LogChangedError(
+            f"{version.size} bytes before the scan, {after.st_size} after; a broker seems to be writing to it"
+        )
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
-from kidxlib.storage.opened_file import OpenedFile, open_file
+from kidxlib.storage.opened_file import OpenedFile, ensure_unchanged, open_file
 
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024
@@ -97,26 +97,40 @@ class OpenedTogether:
             LogChangedError: it has changed while it was read.
         """
         descriptor, status = open_file(path)
-        file, stays_open = OpenedFile(descriptor, FileVersion.of(status)), False
+        version, stays_open = FileVersion.of(status), False
         try:
             if status.st_size > SMALL_BYTES:
                 return None
-            log = self._copied(descriptor, status.st_size) or file.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            log = self._copied(descriptor, status.st_size)
+            if log is not None:
+                ensure_unchanged(descriptor, version)
+            else:
+                log = self._read_or_mapped(descriptor, version, use_mmap=use_mmap)
+                stays_open = log.is_mapped
+        finally:
+            if not stays_open:
+                os.close(descriptor)
+        self.logs.append(log)
+        self.versions.append(version)
+        self.statuses.append(status)
+        return len(self.logs) - 1
+
+    def _read_or_mapped(self, descriptor: int, version: FileVersion, *, use_mmap: bool) -> WholeLog:
+        """The bytes of the next log in `logs`; one that is mapped is in `_mapped` then."""
+        file, stays_open = OpenedFile(descriptor, version), False
+        try:
+            log = file.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
             if not isinstance(log, WholeLog):
                 log = WholeLog(np.frombuffer(log.read(0, log.size), np.uint8))
             stays_open = log.is_mapped
-            if not stays_open:
+            if stays_open:
+                self._mapped[len(self.logs)] = descriptor, file
+            else:
                 file.ensure_unchanged()
+            return log
         finally:
             if not stays_open:
                 file.close()
-                os.close(descriptor)
-        if stays_open:
-            self._mapped[len(self.logs)] = descriptor, file
-        self.logs.append(log)
-        self.versions.append(file.version)
-        self.statuses.append(status)
-        return len(self.logs) - 1
 
     def ensure_unchanged(self, number: int) -> None:
         """Raise `LogChangedError` if a log has changed since it was opened; called after its bytes were used."""

@@ -21,6 +21,7 @@ from kidxlib.recovery.facts import codecs_of, magics_of
 from kidxlib.recovery.log_facts.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.scan.scan_state import are_begun
 from kidxlib.recovery.scanned_logs import NOT_KNOWN, ScannedLogs
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import as_text
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {column.name: column.arrow_type for column in PublishedSegmentRow.columns()}
@@ -74,6 +75,10 @@ def _of_packed(built: BuiltSegments, columns: Mapping[str, Values], packed: Posi
 
 def _of_tasks(tasks: Sequence[BuildTask]) -> dict[str, Values]:
     segments, options = [task.segment for task in tasks], [task.options for task in tasks]
+    directories: dict[Directory, str] = {}
+    for task in tasks:
+        if task.index_directory not in directories:
+            directories[task.index_directory] = as_text(str(task.index_directory))
     return {
         "source": _array("source", [segment.source for segment in segments]),
         "topic": _array("topic", [segment.topic_partition.topic for segment in segments]),
@@ -83,7 +88,7 @@ def _of_tasks(tasks: Sequence[BuildTask]) -> dict[str, Values]:
         "log_path": _array("log_path", [as_text(segment.path) for segment in segments]),
         "topic_id": _array("topic_id", [task.topic_id for task in tasks]),
         "interval_source": _array("interval_source", [task.interval_source for task in tasks]),
-        "index_directory": _array("index_directory", [as_text(str(task.index_directory)) for task in tasks]),
+        "index_directory": _array("index_directory", [directories[task.index_directory] for task in tasks]),
         "interval_bytes": _array("interval_bytes", [each.interval_bytes for each in options]),
         "max_index_bytes": _array("max_index_bytes", [each.max_index_bytes for each in options]),
         "crc_checked": _array("crc_checked", [each.verify_crc for each in options]),
