@@ -34,7 +34,7 @@ from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether, new_room, passes
-from kidxlib.storage.packed import PackedFile, PackedPath
+from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
@@ -45,6 +45,9 @@ GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
 #: Of a segment.
 _INDEX_FILES: Final = 2
+#: Segments of one pass whose index files are packed: nothing waits for a flush, and what a pass costs by itself is as
+#: much as 30 segments of 64 KiB.
+_PACKED_SEGMENTS: Final = 500
 #: In place of the position of a scan.
 NOT_READ: Final = -1
 
@@ -243,16 +246,18 @@ def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]
                     yield from _read_together(together, use_mmap, room)
 
 
-def _pass_of(task: BuildTask) -> PlaceOfPass | Literal["small"] | None:
-    """With which others a log on a disk is done in one pass: those with which it was scanned before, or small ones;
-    None: it is done alone.
+def _pass_of(task: BuildTask) -> PlaceOfPass | Literal["small", "packed"] | None:
+    """With which others a log on a disk is done in one pass: those with which it was scanned before, or small ones, of
+    which those whose index files are packed are `packed`; None: it is done alone.
     """
     if task.all_facts:
         return None
     if task.kept_scans is not None:
         of_pass = task.kept_scans.pass_of(task.segment.base_offset)
         return None if of_pass is None else of_pass[0]
-    return "small" if task.log_bytes <= SMALL_BYTES else None
+    if task.log_bytes > SMALL_BYTES:
+        return None
+    return "packed" if is_packed(task.index_directory.root) else "small"
 
 
 def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
@@ -260,6 +265,8 @@ def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
     for of_pass, some in groupby(tasks, key=_pass_of):
         if of_pass is None:
             yield from ([task] for task in some)
+        elif of_pass == "packed":
+            yield from passes(some, _PACKED_SEGMENTS)
         elif of_pass == "small":
             yield from passes(some, GROUP_FILES // _INDEX_FILES)
         else:

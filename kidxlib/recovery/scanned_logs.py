@@ -21,7 +21,7 @@ from kidxlib.recovery.outcome import ScanEnd, Status, scan_end
 from kidxlib.recovery.scan import logs_kernel, scan_state
 from kidxlib.recovery.scan.logs_kernel import BOUNDS, LOG
 from kidxlib.recovery.scan.scan_state import EndReason
-from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_bytes import LogBytes, WholeLog
 
 #: How many producer events and leader epochs there is room for at first.
 _FIRST_ROOM: Final = 256
@@ -161,9 +161,13 @@ class _Scan:
         windows: list[NDArray[np.uint8] | None] = []
         offset_room = time_room = 0
         too_large = []
+        of_option: RecoverOptions | None = None  # most logs have the options of the log before
+        interval_bytes = max_offset_entries = max_time_entries = 0
         for number, (log, base_offset, option) in enumerate(zip(logs, base_offsets, options, strict=True)):
-            size, interval_bytes = log.size, option.interval_bytes
-            max_offset_entries, max_time_entries = option.max_offset_entries, option.max_time_entries
+            size = log.size
+            if option is not of_option:
+                of_option, interval_bytes = option, option.interval_bytes
+                max_offset_entries, max_time_entries = option.max_offset_entries, option.max_time_entries
             room = size // max(interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN) + 1
             offset_room += min(room, max_offset_entries)
             time_room += min(room + 1, max_time_entries)
@@ -176,7 +180,8 @@ class _Scan:
             else:
                 position, window = log.window(0)
                 windows.append(window)
-                rows.append((*limits, window.ctypes.data, len(window), position))
+                address = log.address if isinstance(log, WholeLog) else window.ctypes.data
+                rows.append((*limits, address, len(window), position))
         count = len(logs)
         states = scan_state.new_states(base_offsets)
         for number in too_large:

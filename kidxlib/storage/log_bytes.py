@@ -50,16 +50,27 @@ class LogBytes(Protocol):
 
 
 class WholeLog:
-    """A log that is all in memory: mapped, read as a whole, or a test's bytes."""
+    """A log that is all in memory: mapped, read as a whole, or a test's bytes.
 
-    def __init__(self, data: NDArray[np.uint8], *, is_mapped: bool = False) -> None:
+    Args:
+        address: of the first byte, from whoever knows it: to ask an array takes 4 µs, a twentieth of what a small log
+            costs.
+    """
+
+    def __init__(self, data: NDArray[np.uint8], *, is_mapped: bool = False, address: int | None = None) -> None:
         self.is_mapped = is_mapped
         self._data = data
+        self._address = address
         self._data.setflags(write=False)
 
     @property
     def size(self) -> int:
         return len(self._data)
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte."""
+        return self._data.ctypes.data if self._address is None else self._address
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
         return 0, self._data

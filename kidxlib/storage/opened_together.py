@@ -75,6 +75,7 @@ class OpenedTogether:
         self.versions: list[FileVersion] = []
         self.statuses: list[os.stat_result] = []
         self._room = room
+        self._address = room.ctypes.data
         self._cached_pages = _CachedPages()
         self._mapped: dict[int, tuple[int, OpenedFile]] = {}
 
@@ -144,8 +145,9 @@ class OpenedTogether:
         bytes_of_log = self._room[:size]
         if os.preadv(descriptor, [bytes_of_log.data], 0) < size:
             return None
-        self._room = self._room[size:]
-        return WholeLog(bytes_of_log)
+        log = WholeLog(bytes_of_log, address=self._address)
+        self._room, self._address = self._room[size:], self._address + size
+        return log
 
 
 class _CachedPages:
