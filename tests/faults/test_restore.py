@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted
 from tests.faults.processes import (
+    KIDX,
     Child,
     again_if_too_late,
     end,
@@ -30,6 +32,13 @@ from tests.support.restored import contents_of, formatted_log_dir, killed_log_di
 
 #: So many partitions, which are copied one after the other.
 _PARTITIONS: Final = 12
+#: All copies are ready then, and no record was read for `restore-check`.
+_KILLED_AS_IT_READS: Final = f"""
+import os, signal
+from kidxlib.operations.restore import contents
+contents._read_log = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+{KIDX}
+"""
 
 
 @pytest.fixture
@@ -75,6 +84,14 @@ def test_a_run_that_is_killed_writes_no_metadata(old: Path, tmp_path: Path) -> N
         kill_session(process)
         end(process)
     assert contents_of(old) == before
+    _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
+
+
+def test_nor_does_one_that_is_killed_as_it_reads_the_copies_for_the_check(old: Path, tmp_path: Path) -> None:
+    new = formatted_log_dir(tmp_path, 1)
+    before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
+    ended = end(start_kidx(*_arguments(old, new, "--apply", _planned(old, new)), program=_KILLED_AS_IT_READS))
+    assert ended.code == -signal.SIGKILL and contents_of(old) == before
     _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
 
 

@@ -1,4 +1,5 @@
-"""Carries a restore out: copies folders, makes them ready for their brokers' first start, and then writes the metadata.
+"""Carries a restore out: copies folders, makes them ready for their brokers' first start, reads what consumers will get
+of them, and then writes the metadata.
 
 The metadata comes last: until then the new directories are those of an empty cluster, and a node that starts on them
 sets the copies aside, and removes none.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,7 @@ from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.publish import make_ready
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, planned_log_dirs
+from kidxlib.operations.restore.contents import Contents, read_contents
 from kidxlib.operations.restore.formatted import write_metadata
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.records import records_of
@@ -54,7 +56,15 @@ _AGAIN: Final = (
 )
 
 
-def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore has copied, and what consumers will get of it."""
+
+    copied: Copied
+    contents: Contents
+
+
+def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs."""
     by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
     for replica in plan.copied:
@@ -71,12 +81,14 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
     with scratch_directory() as scans:
         _make_ready(plan, by_log_dir, backend, scans)
+    begin_phase("reading the records for restore-check")
+    contents = read_contents(plan)
     begin_phase("writing the cluster's metadata")
     write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
     with Publisher() as publisher:
         for path in log_dirs:
             publisher.remove(Directory(str(path), ""), UNFINISHED)
-    return copied
+    return Restored(copied, contents)
 
 
 def _files(log_dir: Path, replicas: Iterable[PlannedReplica]) -> Iterator[FileCopy]:

@@ -1,9 +1,10 @@
 """What consumers will get of restored partitions: counts and digests of records in both isolation levels, and the
 offsets that groups have committed. `restore-check` compares them with the running cluster.
 
-All is read from the new log dirs, once they are ready for the first start: what was copied was read back from the disk,
-and nothing that no broker keeps is in there any longer. A partition whose beginning is in a bucket is read from there
-up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as its leader will.
+All is read from the new log dirs, once they are ready for the first start, and before there is metadata: what was
+copied was read back from the disk, and nothing that no broker keeps is in there any longer. A partition whose beginning
+is in a bucket is read from there up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as
+its leader will.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class RestoredLog:
 
 
 def read_contents(plan: RestorePlan) -> Contents:
-    """Read the records of all partitions of a plan that was carried out. The offsets of groups are the plan's."""
+    """Read the records of a plan's partitions from the new log dirs. The offsets of groups are the plan's."""
     bucket, why = None, "its beginning is in a bucket, and none is named"
     try:
         if plan.bucket is not None:

@@ -21,7 +21,6 @@ from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
-from kidxlib.operations.restore.contents import read_contents
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
@@ -124,9 +123,8 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
             )
         if request.options.resets is not None and not plan.refusals:
             write_resets(request.options.resets, plan.groups.behind)
-        copied = apply_restore(plan, backend) if applies else None
-        contents = read_contents(plan) if applies else None
-    _tell_end(outcome, plan, copied)
+        restored = apply_restore(plan, backend) if applies else None
+    _tell_end(outcome, plan, None if restored is None else restored.copied)
     outcome.values.update(
         plan=plan.id,
         applied=applies,
@@ -135,11 +133,10 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         disks=[{**asdict(each), "log_dirs": [*map(str, each.log_dirs)]} for each in plan.space],
         **plan.as_json(),
     )
-    if contents is not None:
-        outcome.values.update(contents.as_json())
-        outcome.warn(
-            *(f"{each.why}; restore-check will not compare these records" for each in contents.partitions if each.why)
-        )
+    if restored is not None:
+        outcome.values.update(restored.contents.as_json())
+        unread = [each.why for each in restored.contents.partitions if each.why]
+        outcome.warn(*(f"{why}; restore-check will not compare these records" for why in unread))
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
