@@ -288,12 +288,12 @@ def _read_records(log: RestoredLog, bucket: RemoteBucket | None) -> tuple[Isolat
         nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
         return nothing, nothing
     request = _request(log, bucket)
-    uncommitted = _read(_plan(request), log.end_offset)
     plan = _plan(replace(request, committed=True))
     stable = min((left.first_offset for left in plan.left_out if left.why is _UNSTABLE), default=log.end_offset)
+    committed = _read(plan, stable)
     if stable == log.end_offset and not any(len(read.aborted) for read in plan.reads):
-        return uncommitted, uncommitted
-    return uncommitted, _read(plan, stable)
+        return committed, committed
+    return _read(_plan(request), log.end_offset), committed
 
 
 def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
