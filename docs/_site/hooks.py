@@ -41,7 +41,7 @@ _SHOWN_AT_WORK: Final = {
     "compact": "At work: [Free disk space](compaction.md).",
     "compare": "At work: [Is my backup whole?](backup.md).",
     "doctor": "At work: [What is installed, and what works here](operations.md#what-is-installed-and-what-works-here).",
-    "dump": "At work: [What files hold](dump.md).",
+    "dump": "At work: [What is in a file](dump.md).",
     "export": "At work: [Read records without a broker](read.md).",
     "fleet": "At work: [A broker will not start](recover.md).",
     "forget-source": "At work: [Run it every day](operations.md).",

@@ -47,7 +47,9 @@ class _RetentionPlanRow(Row):
     backwards_ms: int = column("by how much it is older than an earlier segment that stays")
     rolls_first: bool = column("the partition's last segment goes: a broker rolls first, --apply keeps this segment")
     next_offset: int | None = column("where the next segment begins, or the log ends")
-    cut_offset: int | None = column("in the segment where it is: first offset that is not older than retention.ms")
+    cut_offset: int | None = column(
+        "the partition's first offset that is not older than retention.ms, in the row of the segment that has it; else null"
+    )
     first_timestamp_ms: int | None = column("of the first segment that stays: its first record's timestamp")
     decision_on_disk: str | None = column("what a broker would decide by its index files; null: not looked at")
     reason_on_disk: str | None = column("why it would")

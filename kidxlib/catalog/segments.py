@@ -67,7 +67,10 @@ class ScannedSegmentRow(SegmentKey):
     reason_detail: str | None = column("what was found there, and what was expected")
     active: bool = column("highest base offset of its partition in this source: a broker may still write to it")
     log_bytes: int | None = column("size of the .log, in bytes")
-    valid_bytes: int | None = column("bytes of the .log up to the end of the last valid batch")
+    valid_bytes: int | None = column(
+        "bytes of the .log up to the end of the last valid batch: if status is truncated, where recovery truncates it; "
+        "what the next start keeps is findings.kept_bytes"
+    )
     batches: int | None = column("record batches (magic 2) and messages, wrappers included (magic 0 and 1)")
     records: int | None = column("records in them; null where compressed magic 0 or 1 wrappers hide their count")
     max_timestamp_ms: int | None = column("largest batch timestamp, ms since the epoch, as Kafka keeps it; -1: none")

@@ -86,7 +86,7 @@ class Restore(WithoutCatalog):
         "reset_offsets",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Write the offsets of groups that lie behind the ends of partitions, for kafka-consumer-groups "
+        help="Write the offsets of groups that lie beyond the ends of partitions, for kafka-consumer-groups "
         "--reset-offsets --from-file.",
     )
     holds: bool = option(

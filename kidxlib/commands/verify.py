@@ -240,8 +240,8 @@ def run_verify(request: Verify, backend: Backend) -> Outcome:
     nothing is kept, and no settings file is read.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
-    broker would lose more than a torn end at its next start, or a segment is not ready for tiering
-    (--require-tiering); 1 failed.
+    broker would not start, or would lose more than a torn end, a partition or source cannot be listed, a source of
+    the catalog is empty, or a segment is not ready for tiering (--require-tiering); 1 failed.
     """
     from kidxlib.operations.audit.audit import audit
 

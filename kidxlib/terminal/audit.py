@@ -160,7 +160,7 @@ def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKin
 _KNOWN_BY: Final = {
     Evidence.POLICY: "cleanup.policy",
     Evidence.KAFKAS_OWN: "their names",
-    Evidence.LACKING_WITHIN: "records that logs lack within",
+    Evidence.LACKING_WITHIN: "offsets missing within logs",
     Evidence.CLEANERS_FILES: "files of the cleaner",
 }
 
@@ -170,9 +170,9 @@ def _tell_compacted(outcome: Outcome, gaps: FoundGaps) -> None:
     compacted = [gap for gap in gaps.explained if gap.evidence in _KNOWN_BY]
     if compacted:
         topics = Counter(evidence for evidence, _ in {(gap.evidence, gap.topic) for gap in compacted})
-        words = ", ".join(f"of {counted(topics[by], 'topic')} by {how}" for by, how in _KNOWN_BY.items() if topics[by])
+        words = ", ".join(f"{how} ({counted(topics[by], 'topic')})" for by, how in _KNOWN_BY.items() if topics[by])
         number = counted(sum(gap.gaps for gap in compacted), "gap")
-        outcome.line(f"compacted: {number} between logs, as the cleaner leaves them: known {words}")
+        outcome.line(f"compacted: {number} between logs, as the cleaner leaves them, known by {words}")
 
 
 def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:

@@ -371,7 +371,7 @@ def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment:
         consequence="the broker reads the segment after a clean stop, too, as its .index is missing or damaged"
         if is_cut
         else f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
-        f"from then on cannot be read, as it stands after byte {finding.position}",
+        f"from then on cannot be read, as it comes after the damage at byte {finding.position}",
     )
 
 

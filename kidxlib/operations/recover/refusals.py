@@ -179,7 +179,7 @@ def _why_refused_after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str
         f". Offsets {_from_to(forecast.gone)} are gone all the same: {forecast.lost_end}; restore the partition from "
         "another replica, or --accept-loss goes on without them, once the marker is removed"
     )
-    does = "so it looks for nothing there, and appends behind it"
+    does = "so it looks for nothing there, and appends after it"
     if forecast.dropped and _is_cut_all_the_same(forecast, forecast.dropped[0].base_offset):
         does = "which leaves no such end; it cuts that off all the same"
     return (

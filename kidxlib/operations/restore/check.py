@@ -291,7 +291,7 @@ def _check_partition(
         return
     if end > restored.end_offset:
         found.notes.append(
-            f"{name}: {counted(end - restored.end_offset, 'offset')} behind the restored ones: what clients or "
+            f"{name}: {counted(end - restored.end_offset, 'offset')} after the restored ones: what clients or "
             "coordinators have written since"
         )
     if not restored.isolated:

@@ -72,7 +72,7 @@ class GroupOffsets:
         if self.behind and path is None:
             first = self.behind[0]
             yield (
-                f"groups have committed {counted(len(self.behind), 'offset')} behind the ends of partitions, as "
+                f"groups have committed {counted(len(self.behind), 'offset')} beyond the ends of partitions, as "
                 f"{first.group} has {first.committed} of {first.topic_partition.directory}, which ends at {first.end}: "
                 f"they would pass over new records; {_OPTION} FILE writes the file with which kafka-consumer-groups "
                 "sets them back"

@@ -54,7 +54,7 @@ class ProposedEnd:
         if not self.later:
             return None
         return (
-            f"{self.topic_partition.directory}: {counted(self.later, 'batch', 'batches')} behind offset {self.offset} "
+            f"{self.topic_partition.directory}: {counted(self.later, 'batch', 'batches')} after offset {self.offset} "
             f"are not later than {show_time(time_ms)}, the last with offset {self.later_to}, as producers' times need "
             "not ascend: left out, too; change the offset in the file to keep them"
         )

@@ -523,7 +523,7 @@ def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | N
             alone = ", ".join(map(str, assignment.in_sync))
             yield (
                 f"{partition.directory}: by the metadata only brokers {alone} were in sync, and no source has their "
-                f"folders: records behind offset {choice.leader.end_offset} may be gone"
+                f"folders: records after offset {choice.leader.end_offset} may be gone"
             )
 
 

@@ -189,8 +189,8 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: Ends) -> Iterator[str]
             if end is not None and end.is_cut and has_records_of(end.leader, commit.producer_ids, end.end):
                 yield (
                     f"{partition.directory}: transaction {commit.transactional_id} is about to commit, by "
-                    f"{TRANSACTION_TOPIC}, and has records behind the end {end.end}: it would commit in part; give an "
-                    "offset behind its records, or leave the partition out of --until-offsets"
+                    f"{TRANSACTION_TOPIC}, and has records after the end {end.end}: it would commit in part; give an "
+                    "offset after its records, or leave the partition out of --until-offsets"
                 )
 
 
