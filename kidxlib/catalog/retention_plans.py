@@ -48,7 +48,7 @@ class _RetentionPlanRow(Row):
     rolls_first: bool = column("the partition's last segment goes: a broker rolls first, --apply keeps this segment")
     next_offset: int | None = column("where the next segment begins, or the log ends")
     cut_offset: int | None = column(
-        "the partition's first offset that is not older than retention.ms, in the row of the segment that has it; else null"
+        "the partition's first offset not older than retention.ms, in the row of the segment with it; else null"
     )
     first_timestamp_ms: int | None = column("of the first segment that stays: its first record's timestamp")
     decision_on_disk: str | None = column("what a broker would decide by its index files; null: not looked at")

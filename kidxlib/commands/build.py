@@ -340,7 +340,7 @@ class Build(WithOrWithoutCatalog):
 
 def run_build(request: Build, backend: Backend) -> Outcome:
     """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would. What is
-    broken in a bucket of tiered storage is made anew by kidx repair-tiered.
+    broken in a bucket of tiered storage is rebuilt by kidx repair-tiered.
 
     With --catalog, also record every segment in that catalog, and read only those that are new or have changed since
     its last build: the same as ./spark-submit.sh build_index, and the same catalog. --source takes several log dirs.

@@ -54,7 +54,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Runs that end early",
-        "Exit code 1. What was done stays done: the same command, run again, goes on.",
+        "Exit code 1. The same command, run again, goes on from what was done.",
         ("KidxError", "NoAnswerError", "StoreBusyError", "SparkEndedError", "MissingLibraryError"),
         are_complete=True,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from itertools import pairwise
+from typing import Final
 
 import pytest
 
@@ -36,3 +37,24 @@ def test_every_row_names_tests_that_are_there(heading: str) -> None:
 
 def _functions(source: str) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+
+
+#: The how-to of the commands that a section's guards are for.
+_HOW_TO: Final = {
+    "Recover": "docs/recover.md",
+    "Restore": "docs/restore.md",
+    "What retention decides": "docs/retention.md",
+    "Retention that deletes": "docs/retention.md",
+    "Runs and tables": "docs/operations.md",
+    "Files and directories": "docs/compaction.md",
+    "Tiered storage": "docs/tiered.md",
+    "Without a guard": "docs/retention.md",
+}
+
+
+def test_every_section_of_guards_is_linked_from_its_how_to() -> None:
+    hazards = read(_PAGE).partition("\n## Hazards\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.+)$", hazards, re.MULTILINE) == list(_HOW_TO)
+    for heading, page in _HOW_TO.items():
+        link = f"(safety.md#{heading.lower().replace(' ', '-')})"
+        assert link in read(page), f"{page} does not lead to {_PAGE}: {heading}"

@@ -68,7 +68,9 @@ def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
     if not _PLACE.search(messages[-1]):
         places = (match[0] for text in messages if (match := _PLACE.search(text)))
         place = next(places, "a file of the catalog, or of Spark's own below spark.local.dir") + ": "
-    return StorageError(f"{place}{messages[-1]}; mend that and run the same command again: what is done stays done")
+    return StorageError(
+        f"{place}{messages[-1]}; mend that and run the same command again; it goes on from what is done"
+    )
 
 
 def reason(error: PySparkException | Py4JJavaError) -> str:

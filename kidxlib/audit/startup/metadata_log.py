@@ -45,7 +45,7 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     if is_short:
         lost.append(f"{known_to} knows offset {known - 1}")
     if torn:
-        lost.append(f"{torn:,} bytes behind that are no whole batch")
+        lost.append(f"{torn:,} bytes follow that are no whole batch")
     if not lost:
         return None
     found = f"the log of the cluster's metadata ends at offset {metadata.end_offset}, and {', and '.join(lost)}"

@@ -41,7 +41,7 @@ FETCHES_FAIL: Final = (
     "stop there"
 )
 REPLICAS_FAIL: Final = (
-    "a replica that has nothing and begins behind this segment cannot be built: it stays out of sync as long as the "
+    "a replica that has nothing and begins after this segment cannot be built: it stays out of sync as long as the "
     "leader's own log begins there"
 )
 #: The consequence of a missing object, by its suffix.

@@ -125,7 +125,7 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
     return key_of(rows[-1]), broken(
         METADATA,
         "gap",
-        f"{lost}, behind this one, are in no remote segment, and the log in the log dir begins at {local.first_offset}",
+        f"{lost}, after this one, are in no remote segment, and the log in the log dir begins at {local.first_offset}",
         f"consumers that come to {lost} get OFFSET_OUT_OF_RANGE, and go where auto.offset.reset sends them",
     )
 
@@ -157,7 +157,7 @@ def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> 
     mended = LeaderEpochs(copied).within(local.log_start_offset, max(start, end))
     for entry in of_log.entries:
         if entry.start_offset >= end and mended.last is not None and entry.epoch < mended.last.epoch:
-            return f"the log has epoch {entry.epoch} at offset {entry.start_offset}, behind epoch {mended.last.epoch}"
+            return f"the log has epoch {entry.epoch} at offset {entry.start_offset}, after epoch {mended.last.epoch}"
         if mended.is_new_epoch(entry.epoch):
             mended.assign(entry.epoch, entry.start_offset)
     return mended

@@ -124,7 +124,7 @@ def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) 
     if unknown:
         outcome.line(
             f"not known: {', '.join(unknown[0].unknown)} of {counted(len(unknown), 'topic')} (the first: "
-            f"{unknown[0].topic}); no default is taken for them; --server-properties says what brokers were started with"
+            f"{unknown[0].topic}); no default is taken; --server-properties says what brokers were started with"
         )
 
 

@@ -85,7 +85,7 @@ def test_epochs_are_those_of_the_bucket_and_then_those_of_the_log(
         ([], _local(0), {}, "no remote segment"),
         (_TWO, _local(230), {3: 230}, "offsets 200 to 229 are in no remote segment"),
         (_TWO, _local(100), {0: 100, 2: 150}, "other epochs at offsets 100 to 199"),
-        (_TWO, _local(200), {1: 200}, "epoch 1 at offset 200, behind epoch 3"),
+        (_TWO, _local(200), {1: 200}, "epoch 1 at offset 200, after epoch 3"),
         ([_TWO[0], (120, 199, {0: 120})], _local(200), {}, "do not follow one another"),
     ],
 )

@@ -418,7 +418,7 @@ _OF_METADATA: Final[Mapping[str, tuple[Callable[[Path], object], str, int, int]]
     ),
     "torn": (
         lambda log: log.write_bytes(log.read_bytes() + bytes(30)),
-        "ends at offset 6, and 30 bytes behind that are no whole batch, perhaps of an append that was broken off",
+        "ends at offset 6, and 30 bytes follow that are no whole batch, perhaps of an append that was broken off",
         3,
         0,
     ),
@@ -427,7 +427,7 @@ _OF_METADATA: Final[Mapping[str, tuple[Callable[[Path], object], str, int, int]]
             log.write_bytes(log.read_bytes() + bytes(30)),
             (log.parents[1] / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7)),
         ),
-        "ends at offset 6, and 30 bytes behind that are no whole batch; as it starts, node 1, the quorum's only voter",
+        "ends at offset 6, and 30 bytes follow that are no whole batch; as it starts, node 1, the quorum's only voter",
         3,
         3,
     ),
