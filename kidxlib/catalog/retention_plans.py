@@ -33,7 +33,7 @@ class _RetentionPlanRow(Row):
     partition: Int32 = column(PARTITION)
     base_offset: int = column(BASE_OFFSET)
     policy: str = column("name of the policy")
-    decision: str = column("delete, keep, or undecided where nobody said its topic's policy")
+    decision: str = column("delete, keep, or undecided where its topic's policy is unknown")
     reason: str = column("why")
     warnings: Sequence[str] = column("what a person would not expect of that")
     bytes: int | None = column("size of the .log")

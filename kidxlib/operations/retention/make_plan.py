@@ -387,7 +387,7 @@ def _not_decided_line(summary: RetentionReport) -> str:
     segments = sum(topic.undecided for topic in summary.topics)
     return (
         f"not decided: {counted(segments, 'segment')} of {counted(len(topics), 'topic')} (the first: {topics[0]}): "
-        f"nobody said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
+        f"no known {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
         "--all --entity-type topics prints, or --cluster-metadata and --server-properties, or ask --what-if"
     )
 

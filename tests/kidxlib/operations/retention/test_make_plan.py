@@ -287,9 +287,7 @@ def test_a_policy_that_nobody_said_decides_nothing(archive: Archive, tmp_path: P
         assert plan["unknown_policies"] == {"plain-zstd": missing} and not plan["what_if"]
         assert {(s["decision"], s["reason"]) for s in plan["segments"]} == {("undecided", "policy-unknown")}
     ended = retention_here("--catalog", archive.catalog, "--policy", policy)
-    assert (
-        "not decided: 11 segments of 4 topics (the first: append-time): nobody said their cleanup.policy, " in ended.out
-    )
+    assert "not decided: 11 segments of 4 topics (the first: append-time): no known cleanup.policy, " in ended.out
     assert "give --policy FILE with what kafka-configs --describe --all" in ended.out and ended.code == 0
     # The rest is __transaction_state, which is not asked for.
     assert "policy default: 0 of 1 decided segment go, 0 bytes; not decided: 11 segments of 4 topics" in ended.out
