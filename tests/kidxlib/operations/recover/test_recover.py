@@ -276,10 +276,10 @@ def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
     for arguments in ((), ("--all",), ("--apply",), ("--apply", "--accept-loss")):
         code, plan = planned(log_dir, *arguments)
         assert code == ExitCode.USAGE and not plan["applied"], plan
-        assert "appends behind it: remove that file in all log dirs" in plan["refused"][0]
+        assert "appends after it: remove that file in all log dirs" in plan["refused"][0]
     (log_dir / NAME / LAST).with_suffix(".index").unlink()  # then the broker reads and cuts the segment
     [refused] = planned(log_dir)[1]["refused"]
-    assert "it cuts that off all the same: remove that file" in refused and "appends behind" not in refused
+    assert "it cuts that off all the same: remove that file" in refused and "appends after" not in refused
     files = json.loads(run_kidx("verify", log_dir, "--json").stdout)["files"]
     [torn] = [each for each in files if each["reason"] == "batch-overruns-file"]
     assert "reads the segment after a clean stop, too" in torn["consequence"] and "appends" not in torn["consequence"]
@@ -689,7 +689,7 @@ def test_a_marker_beside_a_log_that_was_cut(log_dir: Path) -> None:
         assert code == ExitCode.USAGE and refused.startswith(f"{log_dir}/{NAME}: 30 bytes that are no whole batch")
         assert "is recovered" not in refused, "it looks for nothing"
         assert f"whole batches end at offset {end}, and the broker takes 13697 for the log end offset" in refused
-        remedy, gone = refused.split("appends behind it: ")[1].split(". ", 1)
+        remedy, gone = refused.split("appends after it: ")[1].split(". ", 1)
         assert remedy.startswith("remove that file in all") and f"keeps offsets 13697 to {end - 1}" in remedy
         assert gone.startswith(f"Offsets {end} to 19999 are gone all the same")
     marker.unlink()
