@@ -17,7 +17,7 @@ from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import Skipped, UnlistableDirectory, warnings_of_unlistable
 from kidxlib.indexing.source import PartitionDirectory, Source, Target
 from kidxlib.recovery.options import OptionsOfTopic
-from kidxlib.storage.log_dir import log_dirs_below, looks_unmounted, read_topic_id
+from kidxlib.storage.log_dir import read_topic_id, why_no_partitions
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
@@ -131,8 +131,7 @@ def judge_listing(
         is_listed = source.name not in in_part
         if source.name in filled or (is_listed and may_be_empty(source)):
             continue
-        is_mounted = "; nothing is in it: is the disk mounted?" if looks_unmounted(source.path) else ""
-        plan.warnings.append(f"{source.path}: no segment found{is_mounted}")
+        plan.warnings.append(f"{source.path}: no segment found{why_no_partitions(source.path)}")
         if is_listed:
             plan.empty[source.name] = source.path
     plan.warnings[:0] = [
@@ -157,5 +156,5 @@ def _nothing_found(sources: Iterable[Source], topics: re.Pattern[str], plan: Pla
         directories = counted(len(plan.partitions), "partition directory", "partition directories")
         return f"{where}: no segment in {directories}; expected files named <20 digits>.log"
     of_topics = "" if topics.pattern == ".*" else f" of a topic that matches {topics.pattern}"
-    below = "".join(log_dirs_below(source.path) for source in sources)
-    return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>{below}"
+    why = "".join(why_no_partitions(source.path) for source in sources)
+    return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>{why}"

@@ -163,22 +163,23 @@ def is_brokers(directory: Path) -> bool:
     return os.path.lexists(directory / META_PROPERTIES)
 
 
-def log_dirs_below(directory: Location) -> str:
-    """What to name in place of a directory of this machine whose directories hold partitions, as the end of a message;
-    empty where none does.
+def why_no_partitions(directory: Location) -> str:
+    """Why a directory may hold no partition, as the end of a message: its disk is not mounted, or somebody has named
+    the directory above log dirs. Empty where neither is so.
     """
-    if not isinstance(directory, Path):
-        return ""
-    below = []
-    with contextlib.suppress(OSError):
-        below = [entry for entry in entries_in(directory) if isinstance(entry, Path) and _holds_partitions(entry)]
+    if looks_unmounted(directory):
+        return "; nothing is in it: is the disk mounted?"
+    below: list[Location] = []
+    if isinstance(directory, Path):
+        with contextlib.suppress(OSError):
+            below = [entry for entry in entries_in(directory) if _holds_partitions(entry)]
     if not below:
         return ""
     more = f", and {len(below) - 1} more" if len(below) > 1 else ""
-    return f"; {below[0]} has some{more}: name {'that one' if not more else 'these'}"
+    return f"; {below[0]} has some{more}: name {'these' if more else 'that one'}"
 
 
-def _holds_partitions(directory: Path) -> bool:
+def _holds_partitions(directory: Location) -> bool:
     try:
         return any(is_partition(entry) for entry in entries_in(directory))
     except OSError:

@@ -36,9 +36,9 @@ from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
     MetaProperties,
     ensure_one_broker,
-    log_dirs_below,
     read_meta_properties,
     read_topic_id,
+    why_no_partitions,
 )
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint, small_file
 from kidxlib.storage.store.s3 import ObjectPath
@@ -141,14 +141,14 @@ class Place:
         )
 
 
-def list_place(text: str, *, is_copy: bool = False, may_be_empty: bool = False) -> Place:
+def list_place(text: str, *, is_copy: bool = False, is_of_no_use: str = "nothing was compared") -> Place:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
 
     One of several log dirs may hold no partition, as a disk that was added lately. In an original such a log dir must
     have a `meta.properties`, else it is a disk that is not mounted; in a copy, all that is missing is a finding.
 
     Args:
-        may_be_empty: a place without any partition is no error here.
+        is_of_no_use: what is said of a log dir without a partition.
     """
     roots = _roots(text)
     if len(roots) == 1 and (partition := _as_partition(roots[0])) is not None:
@@ -164,11 +164,11 @@ def list_place(text: str, *, is_copy: bool = False, may_be_empty: bool = False) 
                 duplicates[entry.name] = (str(known.path), str(entry.path))
         if not entries:
             without.append(root)
-    for root in () if may_be_empty and not directories else without:
+    for root in without:
         if not directories or not (is_copy or (root / META_PROPERTIES).exists()):
             raise UsageError(
-                f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "
-                f"directory that holds segments{log_dirs_below(root)}"
+                f"{root}: no partition directory, and {is_of_no_use}; expected a Kafka log dir, or a partition's "
+                f"directory that holds segments{why_no_partitions(root)}"
             )
     return _place(text, roots, directories, duplicates, other_directories, is_partition=False)
 

@@ -227,13 +227,7 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
     for text in texts:
         if any(is_object(part) for part in text.split(",")):
             raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
-        place = list_place(text, is_copy=True, may_be_empty=True)
-        if not place.directories:
-            raise UsageError(
-                f"{text}: no partition's directory, so nothing can be restored from it; expected the log dirs of an "
-                "old broker or controller, or copies of them, with directories as orders-0 or __cluster_metadata-0; "
-                "leave it out if it is empty, and look whether its disk is mounted"
-            )
+        place = list_place(text, is_of_no_use="nothing can be restored from it")
         broker = stopped_broker([str(path) for path in place.log_dirs])
         if broker.node_id is None:
             raise UsageError(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.format.topic_partition import TopicPartition, loaded_as
+from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, TakenBucket, taken_from
@@ -285,7 +285,13 @@ def plan_restore(
     )
     cluster = with_settings(restored_cluster(known), proven, taken.topics, holds=options.holds)
     cluster = _without_replaced(cluster, ends)
-    lost = [*_lost(choices, inventory, ends), *_without_in_sync(choices, surviving), *_empty(cluster), *taken.lost]
+    lost = [
+        *_lost(choices, inventory, ends),
+        *_without_in_sync(choices, surviving),
+        *_empty(cluster),
+        *_absent(inventory, cluster, options.topics),
+        *taken.lost,
+    ]
     copies = [(each.log_dir, each.source) for each in replicas if each.log_dir is not None and each.source is not None]
     plan = RestorePlan(
         options=options,
@@ -532,6 +538,22 @@ def _empty(cluster: RestoredCluster) -> Iterator[str]:
         for partition in topic.partitions:
             if partition.begins_empty:
                 yield f"{topic.name}-{partition.partition}: no source has a folder, so that it begins empty at offset 0"
+
+
+def _absent(inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]) -> Iterator[str]:
+    """Partitions that the sources' checkpoints alone name: no metadata has them, and no source has their directory."""
+    told = {TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions}
+    for broker in inventory.brokers:
+        for absent in broker.plan.absent:
+            partition = parse_partition_directory(absent.directory.name)
+            if partition is None or partition in told or absent.aside or topics.fullmatch(partition.topic) is None:
+                continue
+            told.add(partition)
+            had = f", with offsets up to {absent.stop.known_end - 1}" if absent.stop.known_end else ""
+            yield (
+                f"{partition.directory}: {absent.known_to} in {absent.directory.parent} names it{had}, and no source "
+                "has its directory"
+            )
 
 
 def _groups(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:

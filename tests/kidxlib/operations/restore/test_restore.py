@@ -241,6 +241,30 @@ def test_an_end_that_consumers_have_seen_is_missed(tmp_path: Path) -> None:
     assert refused.code == ExitCode.USAGE and any("to 999999 are in no log" in line for line in refused.json["refused"])
 
 
+def test_a_partition_that_only_a_checkpoint_names_is_missed(tmp_path: Path) -> None:
+    """Without metadata nothing else tells of it. A topic that is not asked for is not missed."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    (old / HIGH_WATERMARK_CHECKPOINT).write_text(f"0\n2\n{_PARTITION.replace('-0', ' 0')} 0\nlost 0 500\n")
+    refused = _restore([old], new)
+    [lost] = refused.json["lost"]
+    assert refused.code == ExitCode.USAGE and lost.startswith(f"lost-0: {HIGH_WATERMARK_CHECKPOINT} in {old} names it")
+    assert _restore([old], new, "--topics", "txn-mixed").json["lost"] == []
+    assert _applied([old], new, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
+
+
+def test_a_second_disk_that_is_not_mounted_is_missed(tmp_path: Path) -> None:
+    """A broker's log dir has `meta.properties`, also where it has no partition."""
+    old, new, second = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, tmp_path / "second"
+    second.mkdir()
+    both = [Path(f"{old},{second}")]
+    refused = _restore(both, new)
+    assert (refused.code, refused.out) == (ExitCode.USAGE, "")
+    assert refused.err.startswith(f"error: {second}: no partition directory, and nothing can be restored from it")
+    assert refused.err.rstrip().endswith("is the disk mounted?")
+    _properties(second, 1, "old")
+    assert _restore(both, new).code == ExitCode.OK
+
+
 def test_no_source_was_in_sync(tmp_path: Path) -> None:
     """Where the last that was in sync is lost, records that it had acknowledged may be in no log."""
     old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
