@@ -172,6 +172,7 @@ class Restore(WithoutCatalog):
         from kidxlib.operations.restore.restore import BucketOptions, RestoreRequest
         from kidxlib.operations.restore.restore_plan import RestoreOptions
         from kidxlib.operations.restore.until import read_until_offsets
+        from kidxlib.text.times import milliseconds_of
 
         is_proposal, until = self.propose_until is not None, self.until_offsets
         return RestoreRequest(
@@ -199,18 +200,8 @@ class Restore(WithoutCatalog):
             apply=self.apply,
             now=datetime.now(UTC),
             until=until,
-            proposes_ms=None if self.propose_until is None else _milliseconds("--propose-until", self.propose_until),
+            proposes_ms=None if self.propose_until is None else milliseconds_of("--propose-until", self.propose_until),
         )
-
-
-def _milliseconds(name: str, text: str) -> int:
-    """The time that an option gives."""
-    from kidxlib.text.times import parse_milliseconds
-
-    try:
-        return parse_milliseconds(text)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}") from error
 
 
 def run_restore(request: Restore, backend: Backend) -> Outcome:

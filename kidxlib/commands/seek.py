@@ -22,7 +22,7 @@ from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.text.times import parse_milliseconds, show_time
+from kidxlib.text.times import milliseconds_of, show_time
 
 if TYPE_CHECKING:
     from kidxlib.indexing.source import PartitionDirectory, Source
@@ -172,7 +172,7 @@ class Seek(OnCatalog):
         if offset is not None:
             return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
         assert timestamp is not None
-        target = parse_milliseconds(timestamp)
+        target = milliseconds_of("--timestamp", timestamp)
         if timestamp.isdigit() and target in _MAYBE_SECONDS:
             warn(
                 f"--timestamp {timestamp}: {show_time(target)}, as it is in milliseconds; if these are seconds, add 000"

@@ -130,10 +130,10 @@ class RemoteLogs:
 
     def path(self, base_offset: int, suffix: str) -> Location:
         """The object that is called `<base offset><suffix>` in a log dir."""
-        segment_id = self.files().ids.get(base_offset)
-        if segment_id is None and self._local is not None:
+        ids = self.files().ids
+        if self._local is not None and base_offset not in ids:
             return self._local.directory / segment_file(base_offset, suffix)
-        return self.directory / object_name(base_offset, self.files().ids[base_offset], suffix)
+        return self.directory / object_name(base_offset, ids[base_offset], suffix)
 
     def warnings(self) -> list[str]:
         """A line for each segment that holds offsets of other segments."""

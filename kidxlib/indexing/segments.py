@@ -192,7 +192,7 @@ def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[Built
         waiting: list[Callable[[], BuiltSegments]] = []
         for read in _read(tasks, use_mmap):
             waiting.append(_staged(read, publisher))
-            staged_files = publisher.staged_files
+            staged_files = publisher.staged_files  # none: all is packed, and nothing has to be flushed with others
             if not staged_files or staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 publisher.commit()
                 yield from (built() for built in waiting)

@@ -193,13 +193,15 @@ class Publisher:
         return packed
 
     def packs_anew(self, directory: Directory) -> bool:
-        """Whether files of this directory are packed, and none is among the packed ones yet. Who has all their bytes as
-        columns need not stage them one by one.
+        """Whether a catalog is to keep the files of this directory, and keeps none yet. Then no file needs to be staged
+        by itself: there is nothing to compare it with.
         """
         return is_packed(directory.root) and not self._packed_directory(directory)[1]
 
     def _packed_directory(self, directory: Directory) -> tuple[PackedPath, frozenset[str]]:
-        """A packed directory, and the names in it when it was first asked for after another."""
+        """A packed directory, and the names of the files that the catalog keeps of it. They are looked up once, as long
+        as the same directory is asked for.
+        """
         if self._packed_in is None or self._packed_in[0] != directory:
             self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
         return self._packed_in[1:]

@@ -82,7 +82,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     compiling.at_first_compilation(
         lambda: note(
             "compiling kidx's loops that this command needs, once for this processor, for up to half a minute; "
-            "kidx doctor --compile compiles all of them …"
+            "kidx doctor --compile compiles the loops of all commands …"
         )
     )
     if arguments is not None:

@@ -56,6 +56,14 @@ def parse_milliseconds(text: str) -> int:
     return -((_EPOCH - parse_time(text)) // timedelta(milliseconds=1))
 
 
+def milliseconds_of(option: str, text: str) -> int:
+    """`parse_milliseconds` of what an option gives, by whose name it is refused."""
+    try:
+        return parse_milliseconds(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
 def show_time(milliseconds_: int) -> str:
     """A time in ms since the epoch as ISO 8601 in UTC; the number if no calendar has it."""
     try:

@@ -145,7 +145,7 @@ def _listed(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]
         try:
             names = sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError) as error:
-            what = "no such directory" if isinstance(error, FileNotFoundError) else "a file"
+            what = "no such directory" if isinstance(error, FileNotFoundError) else "not a directory"
             refusals.append(Refusal(f"{path}: {what}; expected a broker's log dir, as log.dirs names it"))
         except OSError as error:
             refusals.append(Refusal(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))

@@ -233,12 +233,13 @@ def read_contents(plan: RestorePlan) -> Contents:
     return Contents(contents, plan.groups.expected if is_read else None)
 
 
-def _bucket_of(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket | None:
+def _bucket_of(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket:
     """The bucket as brokers of the restored cluster read it. It is listed once."""
     place, layout = taken.bucket.place, taken.bucket.layout
     metadata = tuple(str(path) for broker in brokers for path in broker.log_dirs)
     bucket = remote_bucket(place, RemoteOptions(layout.name, metadata))
-    return None if bucket is None else replace(bucket, directories=layout.list_partitions(bucket.place))
+    assert bucket is not None  # with metadata it is an error that there is none
+    return replace(bucket, directories=layout.list_partitions(bucket.place))
 
 
 def _restored_logs(plan: RestorePlan) -> list[RestoredLog]:
@@ -297,13 +298,11 @@ def _read_records(log: RestoredLog, bucket: RemoteBucket | None) -> tuple[Isolat
 
 
 def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
-    """
-    Args:
-        bucket: has the log's beginning; None: the log dir has all of it.
-    """
+    """What is to be read of a log: all that is in its log dir, and before it what the bucket has, if one is given."""
     assert log.log_dir is not None
+    directory = log.log_dir / log.topic_partition.directory
     request = read_request(
-        log.log_dir / log.topic_partition.directory,
+        directory,
         topics=ANY_TOPIC,
         offsets=None,
         times=None,
@@ -325,7 +324,7 @@ def _request(log: RestoredLog, bucket: RemoteBucket | None) -> ReadRequest:
     of_both = replace(
         bucket,
         directories={partition: place},
-        local={partition: LocalLogs(Path(str(local.path)), list_segments(local, Skipped()))},
+        local={partition: LocalLogs(directory, list_segments(local, Skipped()))},
     )
     return replace(
         request,

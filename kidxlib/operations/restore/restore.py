@@ -135,8 +135,13 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
-        unread = [each.why for each in restored.contents.partitions if each.why]
-        outcome.warn(*(f"{why}; restore-check will not compare these records" for why in unread))
+        outcome.warn(
+            *(
+                f"{each.topic_partition.directory}: {each.why}; restore-check will not compare these records"
+                for each in restored.contents.partitions
+                if each.why
+            )
+        )
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
