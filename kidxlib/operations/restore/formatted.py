@@ -125,8 +125,8 @@ def read_formatted(log_dir: Path) -> FormattedController:
     (file,) = found
     if more := [record for record in file.records if record.message.name not in _FORMAT_WRITES]:
         raise UsageError(
-            f"{file.path}: it holds {more[0].message.name} already, as after a restore; remove all "
-            "that is in the directory, and format it anew"
+            f"{file.path}: it holds {more[0].message.name} already: if a restore into it is done, start the node; to "
+            "restore again, name a directory that kafka-storage format has just made"
         )
     if METADATA_VERSION not in file.features:
         raise UsageError(f"{file.path}: no {METADATA_VERSION} in it; {_FORMAT}")

@@ -33,7 +33,7 @@ from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, ensure_text
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.storage.store.s3 import is_object
@@ -228,17 +228,26 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
         if any(is_object(part) for part in text.split(",")):
             raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
         place = list_place(text, is_of_no_use="nothing can be restored from it")
+        for root in place.log_dirs:
+            ensure_text("", root)
+        if place.is_partition:
+            raise UsageError(
+                f"{text}: one partition's directory; expected a broker's log dir: name {place.log_dirs[0]}"
+            )
         broker = stopped_broker([str(path) for path in place.log_dirs])
-        if broker.node_id is None:
+        for log_dir in broker.log_dirs:
+            if log_dir.meta.node_id is None:
+                raise UsageError(
+                    f"{log_dir.path}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of "
+                    "one broker, with commas between them, each with that file: copy it from the disk, too"
+                )
+        assert broker.node_id is not None
+        if broker.node_id in of_node:
             raise UsageError(
-                f"{text}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of one broker, "
-                "with commas between them, each with that file: copy it from the disk, too"
+                f"{text}: of node {broker.node_id}, as {of_node[broker.node_id]} is: name all log dirs of a broker "
+                "together, with commas between them, and one copy of each"
             )
-        if (other := of_node.setdefault(broker.node_id, text)) != text:
-            raise UsageError(
-                f"{text}: of node {broker.node_id}, as {other} is: name all log dirs of a broker together, with commas "
-                "between them, and one copy of each"
-            )
+        of_node[broker.node_id] = text
         for cluster in place.clusters:
             clusters.setdefault(cluster, text)
         brokers.append((place, broker))

@@ -114,6 +114,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
         _ensure_elsewhere("--reset-offsets", request.options.resets, [*of_sources, *new_dirs])
+        warn_of_first(plan.not_known)
         _tell(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
         if applies and request.apply != plan.id:

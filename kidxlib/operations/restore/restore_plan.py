@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.engine.protocol import Engine
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
@@ -35,7 +40,7 @@ from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_sett
 from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
-from kidxlib.operations.restore.targets import NewBroker, why_not_into
+from kidxlib.operations.restore.targets import NewBroker, why_not_in_sources, why_not_into
 from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
 
 _REMOTE_METADATA: Final = "__remote_log_metadata"
@@ -122,6 +127,16 @@ class RestorePlan:
     @property
     def copied(self) -> list[PlannedReplica]:
         return [replica for replica in self.replicas if replica.source is not None]
+
+    @property
+    def not_known(self) -> Iterator[str]:
+        """What checkpoints that are lost do not say of the brokers' log dirs."""
+        for broker in self.inventory.brokers:
+            for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
+                for name, what in _CHECKPOINTS.items():
+                    if name in log_dir.stop.missing | log_dir.stop.unusable:
+                        how = "missing" if name in log_dir.stop.missing else "cannot be read"
+                        yield f"{log_dir.path / name}: {how}, so that nobody knows {what}; copy it from the disk, too"
 
     @property
     def copied_bytes(self) -> int:
@@ -319,7 +334,7 @@ def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sou
     options, brokers = plan.options, plan.brokers
     yield from why_not_into(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
     yield from why_not(known, plan.cluster)
-    yield from _why_not_controllers(plan.controllers, brokers)
+    yield from _why_not_controllers(plan.controllers, brokers, plan.inventory)
     yield from of_sources
     yield from (refusal.text for choice in choices for refusal in choice.leader.forecast.refusals)
     yield from _why_not_ends(options, plan.inventory, choices, plan.ends)
@@ -337,6 +352,14 @@ def _accept_loss(text: str) -> str:
 
 def _accept_divergence(text: str) -> str:
     return f"{text}: --accept-divergence takes the leader's records, and this broker fetches them anew"
+
+
+#: What nobody knows without a checkpoint.
+_CHECKPOINTS: Final = {
+    HIGH_WATERMARK_CHECKPOINT: "whether records are lost that consumers have seen",
+    RECOVERY_POINT_CHECKPOINT: "whether records are lost that were flushed",
+    LOG_START_OFFSET_CHECKPOINT: "what DeleteRecords has deleted, and it may be served again",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +385,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
         assignment = None if surviving is None else surviving.metadata.assignments.get(partition)
         topic_id = None if surviving is None else surviving.metadata.topics.get(partition.topic)
         kept = []
+        refusals += _on_two_disks(replicas)
         for replica in replicas:
             if replica.topic_id is None:
                 refusals.append(
@@ -394,6 +418,20 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
             )
     aside, of_aside = _aside(inventory, topics)
     return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
+
+
+def _on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
+    """Refusals of partitions that a broker has in two log dirs: it does not start with both, and nothing tells which of
+    them it used (`LogManager.loadLog`).
+    """
+    first: dict[int, OldReplica] = {}
+    for replica in replicas:
+        if (other := first.setdefault(replica.node_id, replica)) is not replica:
+            yield (
+                f"{replica.directory}: {other.directory.parent} has that partition too; no broker starts with both: "
+                f"look which is whole (kidx compare {other.directory} {replica.directory}), and take the other out of "
+                "the sources"
+            )
 
 
 def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
@@ -617,9 +655,13 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
             )
 
 
-def _why_not_controllers(controllers: Sequence[FormattedController], brokers: Sequence[NewBroker]) -> Iterator[str]:
+def _why_not_controllers(
+    controllers: Sequence[FormattedController], brokers: Sequence[NewBroker], inventory: Inventory
+) -> Iterator[str]:
     clusters = {cluster for broker in brokers for cluster in broker.clusters}
     for controller in controllers:
+        if (why := why_not_in_sources(controller.log_dir, inventory.brokers)) is not None:
+            yield why
         if controller.properties.cluster_id not in clusters:
             yield (
                 f"--controller {controller.log_dir}: formatted for cluster {controller.properties.cluster_id}, and the "

@@ -15,7 +15,7 @@ from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.java import parse_integer
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.inventory import OldBroker
-from kidxlib.storage.location import identity_of
+from kidxlib.storage.location import ensure_text, identity_of
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
@@ -62,6 +62,8 @@ def new_brokers(options: Sequence[str]) -> list[NewBroker]:
         if any(is_object(name) for name in names.split(",")):
             raise UsageError(f"--broker {text}: in an object store, where no broker starts; name a directory")
         paths = tuple(Path(os.path.realpath(name)) for name in names.split(","))
+        for path in paths:
+            ensure_text("--broker ", path)
         brokers[node_id] = NewBroker(node_id, paths, {path: _properties(path) for path in paths})
     return [brokers[node_id] for node_id in sorted(brokers)]
 
@@ -77,7 +79,6 @@ def why_not_into(
     brokers: Sequence[NewBroker], sources: Sequence[OldBroker], *, keeps_cluster_id: bool
 ) -> Iterator[str]:
     """Why nothing may be restored into the log dirs of new brokers, each with what to do."""
-    of_sources = [log_dir.path for source in sources for log_dir in source.log_dirs]
     seen: dict[object, Path] = {}
     for broker in brokers:
         for path in broker.log_dirs:
@@ -86,22 +87,31 @@ def why_not_into(
                 continue
             if (other := seen.setdefault(identity_of(path), path)) is not path:
                 yield f"{path}: the same directory as {other}; give each log dir a directory of its own"
-            if (source_path := overlapping(path, of_sources)) is not None:
-                yield (
-                    f"{path}: it is, holds or lies in {source_path}, a source, where nothing is written; name a new "
-                    "directory"
-                )
+            if (why := why_not_in_sources(path, sources)) is not None:
+                yield why
                 continue
             yield from _why_not_into(broker, path)
     yield from _why_not_this_cluster(brokers, sources, keeps_cluster_id=keeps_cluster_id)
 
 
 def overlapping(path: Path, others: Iterable[Path]) -> Path | None:
-    """The directory that is the same as another, is below it, or is above it; None: there is none."""
+    """The directory that is the same as another, is below it, or is above it; None: there is none. Directories are told
+    apart by their identities, as a bind mount has another path.
+    """
+    of_path = {identity_of(directory) for directory in (path, *path.parents)}
     for other in others:
-        if identity_of(path) == identity_of(other) or path.is_relative_to(other) or other.is_relative_to(path):
+        of_other = {identity_of(directory) for directory in (other, *other.parents)}
+        if identity_of(other) in of_path or identity_of(path) in of_other:
             return other
     return None
+
+
+def why_not_in_sources(path: Path, sources: Iterable[OldBroker]) -> str | None:
+    """Why nothing may be written into a new directory, as a source is there; None: no source is."""
+    found = overlapping(path, (log_dir.path for source in sources for log_dir in source.log_dirs))
+    if found is None:
+        return None
+    return f"{path}: it is, holds or lies in {found}, a source, where nothing is written; name a new directory"
 
 
 def _why_not_into(broker: NewBroker, path: Path) -> Iterator[str]:

@@ -116,8 +116,8 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
     """
     what = f"--until-offsets {path}"
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_bytes(), object_pairs_hook=_each_name_once)
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{what}: cannot be read: {error}; {_FORM}") from error
     rows = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(rows, list) or not rows:
@@ -126,7 +126,9 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
     for row in rows:
         values = [row.get(name) for name in ("topic", "partition", "offset")] if isinstance(row, dict) else []
         match values:
-            case [str(topic), int(number), int(offset)] if min(number, offset) >= 0 and bool not in map(type, values):
+            case [str(topic), int(number), int(offset)] if (
+                number >= 0 and 0 <= offset <= OFFSET_MAX and bool not in map(type, values)
+            ):
                 partition = TopicPartition(topic, number)
             case _:
                 raise UsageError(f"{what}: {json.dumps(row)}; {_FORM}")
@@ -140,6 +142,15 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
                 f"{what}: {partition.directory} has two offsets, {offsets[partition]} and {offset}; keep one"
             )
     return offsets
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these names and values, of which none stands for another: else the last would, with no word."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        name, _ = next(pair for number, pair in enumerate(pairs) if pair[0] in dict(pairs[:number]))
+        raise ValueError(f'two values of "{name}" in one object; keep one')
+    return values
 
 
 def plan_ends(

@@ -62,7 +62,7 @@ def test_records_take_the_place_of_the_formatted_ones(tmp_path: Path, formatted:
     assert (header.is_control, footer.is_control, footer.offset_field) == (True, True, 1 + len(restored))
     assert controller.path.stat().st_mode & 0o777 == 0o640
     assert sorted(tmp_path.rglob("*")) == files
-    with pytest.raises(UsageError, match="it holds TopicRecord already, as after a restore; remove all"):
+    with pytest.raises(UsageError, match="it holds TopicRecord already: if a restore into it is done, start the"):
         read_formatted(tmp_path)
 
 

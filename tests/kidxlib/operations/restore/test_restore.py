@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -13,11 +14,11 @@ from typing import Final
 import pytest
 
 from kidxlib.cli.main import kidx
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.restore.targets import UNFINISHED
+from kidxlib.operations.restore.targets import UNFINISHED, overlapping
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
@@ -174,10 +175,82 @@ def test_a_source_is_never_a_target(tmp_path: Path) -> None:
     inside = old / "inside"
     _new(tmp_path, 1).rename(inside)
     before = _contents(tmp_path)
-    for target in (old, inside):
-        ended = _restore([old], {1: target}, controller=controller)
+    new = _new(tmp_path, 1)
+    before |= _contents(new)
+    for broker, metadata in ((old, controller), (inside, controller), (new, inside)):
+        ended = _restore([old], {1: broker}, controller=metadata)
         assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
         assert any("where nothing is written" in line for line in ended.json["refused"])
+
+
+def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
+    """A bind mount has a path that does not tell."""
+    old, elsewhere = _old(tmp_path, 1), tmp_path / "elsewhere"
+    (old / "inside").mkdir()
+    elsewhere.mkdir()
+    if subprocess.run(["mount", "--bind", old, elsewhere], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        assert overlapping(elsewhere / "inside", [old]) == old
+        assert overlapping(old, [elsewhere / "inside"]) == elsewhere / "inside"
+        assert overlapping(tmp_path / "new", [old]) is None
+    finally:
+        subprocess.run(["umount", elsewhere], check=True)
+
+
+def _twice(old: Path) -> list[str]:
+    return [str(old), str(old)]
+
+
+def _one_partition(old: Path) -> list[str]:
+    return [str(old / _PARTITION)]
+
+
+def _with_a_disk_of_nobody(old: Path) -> list[str]:
+    _folder(old.parent / "nobody", "another-0", _id("another"))
+    return [f"{old},{old.parent / 'nobody'}"]
+
+
+def _not_utf_8(old: Path) -> list[str]:
+    return [str(shutil.copytree(old, os.fsdecode(bytes(old) + b"\xff")))]
+
+
+@pytest.mark.parametrize(
+    "named, says",
+    [
+        (_twice, "one copy of each"),
+        (_one_partition, "one partition's directory; expected a broker's log dir: name"),
+        (_with_a_disk_of_nobody, "no meta.properties there says which broker's it is"),
+        (_not_utf_8, "bytes that are not UTF-8"),
+    ],
+)
+def test_what_is_no_source(named: Callable[[Path], list[str]], says: str, tmp_path: Path) -> None:
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    _restore([Path(text) for text in named(old)], new).assert_one_line(ExitCode.USAGE, says)
+
+
+def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
+    """Neither is taken by a guess, as they may be of two topics, or one of them old."""
+    old, new, second = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, tmp_path / "second"
+    other = _folder(second, _PARTITION, _id("older"))
+    _properties(second, 1, "old")
+    refused = _restore([Path(f"{old},{second}")], new)
+    [line] = refused.json["refused"]
+    assert refused.code == ExitCode.USAGE
+    assert line.startswith(f"{other}: {old} has that partition too") and f"compare {old / _PARTITION} {other}" in line
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Nobody knows without it that a log is too short."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    assert "warning" not in _restore([old], new).err
+    (old / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\n")
+    (old / RECOVERY_POINT_CHECKPOINT).unlink()
+    planned = _restore([old], new)
+    torn, missing = (line for line in planned.err.splitlines() if line.startswith("warning: "))
+    assert planned.code == ExitCode.OK
+    assert f"{old / HIGH_WATERMARK_CHECKPOINT}: cannot be read" in torn
+    assert f"{old / RECOVERY_POINT_CHECKPOINT}: missing" in missing
 
 
 def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> None:

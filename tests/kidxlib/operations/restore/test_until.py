@@ -206,7 +206,10 @@ def test_an_end_in_no_source_is_refused(old: Path, new: Path, tmp_path: Path) ->
         ('{"partitions": [{"topic": "t", "partition": 0, "offset": -1}]}', "expected {"),
         ('{"partitions": [{"topic": "t", "partition": true, "offset": 1}]}', "expected {"),
         ('{"partitions": [{"topic": "__consumer_offsets", "partition": 0, "offset": 1}]}', "no end of its own"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": 9223372036854775808}]}', "expected {"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "offset": 1, "offset": 2}]}', 'two values of "offset"'),
         ("t,0,1", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
     ],
 )
 def test_files_of_another_form(old: Path, new: Path, tmp_path: Path, content: str, says: str) -> None:
