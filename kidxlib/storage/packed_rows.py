@@ -125,10 +125,21 @@ class PackedRows:
                 return self._groups(values, contents)
             except FileNotFoundError:  # VACUUM has removed a file that a later version does without
                 self._delta = None
-                self._refresh()
-            except pa.ArrowException as error:
-                raise OSError(errno.EIO, f"cannot be read: {error}", self._place) from error
-            return self._groups(values, contents)
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(error) from error
+            self._refresh()
+            try:
+                return self._groups(values, contents)
+            except (pa.ArrowException, OSError) as error:
+                raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> OSError:
+        """What is wrong with the table, with its place: errors of data files have no name, or no words, of their own.
+        Its files can be made again from the logs.
+        """
+        return OSError(
+            errno.EIO, f"cannot be read: {error}; if it is damaged, remove it, and build with --pack", self._place
+        )
 
     def _groups(self, values: tuple[Any, ...], contents: bool) -> list[pa.Table]:
         found = []
@@ -172,7 +183,7 @@ class PackedRows:
             self._delta, self._files = None, []
             return
         except (DeltaError, OSError) as error:
-            raise OSError(errno.EIO, f"cannot be read: {error}", self._place) from error
+            raise self._unreadable(error) from error
         self._system = file_system_of(self._delta)
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         bounds = [

@@ -325,3 +325,26 @@ def test_columns_are_those_that_are_read() -> None:
     assert INDEX_BYTES.key == packed.KEY
     assert INDEX_BYTES.column_names == [*packed.KEY, packed.SIZE, packed.CRC, packed.CONTENT]
     assert INDEX_BYTES.schema().field(packed.CONTENT).type == pa.binary()
+
+
+def test_a_table_that_cannot_be_read_is_named(both: Both) -> None:
+    """In one line with what to do, which helps: what it has can be made again."""
+    table, seek = both.packed / INDEX_BYTES.name, ("seek", "--topic", "plain-zstd", "--partition", "0", "--offset", "1")
+
+    def assert_told(*command: str) -> None:
+        packed_rows.cache_clear()
+        ended = _kidx(*command, "--catalog", both.packed, code=(1, 3))
+        assert "cannot be read: " in ended.out + ended.err, ended
+        assert "if it is damaged, remove it, and build with --pack" in ended.out + ended.err, ended
+
+    for file in table.glob("*.parquet"):
+        content = file.read_bytes()
+        file.write_bytes(content[:4] + bytes(len(content) - 204) + content[-200:])
+    assert_told(*seek)
+    assert_told("verify", "--source", f"{_SOURCE}={both.log_dir}")
+    for file in table.glob("*.parquet"):
+        file.unlink()
+    assert_told(*seek)
+    shutil.rmtree(table)
+    _kidx("build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", both.packed, *_PACK)
+    both.assert_same()
