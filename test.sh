@@ -50,7 +50,7 @@ fi
 [[ -z $airflow ]] || wait "$airflow"
 .venv/bin/lint-imports --no-logo
 wait "$compiled"
-# A file's tests stay together: they share what takes long to make. One process more than there are cores, as tests wait for
-# brokers, for Spark and for disks; more than four want more memory.
-processes=$(($(nproc) + 1))
+# A file's tests stay together: they share what takes long to make (tests/conftest.py). Two processes more than there are
+# cores, as tests wait for brokers, for Spark and for disks; more than four want more memory.
+processes=$(($(nproc) + 2))
 exec .venv/bin/python -m pytest --numprocesses "$processes" --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

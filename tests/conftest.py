@@ -34,6 +34,18 @@ _ORDER: Final = (
     ("airflow", "jobs", "kidxlib/spark"),
     ("faults", "stores", "wheel", "kafka", "processors", "kidxlib/commands", "kidxlib/recovery"),
 )
+#: Files that use the one session of Spark that a process has, and have one process for that. To start the session, and
+#: to make it fast, takes half a minute of processor and a GiB. What starts Spark as a user does is not among these.
+_ONE_SESSION: Final = {
+    "jobs": (
+        *(f"tests/docs/test_{name}.py" for name in ("catalog_tables", "sql_questions")),
+        *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines", "fleet", "tiered")),
+        *(f"tests/jobs/{name}/" for name in ("audit", "catalog", "compaction", "report", "retention", "seek")),
+        *(f"tests/jobs/spark/test_{name}.py" for name in ("engine", "errors", "local_rows")),
+        *(f"tests/jobs/test_{name}.py" for name in ("accept_and_forget", "backend", "object_stores", "recover")),
+    ),
+    "source of segments": ("tests/kafka/test_spark_", "tests/kidxlib/spark/"),
+}
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None)
@@ -125,6 +137,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (marker := item.get_closest_marker("exhaustive")) and not item.config.getoption("exhaustive"):
             item.add_marker(pytest.mark.skip(f"with --exhaustive: {marker.args[0]}"))
     items.sort(key=_order)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, the tests of a file stay together, and files of one session of Spark do."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            of_session = (name for name, files in _ONE_SESSION.items() if nodeid.startswith(files))
+            return next(of_session, str(super()._split_scope(nodeid)))
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _order(item: pytest.Item) -> int:
