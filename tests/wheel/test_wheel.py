@@ -11,7 +11,6 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,28 +47,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("environment")
     subprocess.run((sys.executable, "-I", "-m", "venv", "--without-pip", directory / ".venv"), check=True)
-    _pip(directory / ".venv", "install", wheel)
+    _pip(directory / ".venv", wheel)
     return directory / ".venv"
 
 
-@pytest.fixture
-def with_catalog(environment: Path, wheel: Path) -> Iterator[Path]:
-    """The same environment with the extra, for one test: others find it as it was."""
-    before = _installed(environment)
-    _pip(environment, "install", f"{wheel}[catalog]")
-    try:
-        yield environment
-    finally:
-        _pip(environment, "uninstall", "--yes", *_installed(environment) - before)
+@pytest.fixture(scope="module")
+def with_catalog(environment: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one with the same packages and the extra."""
+    directory = tmp_path_factory.mktemp("with-catalog") / ".venv"
+    shutil.copytree(environment, directory, symlinks=True, copy_function=os.link)
+    _pip(directory, "--force-reinstall", "--no-deps", wheel)  # its command names the Python beside it
+    _pip(directory, f"{wheel}[catalog]")
+    return directory
 
 
-def _pip(environment: Path, command: str, *arguments: str | Path) -> None:
+def _pip(environment: Path, *arguments: str | Path) -> None:
     """With the versions that the lock pins: others are the user's to try. What no test imports is not compiled."""
     pins = environment.parent / "pins.txt"
     pins.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", (PROJECT / "requirements.lock").read_text(), re.M)))
     pip = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
-    options = ("--no-compile", "--constraint", pins) if command == "install" else ()
-    subprocess.run((*pip, "--python", environment / "bin" / "python", command, *options, *arguments), check=True)
+    install = ("--python", environment / "bin" / "python", "install", "--no-compile", "--constraint", pins)
+    subprocess.run((*pip, *install, *arguments), check=True)
 
 
 def _installed(environment: Path) -> set[str]:
