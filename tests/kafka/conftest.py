@@ -97,6 +97,15 @@ def kafka(kafka_version: str, _started: Callable[[str], Kafka]) -> Kafka:
     return _started(kafka_version)
 
 
+@pytest.fixture
+def random_cases(request: pytest.FixtureRequest, kafka_version: str, exhaustive: bool) -> Callable[[int, int], int]:
+    """How many random cases a test tries, of the numbers for each run and for `--exhaustive`: a fourth with the Kafka
+    beside the promised one, as what both read is nearly the same code.
+    """
+    is_beside = kafka_version == BESIDE and request.config.getoption("--kafka-version") is None
+    return lambda each_run, many: many if exhaustive else each_run // 4 if is_beside else each_run
+
+
 @pytest.fixture(scope="session")
 def recordings(request: pytest.FixtureRequest) -> Recordings:
     """What brokers did; they are started with --exhaustive alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -83,11 +84,11 @@ def test_mutated_segments(
     tmp_path: Path,
     rng: random.Random,
     say: Say,
-    exhaustive: bool,
+    random_cases: Callable[[int, int], int],
 ) -> None:
     """Real files changed at random. Files that are dumped otherwise are kept."""
     ends: Counter[str] = Counter()
-    for number in range(5_000 if exhaustive else 120):
+    for number in range(random_cases(120, 5_000)):
         segment = rng.choice(golden_segments)
         for path in scratch.iterdir():
             path.unlink()

@@ -40,7 +40,7 @@ from kidxlib.records.batch_writer import write_batch
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.broker import JVM_OPTIONS, Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
 from tests.support.messages import random_values
@@ -204,7 +204,7 @@ def _assert_as_meant(node: Broker, cluster: RestoredCluster) -> None:
 
 def test_kafka_reads_every_record(kafka: Kafka, tmp_path: Path, scratch: Path, rng: random.Random) -> None:
     """Each record of metadata in each of its versions, between the header and the footer of a formatted directory."""
-    broker = Broker(tmp_path / "broker", {}, version=kafka.version)
+    broker = Broker(tmp_path / "broker", {}, version=kafka.version, java_options=JVM_OPTIONS)
     controller = read_formatted(broker.log_dir)
     messages = messages_of(CLUSTER_METADATA, kafka.release).values()
     meant = [
@@ -236,6 +236,7 @@ def test_formatted_directories(kafka: Kafka, tmp_path: Path, options: Sequence[s
         tmp_path / "broker",
         settings,
         version=kafka.version,
+        java_options=JVM_OPTIONS,
         format_with=(*options, "--add-scram", "SCRAM-SHA-256=[name=someone,password=secret]"),
     )
     controller = read_formatted(broker.log_dir)

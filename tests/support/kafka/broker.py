@@ -30,7 +30,7 @@ CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
 _TAIL_LINES: Final = 40
 
 #: For brokers that are started often and run for seconds: a small heap, and no optimising compiler.
-_JVM_OPTIONS: Final = (
+JVM_OPTIONS: Final = (
     "-Xms128m",
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -82,7 +82,8 @@ class Broker:
             jars_before, jars_behind: what is on the class path on either side of Kafka's own jars.
             more_log_dirs: names of more log dirs.
             ports: the ports of the broker and of its controller; None for any.
-            java_options: options of the JVM; None for those with which it starts soonest.
+            java_options: options of the JVM; None for those with which it starts soonest. A Kafka's first broker makes
+                an archive for these, in eight seconds. One that is only formatted needs none: `JVM_OPTIONS`.
             format_with: options of formatting; None: the caller puts log dirs there.
             cluster_id: the id with which storage is formatted.
         """
@@ -94,7 +95,7 @@ class Broker:
         self.version = version
         self._class_path = os.pathsep.join([*jars_before, *class_path(version), *jars_behind])
         if java_options is None:
-            java_options = (*_JVM_OPTIONS, *_archived(version, tuple(jars_before), tuple(jars_behind)))
+            java_options = (*JVM_OPTIONS, *_archived(version, tuple(jars_before), tuple(jars_behind)))
         self._java_options = java_options
         self._runs = 0
         directory.mkdir(parents=True)
@@ -235,8 +236,8 @@ def _archived(version: str, before: tuple[str, ...], behind: tuple[str, ...]) ->
 
     def run(option: str) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            broker = Broker(Path(directory, "broker"), {}, before, behind, version=version, java_options=_JVM_OPTIONS)
-            broker._java_options = (*_JVM_OPTIONS, option)
+            broker = Broker(Path(directory, "broker"), {}, before, behind, version=version, java_options=JVM_OPTIONS)
+            broker._java_options = (*JVM_OPTIONS, option)
             with broker.running():
                 pass
 
