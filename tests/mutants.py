@@ -152,6 +152,18 @@ PARTS: Final = {
             ),
         ],
     ),
+    "pushed filters": Part(
+        "kidxlib/spark/pushed.py",
+        ("tests/kidxlib/spark/test_pushed.py",),
+        [
+            Mutant("as large is not enough", "bool(value >= constant)", "bool(value > constant)"),
+            Mutant("the offset itself, too", "(last + 1, None)", "(last, None)"),
+            Mutant("the offset itself is left out", "(first, None)", "(first + 1, None)"),
+            Mutant("an offset too few", "(None, first - 1)", "(None, first - 2)"),
+            Mutant("microseconds are left out", "return since // _MS, -(-since // _MS)", "return (since // _MS,) * 2"),
+            Mutant("no gaps between some offsets", "largest - least + 1 == len(numbers)", "True"),
+        ],
+    ),
     "publish": Part(
         "kidxlib/storage/publisher.py",
         ("tests/kidxlib/storage/test_publisher.py",),

@@ -138,9 +138,9 @@ def _passes(pushed: Pushed, column: str, value: Any) -> bool:
     """Whether a row with this value is read."""
     wanted = pushed.wanted
     if column == "offset":
-        return wanted.first_offset <= value <= wanted.last_offset
+        return bool(wanted.first_offset <= value <= wanted.last_offset)
     if column == "timestamp":
-        return wanted.first_ms <= (value - EPOCH) // timedelta(milliseconds=1) <= wanted.last_ms
+        return bool(wanted.first_ms <= (value - EPOCH) // timedelta(milliseconds=1) <= wanted.last_ms)
     return pushed.holds(TopicPartition(value, 1) if column == "topic" else TopicPartition("topic", value))
 
 
