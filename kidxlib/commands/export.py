@@ -124,7 +124,7 @@ def run_export(request: Export, _: None) -> Outcome:
     """
     from kidxlib.jit.processor import cores
     from kidxlib.operations.export.export import export_records
-    from kidxlib.reading.unread_offsets import lines_of_left_out
+    from kidxlib.reading.unread_offsets import Why, lines_of_left_out
 
     done = export_records(request.resolved, request.threads or cores())
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
@@ -137,13 +137,14 @@ def run_export(request: Export, _: None) -> Outcome:
         bytes=done.log_bytes,
         damaged=list(done.damage),
         failed=list(done.failed),
-        left_out=[*map(_as_json, done.left_out)],
+        left_out=[*map(_as_json, done.problems)],
+        first_logs_not_known=[_as_json(left) for left in done.left_out if left.why is Why.FIRST_LOGS_NOT_KNOWN],
     )
     records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
     outcome.line(f"{records} of {segments}: {request.resolved.output}")
     if not done.rows and request.times is not None:
         outcome.note(f"--times {request.times}: no record that was read has such a timestamp")
-    outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of_left_out(done.left_out)], FIRST_MOST))
+    outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of_left_out(done.problems)], FIRST_MOST))
     return outcome
 
 

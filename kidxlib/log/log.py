@@ -45,14 +45,26 @@ def _nobody_knows() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingStart:
+    """The logs before the first one, which a partition had by its leader epochs.
+
+    Attributes:
+        first_offset: where the leader epochs begin, below the base offset of the first segment.
+        is_lost: the logs were lost. Otherwise they may be in a bucket, and nothing tells.
+    """
+
+    first_offset: int
+    is_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirEvidence:
     """What a log dir's other files say about a log.
 
     Attributes:
         high_watermark: from the checkpoint; None if the checkpoint has none.
         why_no_high_watermark: returns what is wrong with that checkpoint, and whether it is malformed; None: nothing.
-        first_offset: returns where the leader epochs begin, if that is before the first segment and no segment was
-            deleted from the start; None: not known.
+        missing_start: returns the logs that are missing before the first one; None: none, or not known.
         is_compacted: returns whether the cleaner may have removed offsets; None: not known.
         what_is_aside: returns what to do about logs that no broker loads and that begin in a range of offsets (end
             exclusive); None: there are none.
@@ -61,7 +73,7 @@ class LogDirEvidence:
 
     high_watermark: int | None = None
     why_no_high_watermark: Callable[[], tuple[str, bool] | None] = _nobody_knows
-    first_offset: Callable[[], int | None] = _nobody_knows
+    missing_start: Callable[[], MissingStart | None] = _nobody_knows
     is_compacted: Callable[[], bool | None] = _nobody_knows
     what_is_aside: Callable[[int, int], str | None] = lambda first_offset, end_offset: None
     is_log_dir: bool = False

@@ -23,6 +23,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.times import show_ms
 from kidxlib.text.words import counted
 
@@ -347,15 +348,18 @@ def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
 
 
 def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
-    if not len(rows) or (first := log.of_log_dir.first_offset()) is None:
+    if not len(rows) or (missing := log.of_log_dir.missing_start()) is None:
         return
-    aside = log.of_log_dir.what_is_aside(first, log.segments[0].base_offset)
-    answers.file_error(
-        rows,
-        f"offsets {first} to {log.segments[0].base_offset - 1} were in logs that are missing: "
-        f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it"
-        f"{'' if aside is None else f'; {aside}'}",
-    )
+    first, end = missing.first_offset, log.segments[0].base_offset
+    which = f"offsets {first} to {end - 1} were in logs"
+    aside = log.of_log_dir.what_is_aside(first, end)
+    then = "" if aside is None else f"; {aside}"
+    if missing.is_lost:
+        why = f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it"
+        answers.file_error(rows, f"{which} that are missing: {why}{then}")
+    else:
+        where = f"before the first log, where {LEADER_EPOCH_CHECKPOINT} begins"
+        answers.note(rows, f"not known: {which} {where}; {IN_BUCKET_OR_LOST}{then}")
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:

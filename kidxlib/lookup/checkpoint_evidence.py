@@ -10,7 +10,7 @@ from typing import TypeAlias
 from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.log import LogDirEvidence
+from kidxlib.log.log import LogDirEvidence, MissingStart
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
@@ -33,7 +33,7 @@ def evidence_of_checkpoints(
     return LogDirEvidence(
         high_watermark,
         partial(why_no_high_watermark, directory.parent, partition, offsets_in),
-        partial(lost_first_offset, directory, partition, first_base, offsets_in),
+        partial(missing_start, directory, partition, first_base, offsets_in),
         what_is_aside=partial(LogsAside().remedy, directory),
         is_log_dir=True,
     )
@@ -69,20 +69,28 @@ def why_no_high_watermark(
     return None if partition in offsets else (f"{path}: has no line for {partition.directory}", False)
 
 
-def lost_first_offset(
+def missing_start(
     directory: Location, partition: TopicPartition, first_base: int | None, offsets_in: ReadOffsets
-) -> int | None:
-    """Where a partition's leader epochs begin, if logs from there on were lost; None if they were not, or it is not
-    known.
+) -> MissingStart | None:
+    """The logs that a partition had before its first one, by its leader epochs. None if these begin with that log,
+    cannot be read, or a log start is written down for the partition.
 
     When a broker deletes logs at the start, it cuts the epochs there at once
     (`LeaderEpochFileCache.truncateFromStart`). A partition in the checkpoint of log starts may begin inside its first
-    log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`).
+    log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`); without the checkpoint nobody knows which.
     """
     with contextlib.suppress(KidxError, OSError):
-        starts = offsets_in(directory.parent / LOG_START_OFFSET_CHECKPOINT)
-        if starts is None or partition in starts:
+        starts = _log_starts(directory.parent, offsets_in)
+        if starts is not None and partition in starts:
             return None
-        lost = before_first_log(directory, first_base)
-        return None if lost is None else lost[0].start_offset
+        lacks = before_first_log(directory, first_base)
+        return None if lacks is None else MissingStart(lacks[0].start_offset, is_lost=starts is not None)
     return None
+
+
+def _log_starts(log_dir: Location, offsets_in: ReadOffsets) -> Mapping[TopicPartition, int] | None:
+    """The checkpoint of log starts; None if it is not there, or is malformed."""
+    try:
+        return offsets_in(log_dir / LOG_START_OFFSET_CHECKPOINT)
+    except CheckpointError:
+        return None

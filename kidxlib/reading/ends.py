@@ -26,7 +26,8 @@ from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.lookup.checkpoint_evidence import ReadOffsets, lost_first_offset
+from kidxlib.log.log import MissingStart
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible
@@ -247,11 +248,11 @@ class ReadingEnds:
             no_log = LeftOut(partition=partition, why=Why.NO_LOG, remedy=remedy)
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[no_log])
         asked = _AskedOffsets(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
-        lost_from = None
+        missing = None
         if asked.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
-            lost_from = lost_first_offset(directory.path, partition, asked.first_base, self._offsets_in)
-        left_out = list(asked.before_first_segment(wanted, lost_from, directory.path, self._aside))
-        left_out += asked.below_start(lost_from)
+            missing = missing_start(directory.path, partition, asked.first_base, self._offsets_in)
+        left_out = list(asked.before_first_segment(wanted, missing, directory.path, self._aside))
+        left_out += asked.below_start(missing)
         if not left_out and log_start > asked.first_base:
             is_last = log_start > logs[-1].base_offset
             tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
@@ -410,25 +411,27 @@ class _AskedOffsets:
     first_base: int
 
     def before_first_segment(
-        self, wanted: Wanted, lost_from: int | None, directory: Location, aside: LogsAside
+        self, wanted: Wanted, missing: MissingStart | None, directory: Location, aside: LogsAside
     ) -> Iterator[LeftOut]:
-        """Offsets that the log has by a checkpoint, or had by its leader epochs (`lost_first_offset`), and that are in
-        no segment here.
+        """Offsets that the log has by a checkpoint, or had by its leader epochs (`missing`), and that are in no segment
+        here.
         """
-        if lost_from is not None:
-            first, end = max(lost_from, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
+        if missing is not None:
+            first, end = max(missing.first_offset, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
             if first < end:
-                lost = self._left_out(Why.FIRST_LOGS_MISSING, first, end, self.first_base)
-                yield replace(lost, remedy=aside.remedy(directory, first, end))
+                why = Why.FIRST_LOGS_MISSING if missing.is_lost else Why.FIRST_LOGS_NOT_KNOWN
+                left = self._left_out(why, first, end, self.first_base)
+                is_problem = missing.is_lost or self.range[0] is not None
+                yield replace(left, remedy=aside.remedy(directory, first, end), is_problem=is_problem)
             return
         first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
         if self.log_start > 0 and first < end:
             yield self._left_out(Why.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
 
-    def below_start(self, lost_from: int | None) -> Iterator[LeftOut]:
+    def below_start(self, missing: MissingStart | None) -> Iterator[LeftOut]:
         """Offsets that are asked for and gone."""
         start, end = self.range
-        log_start = (self.log_start or self.first_base) if lost_from is None else lost_from
+        log_start = (self.log_start or self.first_base) if missing is None else missing.first_offset
         if start is not None and start < log_start and (end is None or start < end):
             below = log_start if end is None else min(end, log_start)
             yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)

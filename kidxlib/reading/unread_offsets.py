@@ -15,6 +15,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
 )
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.words import counted
 
 #: How to read folders that do not have a partition's name.
@@ -36,6 +37,7 @@ class Why(enum.StrEnum):
     ENDS_BEFORE_INDEX = "log-ends-before-its-index"
     BEFORE_FIRST_SEGMENT = "before-first-segment"
     FIRST_LOGS_MISSING = "first-logs-missing"
+    FIRST_LOGS_NOT_KNOWN = "first-logs-not-known"
     BETWEEN_LOGS = "between-logs"
     NO_LOG = "no-log"
     NO_DIRECTORY = "no-directory"
@@ -141,6 +143,11 @@ _OF_OFFSETS: Final = {
         "deletes logs cuts",
         "the first log begins at",
         "; look for a replica or a copy that has them",
+    ),
+    Why.FIRST_LOGS_NOT_KNOWN: (
+        f"not known: {{}} before the first log, where {LEADER_EPOCH_CHECKPOINT} begins",
+        "the first log begins at",
+        f"; {IN_BUCKET_OR_LOST}",
     ),
     Why.BETWEEN_LOGS: (
         "in no log: {} between two logs",

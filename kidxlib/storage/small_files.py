@@ -231,6 +231,14 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
     return None if entries is None else LeaderEpochs(entries)
 
 
+#: What comes of `before_first_log` where no file tells whether the log start was in a bucket.
+IN_BUCKET_OR_LOST: Final = (
+    f"they are in a bucket, or they were lost: {checkpoint_files.LOG_START_OFFSET_CHECKPOINT} would tell, and is "
+    "missing, cannot be read, or has a line for the partition; unless the topic is tiered, look for them on other "
+    "replicas and copies"
+)
+
+
 def before_first_log(
     partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
 ) -> tuple[EpochEntry, int] | None:

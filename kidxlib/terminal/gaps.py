@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.terminal.console import first_of_each_kind, more
 from kidxlib.text.words import counted
 
@@ -46,15 +48,26 @@ def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterat
         topics[loss.source, loss.topic, loss.reason].append(loss)
     for (source, topic, reason), (first, *others) in list(topics.items())[:SHOWN]:
         name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
-        others_named = f"; {counted(len(others), f'more {what}')} of the topic: {_few(others)}" if others else ""
+        others_named = (
+            f"; {counted(len(others), f'more {what}')} of the topic: {_few([loss.brief for loss in others])}"
+            if others
+            else ""
+        )
         yield f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{others_named}"
         yield f"  {first.consequence}"
     yield from more(len(topics) - SHOWN, "; --json has them all")
 
 
-def _few(others: Sequence[Lost]) -> str:
-    left_out = [f"and {len(others) - _NAMED:,} more"] if len(others) > _NAMED else []
-    return ", ".join([*(loss.brief for loss in others[:_NAMED]), *left_out])
+def first_logs_not_known(names: Sequence[str]) -> Iterator[str]:
+    """The line on partitions whose first logs are in a bucket or were lost: nobody can tell. None without one."""
+    if names:
+        what = f"first logs of {counted(len(names), 'partition')}, where {LEADER_EPOCH_CHECKPOINT} begins"
+        yield f"not known: {what}: {_few(names)}; {IN_BUCKET_OR_LOST}"
+
+
+def _few(names: Sequence[str]) -> str:
+    left_out = [f"and {len(names) - _NAMED:,} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *left_out])
 
 
 def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:

@@ -14,9 +14,12 @@ from kidxlib.format.checkpoint_files import (
     EpochEntry,
     LeaderEpochs,
 )
+from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 
 #: The reason if the file begins before the first log.
 FIRST_LOGS_MISSING: Final = "first-logs-missing"
+#: The same, where the first logs may be in a bucket.
+FIRST_LOGS_NOT_KNOWN: Final = "first-logs-not-known"
 
 _NO_END: Final = 2**63 - 1
 _TRUNCATES: Final = "replicas that compare epochs truncate their logs at a wrong offset"
@@ -80,7 +83,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
     best = min(findings, key=lambda finding: finding.verdict.severity)
     if best.verdict is not Verdict.BROKEN:
-        return best if lost is None else _lost_or_in_bucket(lost)
+        return best if lost is None else lost_or_in_bucket(lost)
     if (finding := _of_later_start(file, logs)) is not None:
         return finding
     if are_of_broker(found, logs):
@@ -114,16 +117,9 @@ def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding 
     )
 
 
-def _lost_or_in_bucket(lost: Finding) -> Finding:
+def lost_or_in_bucket(lost: Finding) -> Finding:
     """The finding of lost logs where they may as well be in a bucket."""
-    return replace(
-        lost,
-        verdict=Verdict.SAFE,
-        reason="first-logs-not-known",
-        consequence="these logs are in a bucket, or they were lost: "
-        f"{LOG_START_OFFSET_CHECKPOINT} would tell, and it is missing or has a line for the partition. If the topic is "
-        "not tiered, they were lost: look for them on other replicas and copies",
-    )
+    return replace(lost, verdict=Verdict.SAFE, reason=FIRST_LOGS_NOT_KNOWN, consequence=IN_BUCKET_OR_LOST)
 
 
 def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:

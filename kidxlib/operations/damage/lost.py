@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.index_files.leader_epochs import of_lost_logs
+from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, lost_or_in_bucket, of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints, with_logs_aside
 from kidxlib.catalog.conditions import Among
@@ -41,7 +41,7 @@ from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.gaps import lost_lines
+from kidxlib.terminal.gaps import first_logs_not_known, lost_lines
 from kidxlib.text.words import counted
 
 PARTITION_MISSING: Final = "partition-missing"
@@ -250,6 +250,7 @@ class Lost:
         ends: lost ends that nobody has accepted.
         accepted: lost ends that somebody has accepted.
         starts: lost starts, accepted or not, in the order of source, topic and partition.
+        starts_not_known: starts that were lost, or are in a bucket, in that order.
         twice: partitions that two log dirs have, in the order of topic and partition.
         older: log dirs that are older than others of their broker.
         maybe_older: further signs that log dirs are not of one time, a line each; they may mean no loss.
@@ -260,6 +261,7 @@ class Lost:
     ends: tuple[LostEnd, ...] = ()
     accepted: tuple[LostEnd, ...] = ()
     starts: tuple[LostStart, ...] = ()
+    starts_not_known: tuple[LostStart, ...] = ()
     twice: tuple[PartitionTwice, ...] = ()
     older: tuple[OlderLogDir, ...] = ()
     maybe_older: tuple[str, ...] = ()
@@ -281,6 +283,7 @@ class Lost:
             "partitions_missing": len(self.partitions),
             "partitions_twice": len(self.twice),
             "first_logs_missing": len(self.lost_starts),
+            "first_logs_not_known": len(self.starts_not_known),
             "ends_below": len(self.ends),
             "ends_below_accepted": len(self.accepted),
             "log_dirs_older": len(self.older),
@@ -293,6 +296,7 @@ class Lost:
             "partitions_twice": [partition.as_json() for partition in self.twice],
             "partitions_misnamed": [partition.as_json() for partition in self.misnamed],
             "first_logs_missing": [start.as_json() for start in self.starts],
+            "first_logs_not_known": [start.as_json() for start in self.starts_not_known],
             "ends_below": [end.as_json() for end in self.ends],
             "ends_below_accepted": [end.as_json() for end in self.accepted],
             "log_dirs_older": [log_dir.as_json() for log_dir in self.older],
@@ -306,6 +310,7 @@ class Lost:
         lost: list[Misnamed | PartitionTwice | LostPartition | LostStart | LostEnd]
         lost = [*self.misnamed, *self.twice, *self.partitions, *self.lost_starts, *self.ends]
         yield from lost_lines(lost, "partition", many_sources=many_sources)
+        yield from first_logs_not_known([start.brief for start in self.starts_not_known])
         accepted: list[LostStart | LostEnd] = [
             *(start for start in self.starts if start.accepted_by is not None),
             *self.accepted,
@@ -469,13 +474,15 @@ class ExpectedInLogDirs:
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
         aside = LogsAside(self.stops)
         emptied, starts = self._emptied_and_starts(begin_of, lost, not_known, aside)
+        certain = [(start, finding) for start, finding in starts if start.reason == FIRST_LOGS_MISSING]
         lost_ends = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
         return replace(
             self.listed,
             partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda lost: lost.partition_key)),
             ends=tuple(end for end in lost_ends if end.accepted_by is None),
             accepted=tuple(end for end in lost_ends if end.accepted_by is not None),
-            starts=tuple(_with_accepted(tables, starts, LEADER_EPOCH_CHECKPOINT)),
+            starts=tuple(_with_accepted(tables, certain, LEADER_EPOCH_CHECKPOINT)),
+            starts_not_known=tuple(start for start, _ in starts if start.reason != FIRST_LOGS_MISSING),
         )
 
     def _emptied_and_starts(
@@ -501,11 +508,14 @@ class ExpectedInLogDirs:
         self, key: PartitionKey, begin: int, names: Collection[str] | None, aside: LogsAside
     ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
         """The lost start, as an audit finds it, of a partition whose first log begins at `begin`, above 0. `names` are
-        those of the files in its directory, if it was listed.
+        those of the files in its directory, if it was listed. A log start that is written down may be in a bucket, as
+        those of tiered topics are, and is none. Without the checkpoint, a bucket is not asked for each partition's
+        epochs.
         """
-        if not self._stop_of(key).begins_with_first_log:
+        log_dir, is_certain = self.log_dirs[key], self._stop_of(key).begins_with_first_log
+        if not is_certain and (self.stops[log_dir].knows_log_starts or not isinstance(log_dir, Path)):
             return
-        directory = self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
+        directory = log_dir / TopicPartition(key[1], key[2]).directory
         try:
             lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
         except (CheckpointError, OSError):
@@ -513,6 +523,7 @@ class ExpectedInLogDirs:
         if lost is None or (finding := of_lost_logs(*lost)) is None:
             return
         first_epoch, log_start = lost
+        finding = finding if is_certain else lost_or_in_bucket(finding)
         finding = with_logs_aside(finding, aside, directory, first_epoch.start_offset, log_start)
         assert finding.reason is not None and finding.detail is not None and finding.consequence is not None
         path = directory / LEADER_EPOCH_CHECKPOINT

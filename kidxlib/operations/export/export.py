@@ -65,7 +65,8 @@ class Exported:
         log_bytes: of the segments that this run and those before it have read.
         damage: what was passed over, a line each.
         failed: partitions that were not exported as a whole, as something is wrong with a log, a line each.
-        left_out: offsets that were not exported, or were asked for and do not exist.
+        left_out: offsets that were not exported, or were asked for and do not exist; also those of first logs that may
+            be lost.
     """
 
     rows: int
@@ -78,7 +79,12 @@ class Exported:
     @property
     def is_whole(self) -> bool:
         """Whether all records were exported that were asked for and that a consumer would get."""
-        return not (self.damage or self.failed or self.left_out)
+        return not (self.damage or self.failed or self.problems)
+
+    @property
+    def problems(self) -> list[LeftOut]:
+        """What a person should look at of what was left out."""
+        return [left for left in self.left_out if left.is_problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,8 @@ class PlannedExport:
 
     Attributes:
         units: the reads of each part.
-        left_out: what the plan left out or did not find and a person should look at; see `ReadPlan.left_out`.
+        left_out: what the plan left out or did not find and a person should look at, and the first logs that may be
+            lost; see `ReadPlan.left_out`.
         failed: partitions that could not be planned, a line each.
     """
 
@@ -448,8 +455,8 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
             units.append([])
         units[-1].append(read)
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    problems = tuple(left_out for left_out in plan.left_out if left_out.is_problem)
-    return PlannedExport(units, problems, (*plan.unreadable, *failed))
+    left_out = tuple(left for left in plan.left_out if left.is_problem or left.why is Why.FIRST_LOGS_NOT_KNOWN)
+    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
 
 
 def _bytes_of(unit: Sequence[SegmentRead]) -> int:

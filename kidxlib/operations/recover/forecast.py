@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs
+from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs, of_lost_logs
 from kidxlib.audit.logs.partition_logs import known_by_index, shorter_than_its_index
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
@@ -135,6 +135,7 @@ class SeenLogs:
     Attributes:
         epochs: what is wrong with its leader epochs after a start; None for nothing.
         lost_first: the offsets of the first logs that are lost by the epochs.
+        perhaps_lost_first: the same, where they may as well be in a bucket.
         shorter_than_index: the finding on the last log, where its `.index` leads behind the end; None where it does
             not, or the broker stopped cleanly.
     """
@@ -142,6 +143,7 @@ class SeenLogs:
     logs: tuple[SeenLog, ...] = ()
     epochs: Finding | None = None
     lost_first: range = range(0)
+    perhaps_lost_first: range = range(0)
     shorter_than_index: Finding | None = None
 
 
@@ -177,11 +179,15 @@ def look_at_logs(
         # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
         is_certain = epochs.reason == FIRST_LOGS_MISSING or not (file and file.entries)
         epochs = epochs if is_certain else None
-    lost_first = range(0)
-    if epochs is not None and epochs.reason == FIRST_LOGS_MISSING and file is not None and file.first is not None:
-        lost_first = range(file.first.start_offset, logs[0].base_offset)
+    lost_first = perhaps_lost_first = range(0)
+    if file is not None and file.first is not None and of_lost_logs(file.first, logs[0].base_offset) is not None:
+        before = range(file.first.start_offset, logs[0].base_offset)
+        if epochs is not None and epochs.reason == FIRST_LOGS_MISSING:
+            lost_first = before
+        elif not stop.begins_with_first_log:
+            perhaps_lost_first = before
     shorter = None if stop.clean_shutdown else _shorter_than_index(directory, simulation, stop, reader)
-    return SeenLogs(tuple(logs), epochs, lost_first, shorter)
+    return SeenLogs(tuple(logs), epochs, lost_first, perhaps_lost_first, shorter)
 
 
 def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:

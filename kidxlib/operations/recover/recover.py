@@ -36,7 +36,7 @@ from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.gaps import first_logs_not_known, gap_lines
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
@@ -116,6 +116,9 @@ def _tell_plan(
     _tell_findings(outcome, plan.shorter_logs)
     for line in plan.lost_checkpoints:
         outcome.line(f"broken: {line}")
+    not_known = [(forecast.directory.name, offsets) for forecast, offsets in plan.first_logs_not_known]
+    names = [f"{name} (offsets {offsets.start} to {offsets.stop - 1})" for name, offsets in not_known]
+    outcome.line(*first_logs_not_known(names))
     _tell_kinds(outcome, "loses", _accepted(plan, refusals))
     _tell_kinds(outcome, "noted", plan.noted)
     for text in mended:
@@ -248,6 +251,10 @@ def _plan_as_json(
         "noted": [*plan.noted, *plan.without_metadata],
         **plan.gaps.as_json(),
         "leader_epochs": _findings_as_json(plan.lost_epochs),
+        "first_logs_not_known": [
+            {"directory": str(forecast.directory), "from_offset": offsets.start, "to_offset": offsets.stop - 1}
+            for forecast, offsets in plan.first_logs_not_known
+        ],
         "shorter_logs": _findings_as_json(plan.shorter_logs),
         "mended": list(mended),
         "not_mended": list(unmended),

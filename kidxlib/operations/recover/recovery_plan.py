@@ -192,6 +192,19 @@ class RecoveryPlan:
         return [(forecast, forecast.seen.epochs) for forecast in self.forecasts if forecast.seen.epochs is not None]
 
     @property
+    def first_logs_not_known(self) -> list[tuple[Forecast, range]]:
+        """The offsets before the first logs of partitions, that are in a bucket or were lost. Partitions of log dirs
+        that write down log starts are left out: where one is written down, it may be in a bucket.
+        """
+        return [
+            (forecast, forecast.seen.perhaps_lost_first)
+            for log_dir in self.log_dirs
+            if not log_dir.log_dir.stop.knows_log_starts
+            for forecast in log_dir.forecasts
+            if forecast.seen.perhaps_lost_first
+        ]
+
+    @property
     def lacks(self) -> bool:
         """Whether something is missing that no start brings back, and that keeps no broker from starting."""
         return bool(self.gaps.lost or self.lost_epochs or self.lost_checkpoints or self.shorter_logs)

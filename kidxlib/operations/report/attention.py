@@ -127,6 +127,10 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
     if starts := [row for row in not_accepted if (row["path"], row["reason"]) not in audited]:
         title = f"{counted(len(starts), 'partition')} without first logs"
         items.append(_missing(title, _explained(f"{_name(starts[0])} of {starts[0]['source']}", starts[0])))
+    if starts := health["first_logs_not_known"]:
+        title = f"first logs of {counted(len(starts), 'partition')} in a bucket or lost"
+        detail = _explained(f"{_name(starts[0])} of {starts[0]['source']}", starts[0])
+        items.append(Attention(Severity.UNKNOWN, "health", title, detail))
     if ends := [row for row in health["ends_below"] if (row["path"], row["reason"]) not in audited]:
         title = f"{counted(len(ends), 'log')} ending below a checkpoint"
         items.append(_missing(title, _explained(f"{_name(ends[0])} of {ends[0]['source']}", ends[0])))

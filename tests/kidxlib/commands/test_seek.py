@@ -500,6 +500,11 @@ def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp
     (log_dir / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 40\n")
     ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", "--offset", "35", "--json")
     assert ended.code == 0 and "unless the topic is compacted" in ended.out
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).unlink()
+    for place in ((log_dir,), ("--catalog", catalog)):
+        for option, value in (("--timestamp", "-2"), ("--offset", "5")):
+            ended = run_here(seek, *place, "--topic", "t", "--partition", "0", option, value)
+            assert ended.code == 0 and "not known: offsets 0 to 9 were in logs before the first log" in ended.out
 
 
 def test_a_log_start_above_the_log_end(tmp_path: Path) -> None:

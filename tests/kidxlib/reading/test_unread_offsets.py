@@ -166,7 +166,20 @@ def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
     """By the leader epochs, unless the checkpoint of log starts names the partition, or nothing of them is asked."""
     log_dir = _log_dir(tmp_path, (100,))
     (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 40\n")
-    assert _told(_plan(log_dir)) == []  # the file of log starts may be lost as well
+    # The file of log starts may be lost as well: a remark, unless somebody asks for offsets from there on.
+    not_known = Why.FIRST_LOGS_NOT_KNOWN, 40, 100, None, False
+    for content in (None, "no checkpoint"):
+        if content is not None:
+            (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text(content)
+        assert _told(_plan(log_dir)) == [not_known]
+        assert _told(_plan(log_dir, offsets=(50, None))) == [(Why.FIRST_LOGS_NOT_KNOWN, 50, 100, None, True)]
+        assert _told(_plan(log_dir, offsets=(100, None))) == []
+        exported = run_here(export, log_dir, "--output", tmp_path / f"{content}.jsonl", "--json")
+        is_malformed = content is not None
+        assert exported.code == (ExitCode.PROBLEMS_FOUND if is_malformed else ExitCode.OK)
+        assert [each["first_offset"] for each in exported.json["first_logs_not_known"]] == [40]
+        assert exported.json["left_out"] == []
+        assert exported.err.count("not known: 60 offsets of 1 partition before the first log, ") == 1
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n0\n")
     lost, gone = (Why.FIRST_LOGS_MISSING, 40, 100, None, True), (Why.BELOW_LOG_START, 5, 40, None, True)
     cases: list[tuple[dict[str, Any], list[Any]]] = [

@@ -65,6 +65,7 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "partitions_missing": 0,
         "partitions_twice": 0,
         "first_logs_missing": 0,
+        "first_logs_not_known": 0,
         "ends_below": 0,
         "ends_below_accepted": 0,
         "log_dirs_older": 0,

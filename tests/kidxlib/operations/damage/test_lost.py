@@ -193,7 +193,16 @@ def test_first_logs_that_leader_epochs_know(log_dir: Path, why: str) -> None:
     ]
     said = "broken: orders-0: first-logs-missing: it begins with epoch 0 at offset 0, and the logs at 3: offsets 0 to 2"
     assert (said in once.out) == (why == "lost")
+    is_not_known = why == "no checkpoint"
+    line = "not known: first logs of 1 partition, where leader-epoch-checkpoint begins: orders-0 (offsets 0 to 2); they"
+    assert [text.count(line) for text in (once.out, _build(log_dir).out)] == [is_not_known] * 2
     if why != "lost":
+        told = [each["partition"] for each in built.json["damage"]["first_logs_not_known"]]
+        report = _kidx("report", "--catalog", catalog, "--json").json
+        titles = [each["title"] for each in report["attention"] if "in a bucket or lost" in each["title"]]
+        assert (told, titles) == (
+            ([0], ["first logs of 1 partition in a bucket or lost"]) if is_not_known else ([], [])
+        )
         assert (built.code, once.code, found, _missing(catalog)) == (0, 0, [], [])
         return
     assert (built.code, once.code, found) == (3, 3, [(0, 0, 3)])

@@ -197,7 +197,12 @@ def test_what_is_missing_is_named_as_verify_names_it(
     expected |= {"log-start": "log-start-lost"} if is_clean else {}
     assert found == {topic: why for topic, why in expected.items() if not is_clean or topic != "first-segment"}
     assert plan["refused"] == [] and code == ExitCode.PROBLEMS_FOUND
-    text = "" if is_clean else shown(log_dir)
+    text = shown(log_dir)
+    assert [Path(each["directory"]).name for each in plan["first_logs_not_known"]] == ["first-segment-0"] * is_clean
+    line = (
+        "not known: first logs of 1 partition, where leader-epoch-checkpoint begins: first-segment-0 (offsets 0 to 83)"
+    )
+    assert text.count(line) == is_clean
     monkeypatch.setattr(forecast, "_READ_BYTES_MAX", 0)  # of large partitions what is not there at all is told still
     few = {Path(each["directory"]).name[:-2] for each in planned(log_dir)[1]["leader_epochs"]}
     assert few == {"epochs"} | (set() if is_clean else {"first-segment"})

@@ -35,7 +35,7 @@ function missing(health) {
   const rows = [
     ...each(health.partitions_missing, "partition", partitionName), ...each(health.partitions_twice, "in two log dirs", partitionName),
     ...each(health.partitions_misnamed, "another partition's name", partitionName), ...each(health.first_logs_missing, "first logs", partitionName),
-    ...each([...health.ends_below, ...health.ends_below_accepted], "end of the log", partitionName),
+    ...each(health.first_logs_not_known, "perhaps first logs", partitionName), ...each([...health.ends_below, ...health.ends_below_accepted], "end of the log", partitionName),
     ...each(health.log_dirs_older, "what was written since", (row) => row.log_dir), ...each(health.not_reached, "not looked at", (row) => row.path, (row) => row.why),
     ...each(health.not_built, "in no build", (row) => `${counted(row.partitions, "partition")} of ${row.path}`, () => "left out by --topics, or newer than the last build"),
   ];
