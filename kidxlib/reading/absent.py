@@ -15,7 +15,7 @@ from kidxlib.audit.startup.absent import log_dirs_by_node
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
-from kidxlib.errors import CheckpointError, KidxError
+from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.indexing.skipped import Skipped
@@ -49,7 +49,7 @@ class BrokersMetadata:
         for log_dir, metadata in (known or {}).items():
             with contextlib.suppress(OSError, KidxError):  # its owner is not known
                 if (cluster_id := self.owner(log_dir).cluster_id) is not None:
-                    self._metadata[cluster_id] = metadata
+                    self._metadata[cluster_id] = _furthest([metadata, self._metadata.get(cluster_id)])
 
     def owner(self, log_dir: Location) -> MetaProperties:
         """The cluster and the node of a log dir."""
@@ -58,13 +58,21 @@ class BrokersMetadata:
         return self._owners[log_dir]
 
     def of_cluster(self, cluster_id: str) -> ClusterMetadata | None:
-        """The metadata of a cluster; None if none of the log dirs has it."""
+        """The metadata of a cluster; None if none of the log dirs has it. Where several nodes have a copy, that which
+        goes furthest counts, of those that can be read.
+        """
         if cluster_id not in self._metadata:
             self._metadata[cluster_id] = None
+            copies, failed = list[ClusterMetadata](), list[ClusterMetadataError | OSError]()
             for log_dir in self.log_dirs:
-                if self.owner(log_dir).cluster_id == cluster_id and (log_dir / METADATA_DIRECTORY).exists():
-                    self._metadata[cluster_id] = read_despite_damage(log_dir / METADATA_DIRECTORY)
-                    break
+                try:
+                    if self.owner(log_dir).cluster_id == cluster_id and (log_dir / METADATA_DIRECTORY).exists():
+                        copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
+                except (ClusterMetadataError, OSError) as error:
+                    failed.append(error)
+            if failed and not copies:
+                raise failed[0]
+            self._metadata[cluster_id] = _furthest(copies)
         return self._metadata[cluster_id]
 
     def metadata_of(self, log_dir: Location) -> ClusterMetadata | None:
@@ -89,6 +97,10 @@ class BrokersMetadata:
                 if line is not None:
                     maybe.append(line)
         return older, maybe
+
+
+def _furthest(copies: Iterable[ClusterMetadata | None]) -> ClusterMetadata | None:
+    return max((copy for copy in copies if copy is not None), key=lambda copy: copy.how_far, default=None)
 
 
 def not_of_one_time(

@@ -339,6 +339,7 @@ class ClusterMetadata:
         directory: the directory of the copy.
         as_of: how far the copy was read.
         end_offset: where the copy ends; records from `as_of` on may not be committed.
+        last_epoch: the epoch of the copy's last record.
         topics: topic ids by name, as in `partition.metadata`.
         topic_configs, assignments, broker_configs, log_dirs, releases, newer_records: as in `_Image`.
         brokers, controllers: by node id, what the node registered.
@@ -363,7 +364,13 @@ class ClusterMetadata:
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
     at_end: ClusterMetadata | None = None
+    last_epoch: int = 0
     left_out: str | None = None
+
+    @property
+    def how_far(self) -> tuple[int, int]:
+        """The last epoch, and where the copy ends in it. Of a quorum's copies that with the largest goes furthest."""
+        return self.last_epoch, self.end_offset
 
     @property
     def topic_names(self) -> dict[str, str]:
@@ -456,6 +463,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         directory=directory,
         as_of=AsOf(offset, timestamp_ms),
         end_offset=replica.end_offset,
+        last_epoch=replica.last_epoch,
         topics=image.topics,
         topic_configs=dict(image.topic_configs),
         assignments=image.assignments,

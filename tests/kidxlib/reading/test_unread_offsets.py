@@ -21,7 +21,7 @@ import pytest
 from kidxlib.commands.export import export
 from kidxlib.commands.seek import seek
 from kidxlib.commands.verify import verify
-from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.errors import ClusterMetadataError, DamagedLogError, UsageError
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -35,8 +35,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmen
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition, read_last_entry
 from kidxlib.library.read import count, read
+from kidxlib.log.cluster_metadata.image import read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading import bounds, ends, log_dir_evidence
+from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.damage import Damage
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -753,6 +755,36 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
             ("t-0", Why.NOT_IN_LOG_DIRS, asked == "t")
         ]
         assert "no __cluster_metadata-0 in it, so that another log dir of its broker has that" in " ".join(plan.notes)
+
+
+@pytest.mark.parametrize("further", ["a", "b"])
+@pytest.mark.parametrize("by", ["offset", "epoch"])
+def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts(
+    tmp_path: Path, further: str, by: str
+) -> None:
+    """By its epoch, and then by its end. One that cannot be read counts no more than one that is not there."""
+    log_dirs = tmp_path / "a", tmp_path / "b"
+    for node_id, log_dir in enumerate(log_dirs, start=1):
+        is_further = log_dir.name == further
+        topics = ["t", "u"] if is_further else ["t", *"vwxyz"] if by == "epoch" else ["t"]
+        values = [topic(name, topic_id(name)) for name in topics]
+        records = [Record(1 + number, 0, None, value) for number, value in enumerate(values)]
+        later = encoded.batch_v2(records, leader_epoch=int(by == "epoch" and is_further))
+        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1, 2]) + later})
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id=c\n")
+
+    def topics_of(log_dir: Path, known: bool) -> set[str]:
+        copies = {each: read_cluster_metadata(each / METADATA_DIRECTORY) for each in log_dirs if known}
+        metadata = BrokersMetadata(log_dirs, copies).metadata_of(log_dir)
+        assert metadata is not None
+        return set(metadata.to_end.topics)
+
+    assert all(topics_of(log_dir, known) == {"t", "u"} for log_dir in log_dirs for known in (False, True))
+    lower = next(log_dir for log_dir in log_dirs if log_dir.name != further)
+    write_copy(lower / METADATA_DIRECTORY, {}, {(50, 9): b"torn"})
+    with pytest.raises(ClusterMetadataError):
+        BrokersMetadata([lower]).metadata_of(lower)
+    assert topics_of(lower, known=False) == {"t", "u"}
 
 
 @pytest.mark.parametrize("way", ["read", "count", "batches"])
