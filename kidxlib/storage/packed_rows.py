@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -24,6 +25,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.storage.packed import CONTENT, CRC, KEY, SIZE, TABLE, PackedFile, name_of
 from kidxlib.storage.store.delta import file_system_of, storage_options
+from kidxlib.storage.store.s3 import is_object
 
 #: Row groups are told apart by these; a file's and a group's bounds have them.
 _BOUNDED: Final = ("topic", "partition", "base_offset")
@@ -64,6 +66,7 @@ class PackedRows:
         self._place = f"{catalog}/{TABLE}"
         self._lock = threading.Lock()
         self._delta: DeltaTable | None = None
+        self._commit: pafs.FileInfo | None = None
         self._files: list[_DataFile] = []
         self._system: Any = None
         self._open: OrderedDict[str, _DataFile] = OrderedDict()
@@ -174,8 +177,10 @@ class PackedRows:
         return self._held[held]
 
     def _refresh(self) -> None:
-        """Take the table's latest version."""
-        if self._delta is not None and not self._is_there(f"_delta_log/{self._delta.version() + 1:020}.json"):
+        """Take the table's latest version. On a disk a table that was removed and made anew is told by the file of the
+        version; of a store that would be one more request for each answer.
+        """
+        if self._delta is not None and not self._has_changed(self._delta.version()):
             return
         try:
             self._delta = DeltaTable(self._place, storage_options=storage_options(self._place))
@@ -185,6 +190,7 @@ class PackedRows:
         except (DeltaError, OSError) as error:
             raise self._unreadable(error) from error
         self._system = file_system_of(self._delta)
+        self._commit = self._commit_now(self._delta.version())
         actions = pa.table(self._delta.get_add_actions(flatten=True))
         bounds = [
             list(zip(*(_column(actions, f"{bound}.{name}") for bound in ("min", "max")), strict=True))
@@ -197,6 +203,13 @@ class PackedRows:
             for path, of_file in zip(paths, zip(*bounds, strict=True), strict=True)
         ]
 
+    def _has_changed(self, version: int) -> bool:
+        return self._is_there(_commit_file(version + 1)) or self._commit != self._commit_now(version)
+
+    def _commit_now(self, version: int) -> pafs.FileInfo | None:
+        """The size and time of a version's file; None in a store."""
+        return None if is_object(self._place) else self._system.get_file_info(_commit_file(version))
+
     def _is_there(self, name: str) -> bool:
         """Whether the table has a file. One request of a store, which `get_file_info` would follow by a listing."""
         try:
@@ -204,6 +217,10 @@ class PackedRows:
         except FileNotFoundError:
             return False
         return True
+
+
+def _commit_file(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
 
 
 def _column(actions: pa.Table, name: str) -> list[Any]:

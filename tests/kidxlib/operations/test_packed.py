@@ -25,7 +25,6 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.storage import packed
 from kidxlib.storage.packed import PackedPath
-from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.kidxlib.catalog.test_tables import KEPT
 from tests.support.catalog import append_rows
@@ -203,7 +202,6 @@ def test_bytes_without_their_checksum_are_not_used(both: Both, tmp_path: Path) -
     ]
     shutil.rmtree(both.packed / INDEX_BYTES.name)
     tables.make(INDEX_BYTES)
-    packed_rows.cache_clear()  # no run removes the table
     others = [row for row in rows.to_pylist() if row != victim]
     append_rows(both.packed, INDEX_BYTES, *others, {**victim, "content": bytes(len(victim["content"]))})
     question = ("--topic", "plain-zstd", "--partition", "0", "--offset", "10", "--catalog", both.packed, "--json")
