@@ -25,12 +25,13 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.finding import FILE_KINDS, HARMLESS, SAME, As, Comparison, Kind
+from kidxlib.operations.compare.finding import FILE_KINDS, SAME, As, Comparison, Finding, Kind
 from kidxlib.run import options as catalog_options
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
@@ -51,6 +52,8 @@ class Compare(WithOrWithoutCatalog):
         a, b: a log dir, several with commas between them, or a partition's directory; with a catalog, a source of it.
         how: a value of `As`.
         allow_behind: B may end earlier, and a cleaner may have merged segments since.
+        max_behind: the same, where at most so many segments of A begin at the end of B or beyond it; None for any
+            number.
         logs_only: B may lack other files, or have other ones.
         inactive_only: leave out the last segment of each partition; for a copy in an object store.
     """
@@ -72,6 +75,14 @@ class Compare(WithOrWithoutCatalog):
         is_flag=True,
         help="Exit 0 where B is the same as A up to where B ends, also in segments that are cut elsewhere. Not with "
         "--catalog and a copy.",
+        at=FIRST,
+    )
+    max_behind: int | None = option(
+        "--max-behind",
+        type=IntegerRange(0),
+        metavar="SEGMENTS",
+        help="As --allow-behind, and B may lack at most so many whole segments at the end of a partition: with 0 only "
+        "the rest of its last one. Not with --catalog.",
         at=FIRST,
     )
     logs_only: bool = option(
@@ -112,6 +123,10 @@ class Compare(WithOrWithoutCatalog):
             raise UsageError(
                 "--logs-only: not with --catalog, which compares nothing beside the logs; leave the option out"
             )
+        if self.max_behind is not None:
+            raise UsageError(
+                "--max-behind: not with --catalog, which counts no segments that are lacking; leave the option out"
+            )
         with needing_packages("kidx compare --catalog", "copies"):
             import kidxlib.operations.compare.copy_in_store
             import kidxlib.operations.local  # noqa: F401  # before anything is opened
@@ -125,7 +140,8 @@ class Compare(WithOrWithoutCatalog):
     @property
     def harmless(self) -> Collection[Kind]:
         """Kinds of findings that do not make the comparison fail."""
-        earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if self.allow_behind else ()
+        is_allowed = self.allow_behind or self.max_behind is not None
+        earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if is_allowed else ()
         return (*earlier, *((*FILE_KINDS, Kind.FILE_BEHIND) if self.logs_only else ()))
 
 
@@ -254,7 +270,7 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     kinds = Counter(finding.kind for finding in compared.findings)
     verdicts = Counter(partition.verdict for partition in compared.partitions)
     outcome = Outcome(
-        code=ExitCode.PROBLEMS_FOUND if compared.fails(harmless=request.harmless) else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if _harmful(request, compared) else ExitCode.OK,
         counts={
             "segments": compared.logs,
             "partitions": len(compared.partitions),
@@ -288,6 +304,10 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     return outcome
 
 
+def _harmful(request: Compare, compared: Comparison) -> list[Finding]:
+    return compared.harmful(harmless=request.harmless, max_behind=request.max_behind)
+
+
 def _what_was_compared(request: Compare, compared: Comparison) -> str:
     from rich.filesize import decimal
 
@@ -302,12 +322,17 @@ def _what_was_compared(request: Compare, compared: Comparison) -> str:
 
 def _conclusion(request: Compare, compared: Comparison) -> str:
     kinds = {finding.kind for finding in compared.findings}
-    harmful = kinds - {*HARMLESS, *request.harmless}
+    harmful = {finding.kind for finding in _harmful(request, compared)}
     what = "all that A has" if request.how == As.COPY else "the same as A, as far as both can be compared"
-    if not compared.fails(harmless=request.harmless):
+    if not harmful:
         until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
         less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
         return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
+    if request.max_behind is not None and harmful == {Kind.BEHIND}:
+        return (
+            "B has all that A has up to where B ends, and more segments of A begin there than "
+            f"--max-behind {request.max_behind} allows: see the lines above"
+        )
     if Kind.OTHER_SEGMENTS in kinds and harmful <= {Kind.OTHER_SEGMENTS}:
         return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
     if harmful <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS}:

@@ -326,6 +326,7 @@ class _PartitionFindings:
             last_offset=until - 1,
             records=_records(rows),
             bytes=_bytes(rows),
+            segments=sum(bool(row.one_bytes) and not row.other_bytes for row in rows),
         )
 
     def _only_in_other_finding(self, row: LogPairRow) -> Finding:
@@ -461,6 +462,7 @@ class _PartitionFindings:
         last_offset: int | None = None,
         records: int | None = None,
         bytes: int | None = None,
+        segments: int | None = None,
     ) -> Finding:
         return Finding(
             kind=kind,
@@ -470,6 +472,7 @@ class _PartitionFindings:
             last_offset=last_offset,
             records=records,
             bytes=bytes,
+            segments=segments,
             detail=detail,
         )
 

@@ -75,6 +75,8 @@ class Finding:
         first_offset, last_offset: the offsets that the finding is about, if any.
         records: in these offsets; None where nobody can tell.
         bytes: of logs or of the file that the finding is about, if any.
+        segments: of A that begin at the end of B or beyond it, and have bytes, where B ends earlier; None for other
+            findings, and where nobody has counted them.
         detail: the rest of the line.
     """
 
@@ -85,6 +87,7 @@ class Finding:
     last_offset: int | None = None
     records: int | None = None
     bytes: int | None = None
+    segments: int | None = None
     detail: str
 
     @property
@@ -133,9 +136,16 @@ class Comparison:
     log_bytes: int
     files: int
 
-    def fails(self, *, harmless: Collection[Kind]) -> bool:
-        """Whether there is a finding that is neither of these kinds nor `HARMLESS`."""
-        return any(finding.kind not in (*HARMLESS, *harmless) for finding in self.findings)
+    def harmful(self, *, harmless: Collection[Kind], max_behind: int | None) -> list[Finding]:
+        """The findings that are neither of these kinds nor `HARMLESS`. Where B ends earlier, it may lack at most
+        `max_behind` whole segments; None for any number.
+        """
+        return [
+            finding
+            for finding in self.findings
+            if finding.kind not in (*HARMLESS, *harmless)
+            or (max_behind is not None and finding.kind is Kind.BEHIND and (finding.segments or 0) > max_behind)
+        ]
 
     def by_kind(self) -> Mapping[Kind, Sequence[Finding]]:
         """The findings in the order of `Kind`, without kinds that have none."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from kidxlib.catalog.results import BatchRangeRow, ReplicaRangeRow
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.known import DirectoryPair
 from kidxlib.text.words import counted
@@ -136,7 +137,10 @@ class ReplicaFindings:
         first, last = rows[0].first_offset, rows[-1].last_offset
         end, until = self.other_end or first, self.one_end or last + 1
         detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {of_records}"
-        return self._finding(Kind.BEHIND, detail, end, until - 1, total)
+        files = self._pair.one.files.items()
+        begins = [parse_segment_log(name) for name, file in files if file.size]
+        segments = sum(begin is not None and begin >= end for begin in begins)
+        return replace(self._finding(Kind.BEHIND, detail, end, until - 1, total), segments=segments)
 
     def _cleaned_finding(self, others: Sequence[Finding]) -> Finding:
         until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))

@@ -365,6 +365,23 @@ def test_what_behind_allows(sides: Sides) -> None:
     assert sides.compared("--allow-behind")[0] == 3
 
 
+@pytest.mark.parametrize("how", ["copy", "replica"])
+def test_how_many_segments_may_be_lacking_at_the_end(sides: Sides, how: str) -> None:
+    """Whole ones: a copy of a running broker lacks the end of its last one."""
+
+    def codes() -> list[int]:
+        return [sides.compared("--as", how, *("--max-behind", str(most)))[0] for most in range(3)]
+
+    _cut(sides.log(5891), 79)
+    assert codes() == [0, 0, 0]
+    for base_offset, expected in ((5891, [3, 0, 0]), (5797, [3, 3, 0]), (84, [3, 3, 3])):
+        _without_segment(base_offset)(sides)
+        assert codes() == expected
+        assert sides.compared("--as", how, "--allow-behind")[0] == 0
+    code, compared = sides.compared("--as", how, "--max-behind", "2")
+    assert code == 3 and [each["segments"] for each in compared["findings"] if each["kind"] == "behind"] == [3]
+
+
 def _merged(sides: Sides) -> None:
     """In B the cleaner has merged the first two segments."""
     data = sides.log(84).read_bytes()
