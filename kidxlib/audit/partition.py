@@ -20,13 +20,20 @@ from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, re
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.logs.partition_logs import EpochsOfLogs, audit_logs, is_missing
+from kidxlib.audit.logs.partition_logs import (
+    NO_SWAPS,
+    EpochsOfLogs,
+    SwappedLogs,
+    audit_logs,
+    is_missing,
+    replaced_by_swaps,
+)
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop, with_logs_aside
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import forgotten_producers
-from kidxlib.audit.startup.simulation import Recovery, StartupSimulation
+from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, finding_on_local_epochs
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
@@ -201,7 +208,8 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
     epochs = _read_epochs(task.index_directory)
     epochs_of_logs = EpochsOfLogs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
-    on_logs = dict(audit_logs(logs, epochs_of_logs, simulation, _stop_of(task, logs, simulation), indexed))
+    swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else NO_SWAPS
+    on_logs = dict(audit_logs(logs, epochs_of_logs, simulation, _stop_of(task, logs, simulation), indexed, swapped))
     findings = [SegmentFinding(base_offset, finding) for base_offset, finding in on_logs.items()]
     findings += _audit_transaction_indexes(task, read, logs, fold)
     cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
@@ -216,6 +224,17 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     if task.tiering:
         audited.not_ready = list(_not_ready(task, base_offsets, on_logs, broken, audited.findings, epochs, fold))
     return audited
+
+
+def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> SwappedLogs:
+    """Read the logs that a starting broker puts in the place of others."""
+    recoveries: dict[int, Recovery] = {}
+    for name in simulation.renamed:
+        base_offset = segment_files.parse_segment_log(name.removesuffix(segment_files.SWAP_SUFFIX))
+        if base_offset is not None and (version := version_at(task.directory / name)) is not None:
+            path = str(task.directory / name)
+            recoveries[base_offset] = read_in_chunks(path, version.size, base_offset, task.options)
+    return SwappedLogs(recoveries, task.is_compacted)
 
 
 def _not_ready(

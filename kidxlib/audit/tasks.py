@@ -18,7 +18,7 @@ from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import PartitionDirectory, Source
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
 
@@ -38,6 +38,7 @@ class PartitionAudit:
         is_brokers: whether a broker starts with it. False for partitions in a bucket of tiered storage.
         tiered: its remote segments; None if none are known.
         log_dirs: all log dirs at hand, any of which may have logs of it.
+        is_compacted: whether its topic is; None: nobody knows.
     """
 
     topic_partition: topic_partition.TopicPartition
@@ -51,6 +52,7 @@ class PartitionAudit:
     is_brokers: bool = True
     tiered: TieredPartition | None = None
     log_dirs: tuple[Location, ...] = ()
+    is_compacted: bool | None = None
 
 
 def partition_audits(
@@ -89,6 +91,11 @@ def partition_audits(
             tiering=tiering,
             is_brokers=partition.directory.remote is None,
             log_dirs=at_hand,
+            is_compacted=_is_compacted(
+                partition.directory.topic_partition,
+                metadata.get(partition.directory.source.name),
+                stops[partition.directory.log_dir],
+            ),
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
@@ -110,6 +117,19 @@ def partition_audits(
                     log_dirs=at_hand,
                 )
     return audits, {log_dir: stops[log_dir] for log_dir in at_hand}
+
+
+def _is_compacted(
+    partition: topic_partition.TopicPartition, metadata: ClusterMetadata | None, stop: LastStop
+) -> bool | None:
+    """Whether a partition's topic is compacted, by the cluster's metadata or the cleaner's checkpoint."""
+    topic = partition.topic
+    if topic in topic_partition.COMPACTED_BY_BROKERS or partition in stop.cleaner_offsets:
+        return True
+    if metadata is None or topic not in metadata.to_end.topics:
+        return None
+    policy = topic_config(metadata.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
+    return None if policy is None else "compact" in policy.value.split(",")
 
 
 def _last_stops(

@@ -5,7 +5,7 @@ early, and what the broker's next start does to each and loses.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,22 @@ _OVERLAPS: Final = "overlaps-segment-before"
 
 #: The reason if a log is missing while its `.index` is there.
 MISSING: Final = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedLogs:
+    """The logs `.swap` that a starting broker puts in the place of others.
+
+    Attributes:
+        recoveries: what is in them, by base offset.
+        is_compacted: whether the cleaner may have written them; None: nobody knows.
+    """
+
+    recoveries: Mapping[int, Recovery] = field(default_factory=dict)
+    is_compacted: bool | None = None
+
+
+NO_SWAPS: Final = SwappedLogs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,17 +334,77 @@ def _swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> It
             )
 
 
+def replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> list[AuditedLog]:
+    """The logs in whose place a starting broker puts others, which are called `.swap`."""
+    names = (segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX) for log in logs)
+    return [log for log, name in zip(logs, names, strict=True) if simulation.removed.get(name) is Removal.SWAPPED]
+
+
+def _of_swaps(
+    logs: Sequence[AuditedLog], simulation: StartupSimulation, swapped: SwappedLogs
+) -> tuple[int, Finding] | None:
+    """The finding on the first of the logs that are replaced, with its base offset; None if nothing is lost with them.
+    The cleaner leaves fewer records, and where a broker was killed there, both are to be seen.
+    """
+    replaced = replaced_by_swaps(logs, simulation)
+    if not replaced:
+        return None
+    first, swaps = min(swapped.recoveries), list(swapped.recoveries.values())
+    found = Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.BROKEN,
+        reason="swap-lacks-records",
+        detail="",
+        consequence="records are lost as a broker starts: move the files .swap elsewhere first, and look at them",
+        fate=Fate(),
+    )
+    name = f"{segment_files.segment_file(first, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
+    takes = f"{name} takes its place when a broker starts"
+    for base_offset, recovery in swapped.recoveries.items():
+        if recovery.end.status is not Status.OK:
+            swap = f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
+            what = f"{swap} is damaged: {recovery.end.reason} at byte {recovery.end.position}"
+            return replaced[0].base_offset, replace(found, detail=f"{takes}, and {what}")
+    recoveries = [log.recovery for log in replaced if log.recovery is not None]
+    before, after = (_records_and_end(each) for each in (recoveries, swaps))
+    if after[1] >= before[1] and (None in (before[0], after[0]) or (after[0] or 0) >= (before[0] or 0)):
+        return None
+    detail = f"{takes}, and has {_records(after)}; what it replaces has {_records(before)}"
+    lacking = [*swapped.recoveries.items(), *((log.base_offset, log.recovery) for log in logs)]
+    was_cleaned = any(log is not None and log.may_lack_records(base_offset) for base_offset, log in lacking)
+    if swapped.is_compacted or (swapped.is_compacted is None and was_cleaned):
+        consequence = "compaction leaves fewer records, and the broker was killed as it put them in place"
+        found = replace(found, verdict=Verdict.SAFE, reason="swapped-in", consequence=consequence)
+    elif swapped.is_compacted is None:
+        found = replace(found, consequence=f"unless the topic is compacted, {found.consequence}")
+    return replaced[0].base_offset, replace(found, detail=detail)
+
+
+def _records_and_end(recoveries: Sequence[Recovery]) -> tuple[int | None, int]:
+    """The number of records in some logs, None if some do not tell, and the offset after the last one."""
+    records = [recovery.records for recovery in recoveries]
+    total = None if None in records else sum(count or 0 for count in records)
+    return total, max((recovery.next_offset for recovery in recoveries), default=0)
+
+
+def _records(counted_to: tuple[int | None, int]) -> str:
+    records, end = counted_to
+    return f"{'records' if records is None else counted(records, 'record')} up to offset {end - 1}"
+
+
 def audit_logs(
     logs: Sequence[AuditedLog],
     epochs: EpochsOfLogs,
     simulation: StartupSimulation,
     stop: PartitionStop,
     indexed: Collection[int] | None,
+    swapped: SwappedLogs = NO_SWAPS,
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
     offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
-    files are beside the logs.
+    files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
     """
+    of_swaps = _of_swaps(logs, simulation, swapped)
     compacted, intruders = _may_be_compacted(logs), _intruders(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
@@ -346,7 +422,10 @@ def audit_logs(
                 finding = worse(finding, _with_intruder(other, log.base_offset, intruders))
             if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
                 finding = worse(finding, goes_back)
-            yield log.base_offset, _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
+            finding = _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
+            if of_swaps is not None and of_swaps[0] == log.base_offset:
+                finding = worse(finding, of_swaps[1])
+            yield log.base_offset, finding
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
             epoch_before = max(epoch_before, epochs.largest(log.base_offset))

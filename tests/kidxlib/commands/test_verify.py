@@ -209,6 +209,24 @@ def _swapping(log_dir: Path) -> None:
             path.rename(path.with_name(f"{path.name}.swap"))
 
 
+def _swap_of(log_dir: Path, size: Callable[[bytes], int]) -> None:
+    """A file that a broker puts in the place of the large log as it starts."""
+    content = _log(log_dir, _LARGE).read_bytes()
+    Path(f"{_log(log_dir, _LARGE)}{segment_files.SWAP_SUFFIX}").write_bytes(content[: size(content)])
+
+
+def _half_of_the_batches(content: bytes) -> int:
+    at = 0
+    while at < len(content) // 2:
+        at += 12 + int.from_bytes(content[at + 8 : at + 12])
+    return at
+
+
+def _compacted(log_dir: Path) -> None:
+    _checkpoint(log_dir, name="cleaner-offset-checkpoint", offset=84, partition="txn-mixed 0")
+    _swap_of(log_dir, _half_of_the_batches)
+
+
 def _empty_directory(log_dir: Path) -> None:
     (log_dir / "orders-3").mkdir()
 
@@ -488,6 +506,18 @@ _CASES = [
         "safe: txn-mixed-0 5891 .log: ends-above-recovery-point",
     ),
     Planted((), "a log amid a swap", _after_clean_stop(_swapping), ".log: not-checked"),
+    Planted(
+        (),
+        "a swap that ends earlier",
+        partial(_swap_of, size=_half_of_the_batches),
+        "broken: txn-mixed-0 84 .log: swap-lacks-records: 00000000000000000084.log.swap takes its place when a broker",
+    ),
+    Planted(
+        (), "a swap that is cut off", partial(_swap_of, size=lambda content: len(content) - 9), "log.swap is damaged: "
+    ),
+    Planted((), "a swap that is as long", partial(_swap_of, size=len), "│ .log │     4 │    0 │    0 │", 0),
+    Planted(("--fail-on", "safe"), "a swap of the cleaner", _compacted, "safe: txn-mixed-0 84 .log: swapped-in: "),
+    Planted((), "the same without the option", _compacted, "safe: txn-mixed-0 84 .log: swapped-in: ", 0),
     Planted((), "a batch stands twice", _last_batch_twice, "offsets-not-increasing"),
     Planted((), "segments overlap", _other_base_offset, "overlaps-segment-before"),
     Planted((), "a magic that nobody writes", _magic, "unknown-magic"),
