@@ -35,7 +35,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmen
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition, read_last_entry
 from kidxlib.library.read import count, read
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading import bounds, ends, log_dir_evidence
 from kidxlib.reading.absent import BrokersMetadata
@@ -46,6 +46,7 @@ from kidxlib.reading.unread_offsets import Why
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
+from kidxlib.storage.location import Location
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
@@ -774,7 +775,9 @@ def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts
         (log_dir / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id=c\n")
 
     def topics_of(log_dir: Path, known: bool) -> set[str]:
-        copies = {each: read_cluster_metadata(each / METADATA_DIRECTORY) for each in log_dirs if known}
+        copies: dict[Location, ClusterMetadata] = {
+            each: read_cluster_metadata(each / METADATA_DIRECTORY) for each in log_dirs if known
+        }
         metadata = BrokersMetadata(log_dirs, copies).metadata_of(log_dir)
         assert metadata is not None
         return set(metadata.to_end.topics)
