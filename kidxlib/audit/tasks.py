@@ -91,11 +91,7 @@ def partition_audits(
             tiering=tiering,
             is_brokers=partition.directory.remote is None,
             log_dirs=at_hand,
-            is_compacted=_is_compacted(
-                partition.directory.topic_partition,
-                metadata.get(partition.directory.source.name),
-                stops[partition.directory.log_dir],
-            ),
+            is_compacted=_is_compacted(partition.directory, metadata, stops[partition.directory.log_dir]),
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
@@ -120,15 +116,15 @@ def partition_audits(
 
 
 def _is_compacted(
-    partition: topic_partition.TopicPartition, metadata: ClusterMetadata | None, stop: LastStop
+    directory: PartitionDirectory, metadata: Mapping[str, ClusterMetadata], stop: LastStop
 ) -> bool | None:
     """Whether a partition's topic is compacted, by the cluster's metadata or the cleaner's checkpoint."""
-    topic = partition.topic
-    if topic in topic_partition.COMPACTED_BY_BROKERS or partition in stop.cleaner_offsets:
+    topic, of_cluster = directory.topic_partition.topic, metadata.get(directory.source.name)
+    if topic in topic_partition.COMPACTED_BY_BROKERS or directory.topic_partition in stop.cleaner_offsets:
         return True
-    if metadata is None or topic not in metadata.to_end.topics:
+    if of_cluster is None or topic not in of_cluster.to_end.topics:
         return None
-    policy = topic_config(metadata.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
+    policy = topic_config(of_cluster.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
     return None if policy is None else "compact" in policy.value.split(",")
 
 
