@@ -25,6 +25,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.storage import packed
 from kidxlib.storage.packed import PackedPath
+from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.kidxlib.catalog.test_tables import KEPT
 from tests.support.catalog import append_rows
