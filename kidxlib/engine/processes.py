@@ -20,6 +20,7 @@ from kidxlib.errors import KidxError
 from kidxlib.jit import compiling
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
+from kidxlib.terminal.exit_codes import ExitCode, end_process
 
 _PR_SET_PDEATHSIG: Final = 1
 #: If a command is killed, Python's process that removes its semaphores would print a warning.
@@ -41,6 +42,10 @@ class _Worker(SpawnProcess):
     """A worker process. A pool with a dead worker terminates the others, and since Python 3.12 waits for them. But
     workers ignore SIGTERM, which is sent to all processes of a service, so they are killed.
     """
+
+    def run(self) -> None:
+        super().run()
+        end_process(ExitCode.OK)  # to finalize Python, with all that is imported, takes it half a second
 
     def terminate(self) -> None:
         self.kill()

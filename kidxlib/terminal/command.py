@@ -8,7 +8,6 @@ finalization by unwinding the thread's stack. Destructors of C++ and Rust do not
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import io
@@ -16,7 +15,6 @@ import logging
 import os
 import re
 import sys
-import threading
 import traceback
 from collections.abc import Sequence
 from types import TracebackType
@@ -28,7 +26,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.jit import compiling
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, printable, show_details
-from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.exit_codes import ExitCode, end_process
 from kidxlib.terminal.interrupts import Interrupted
 
 #: The modules that write to standard output, and this one, which flushes it; `kidx dump` handles its own errors.
@@ -49,18 +47,6 @@ _SPARK_OPTIONS: Final = re.compile(
     "(driver|executor)-(memory|cores)|driver-(java-options|library-path|class-path))|-c"
 )
 _SPARK_PROGRAM: Final = "./spark-submit.sh"
-
-
-def end_process(code: int) -> NoReturn:
-    """End the process in the main thread as `multiprocessing` ends a forked one: wait for threads that are not daemons,
-    call what was registered with `atexit`, flush output, and finalize nothing else.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # the reader has gone; the stream is closed
-            stream.flush()
-    os._exit(code)
 
 
 def _end_with_trace(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:

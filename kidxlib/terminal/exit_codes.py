@@ -1,8 +1,14 @@
-"""The exit codes of all commands."""
+"""The exit codes of all commands, and how their processes end."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import enum
+import os
+import sys
+import threading
+from typing import NoReturn
 
 
 class ExitCode(enum.IntEnum):
@@ -14,3 +20,15 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it; one line says what is done
     OUTPUT_CLOSED = 141  # the reader of its output has gone: as SIGPIPE ends other programs, without a message
     TERMINATED = 143  # by SIGTERM; one line says what is done
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process in the main thread as `multiprocessing` ends a forked one: wait for threads that are not daemons,
+    call what was registered with `atexit`, flush output, and finalize nothing else.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # the reader has gone; the stream is closed
+            stream.flush()
+    os._exit(code)
