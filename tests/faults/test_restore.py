@@ -36,7 +36,7 @@ _PARTITIONS: Final = 12
 _KILLED_AS_IT_READS: Final = f"""
 import os, signal
 from kidxlib.operations.restore import contents
-contents._read_log = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+contents.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {KIDX}
 """
 

@@ -81,8 +81,7 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
     with scratch_directory() as scans:
         _make_ready(plan, by_log_dir, backend, scans)
-    begin_phase("reading the records for restore-check")
-    contents = read_contents(plan)
+    contents = read_contents(plan, backend.engine)
     begin_phase("writing the cluster's metadata")
     write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
     with Publisher() as publisher:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.operations.restore.contents import READ_UNCOMMITTED, IsolatedRecords
+from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, IsolatedRecords
 from kidxlib.operations.restore.running_cluster import (
     RunningCluster,
     RunningPartition,

@@ -28,7 +28,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.restore.contents import Consumed, IsolatedRecords, RecordDigest
+from kidxlib.operations.restore.record_digest import Consumed, IsolatedRecords, RecordDigest
 from kidxlib.storage.small_files import parse_properties
 
 #: So long a broker may say nothing.

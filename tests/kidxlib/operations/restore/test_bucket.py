@@ -19,7 +19,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTIO
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.operations.restore.contents import DIGESTED, RecordDigest
+from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.operations.restore.contents import DIGESTED, Consumed, RecordDigest
+from kidxlib.operations.restore.record_digest import DIGESTED, Consumed, RecordDigest
 
 _MAX_MS: Final = 2**42
 _content: Final = st.none() | st.binary(max_size=5)

@@ -1,0 +1,149 @@
+"""What workers do for the contents of restored partitions: they read the records of logs, and digest them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+
+from kidxlib.engine.work import ItemRows
+from kidxlib.errors import KidxError, describe_error
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.listing import list_segments
+from kidxlib.indexing.remote_logs import LocalLogs, RemoteBucket
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import ANY_TOPIC, Source
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.restore.record_digest import DIGESTED, READ_UNCOMMITTED, IsolatedRecords, RecordDigest
+from kidxlib.reading.damage import fail_on
+from kidxlib.reading.plan import ReadPlan, plan_reads
+from kidxlib.reading.request import ReadRequest, read_request
+from kidxlib.reading.rows import rows_of
+from kidxlib.reading.unread_offsets import Why
+
+_UNSTABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
+_LEVEL: Final = pa.struct(
+    [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
+)
+#: The rows of `read_logs`: the number of a log, and what `PartitionContents` has.
+CONTENTS: Final = pa.schema(
+    [
+        pa.field(
+            "contents",
+            pa.struct(
+                [
+                    pa.field("number", pa.int64()),
+                    pa.field("uncommitted", _LEVEL),
+                    pa.field("committed", _LEVEL),
+                    pa.field("why", pa.string()),
+                ]
+            ),
+        )
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredLog:
+    """A log that leads its partition.
+
+    Attributes:
+        number: its place among all logs.
+        log_dir: None: it begins empty.
+        start_offset, end_offset: of what consumers get.
+        log_bytes: of what is in the log dir.
+        topic_id: empty where it is not known.
+        bucket: the bucket that has its beginning, with this partition alone; None: all of it is in the log dir.
+        why_not: why it cannot be read; empty if it can.
+        threads: how many may take its records apart at the same time.
+    """
+
+    topic_partition: TopicPartition
+    number: int = 0
+    log_dir: Path | None = None
+    start_offset: int = 0
+    end_offset: int = 0
+    log_bytes: int = 0
+    topic_id: str = ""
+    bucket: RemoteBucket | None = None
+    why_not: str = ""
+    threads: int = 1
+
+    @property
+    def id_partition(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.topic_partition.topic, self.topic_partition.partition)
+
+    def with_threads(self, threads: int) -> Self:
+        return replace(self, threads=threads)
+
+
+def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
+    """In a worker: what consumers will get of some logs."""
+    for log in logs:
+        levels: tuple[IsolatedRecords, ...] = ()
+        why = log.why_not
+        try:
+            levels = () if why else _read_records(log)
+        except (KidxError, OSError) as error:
+            why = describe_error(error)
+        uncommitted, committed = map(asdict, levels) if levels else (None, None)
+        row = {"number": log.number, "uncommitted": uncommitted, "committed": committed, "why": why}
+        yield ItemRows(segments=1, log_bytes=log.log_bytes, rows=[{"contents": row}])
+
+
+def _read_records(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
+    """The records at both isolation levels. Where no transaction was aborted or is open, they are the same."""
+    if log.start_offset == log.end_offset:
+        nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
+        return nothing, nothing
+    request = _request(log)
+    plan = _plan(replace(request, committed=True), log.threads)
+    stable = min((left.first_offset for left in plan.left_out if left.why is _UNSTABLE), default=log.end_offset)
+    committed = _read(plan, stable, log.threads)
+    if stable == log.end_offset and not any(len(read.aborted) for read in plan.reads):
+        return committed, committed
+    return _read(_plan(request, log.threads), log.end_offset, log.threads), committed
+
+
+def _request(log: RestoredLog) -> ReadRequest:
+    """What is to be read of a log: all that is in its log dir, and before it what the bucket has, if one is given."""
+    assert log.log_dir is not None
+    directory = log.log_dir / log.topic_partition.directory
+    request = read_request(
+        directory,
+        topics=ANY_TOPIC,
+        offsets=None,
+        times=None,
+        isolation=READ_UNCOMMITTED,
+        index_dir=None,
+        to_log_end=True,
+    )
+    if log.bucket is None:
+        return request
+    [local] = request.partitions()
+    place = (log.bucket.directories or {}).get(log.id_partition)
+    if place is None:
+        raise KidxError(
+            f"{log.bucket.place}: no directory of {log.topic_partition.directory} with topic id {log.topic_id}; "
+            "expected the log's beginning there"
+        )
+    of_both = replace(log.bucket, local={log.id_partition: LocalLogs(directory, list_segments(local, Skipped()))})
+    return replace(
+        request,
+        sources=[Source(str(place), place, of_both)],
+        offsets={log.topic_partition: (log.start_offset, log.end_offset)},
+    )
+
+
+def _plan(request: ReadRequest, threads: int) -> ReadPlan:
+    return plan_reads(request, goes_on=False, threads=threads, looks_around=False)
+
+
+def _read(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
+    digest = RecordDigest()
+    for rows in rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=threads):
+        digest.add_rows(rows)
+    return IsolatedRecords(end_offset=end_offset, records=digest.records, digest=digest.hexdigest())
