@@ -8,15 +8,19 @@ import contextlib
 import enum
 import itertools
 import pickle
+import queue
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
@@ -27,7 +31,7 @@ from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHO
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Work, reads_little
+from kidxlib.engine.work import ItemRows, Work
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
@@ -51,6 +55,11 @@ from kidxlib.terminal.progress import begin_phase
 #: A broker starts with all topics that are there.
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
+#: So many passes are in work in a process: while one waits for the disk, the other one's logs are scanned.
+_PASSES_AT_ONCE: Final = 2
+#: Threads of the command read as much as this in the time in which workers would start.
+_BEFORE_WORKERS_BYTES: Final = 2 * 1024**3
+_BEFORE_WORKERS_PARTITIONS: Final = 2_000
 
 
 class Level(enum.StrEnum):
@@ -425,7 +434,8 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = sum(task.log_bytes for task in tasks)
     with engine.stopping():
-        units, is_small = pack(tasks, engine.cores), reads_little(log_bytes, len(tasks))
+        units = pack(tasks, engine.cores)
+        is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
@@ -436,33 +446,49 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
 
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
-    """In a worker: the forecasts of some partitions."""
-    room = new_room()
-    with contextlib.ExitStack() as stack:
-        writer: ScanWriter | None = None
+    """In a worker: the forecasts of some partitions. While logs are read from the disk, others are scanned."""
+    rooms = queue.SimpleQueue[NDArray[np.uint8]]()
+    coming: deque[Future[ItemRows]] = deque()
+    with ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool:
         for of_pass in passes(tasks):
-            if writer is None and (scans := of_pass[0].scans) is not None:
-                writer = stack.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
-            small = [log for task in of_pass for log in task.small_logs()]
-            together = read_together(small, use_mmap, room, writer)
-            forecasts = {
-                task.number: forecast_partition(
-                    task.topic_partition,
-                    task.directory,
-                    task.options,
-                    task.stop,
-                    LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer, together=together),
-                    everything=task.everything,
-                    trusts=task.trusts,
-                    is_compacted=task.is_compacted,
-                )
-                for task in of_pass
-            }
-            yield ItemRows(
-                segments=sum(task.segments for task in of_pass),
-                log_bytes=sum(task.log_bytes for task in of_pass),
-                rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
+            if len(coming) < _PASSES_AT_ONCE:
+                rooms.put(new_room())
+            else:
+                yield coming.popleft().result()
+            coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
+        while coming:
+            yield coming.popleft().result()
+
+
+def _forecast_pass(
+    tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[NDArray[np.uint8]]
+) -> ItemRows:
+    """The forecasts of partitions whose small logs are read together, in one of the rooms."""
+    room = rooms.get()
+    with contextlib.ExitStack() as stack:
+        stack.callback(rooms.put, room)
+        writer: ScanWriter | None = None
+        if (scans := tasks[0].scans) is not None:
+            writer = stack.enter_context(contextlib.closing(ScanWriter(scans / str(tasks[0].number))))
+        together = read_together([log for task in tasks for log in task.small_logs()], use_mmap, room, writer)
+        forecasts = {
+            task.number: forecast_partition(
+                task.topic_partition,
+                task.directory,
+                task.options,
+                task.stop,
+                LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer, together=together),
+                everything=task.everything,
+                trusts=task.trusts,
+                is_compacted=task.is_compacted,
             )
+            for task in tasks
+        }
+    return ItemRows(
+        segments=sum(task.segments for task in tasks),
+        log_bytes=sum(task.log_bytes for task in tasks),
+        rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
+    )
 
 
 def planned_log_dirs(
