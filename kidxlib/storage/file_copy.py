@@ -8,6 +8,7 @@ import contextlib
 import errno
 import itertools
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,10 +24,10 @@ from kidxlib.storage.publisher import Owner
 _CLONE: Final = 0x40049409
 #: A file system that has no reflinks, or not between these two files, answers so.
 _NOT_CLONED: Final = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
-_PIECE_BYTES: Final = 4 * 1024 * 1024
-#: So many files or bytes are flushed at a time, and then read back.
+_PIECE_BYTES: Final = 1024 * 1024
+#: So many files or bytes are flushed at a time. They are read back while the next ones are copied.
 _GROUP_FILES: Final = 512
-_GROUP_BYTES: Final = 1024 * 1024 * 1024
+_GROUP_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +82,22 @@ def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
         PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
     """
     reflinked = written = 0
+    flushed: dict[Path, int] = {}  # checksums of copies that are to be read back
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-copy")
     try:
         for group in _groups(files):
-            checksums: dict[Path, int] = {}
-            for file, checksum in zip(group, pool.map(_copy, group, itertools.repeat(owner)), strict=True):
+            copying = pool.map(_copy, group, itertools.repeat(owner))
+            reading_back = pool.map(_ensure_reads_back, flushed.keys(), flushed.values())
+            flushed = {}
+            for file, checksum in zip(group, copying, strict=True):
                 if checksum is None:
                     reflinked += file.size
                 else:
                     written += file.size
-                    checksums[file.target] = checksum
+                    flushed[file.target] = checksum
+            deque(reading_back, maxlen=0)
             _flush({file.target.parent for file in group})
-            for _ in pool.map(_ensure_reads_back, checksums.keys(), checksums.values()):
-                pass
+        deque(pool.map(_ensure_reads_back, flushed.keys(), flushed.values()), maxlen=0)
     finally:
         pool.shutdown(cancel_futures=True)
     return Copied(reflinked, written)
@@ -132,6 +136,7 @@ def _copied(file: FileCopy, owner: Owner) -> int | None:
                 target.truncate(file.size)
             else:
                 checksum = _write(source.fileno(), descriptor, file.size)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write the pages out
             os.fchmod(descriptor, status.st_mode & 0o777 | 0o600)
             _give(descriptor, owner)
             os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -118,23 +118,27 @@ def test_a_disk_that_fills_up_is_named(old: Path, tmp_path: Path) -> None:
         assert contents_of(old) == before
 
 
+@pytest.mark.parametrize("spoiled", ["first", "last"])
 def test_a_copy_that_does_not_read_back_ends_the_restore(
-    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spoiled: str, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A byte changes on the disk once a copy was flushed."""
-    target = tmp_path / "copy"
+    """A byte changes on the disk once a copy was flushed. Each copy is flushed alone, and those before it are read
+    back while it is copied.
+    """
     [source, *_] = sorted(old.glob("*/*.log"))
+    copies = [file_copy.FileCopy(source, tmp_path / name, source.stat().st_size) for name in ("first", "amid", "last")]
+    flushed = iter(copies)
 
-    def spoil(directory: Path) -> None:
-        with target.open("r+b") as file:
-            file.seek(100)
-            file.write(b"\xff")
+    def spoil(_: Path) -> None:
+        if (copy := next(flushed)).target.name == spoiled:
+            with copy.target.open("r+b") as file:
+                file.seek(100)
+                file.write(b"\xff")
 
     monkeypatch.setattr(file_copy, "flush_file_system_of", spoil)
-    copy = file_copy.FileCopy(source, target, source.stat().st_size)
-    owner = Owner.of(source.stat())
-    with pytest.raises(PublishError, match="does not read back"):
-        file_copy.copy_files([copy], owner, 2)
+    monkeypatch.setattr(file_copy, "_GROUP_FILES", 1)
+    with pytest.raises(PublishError, match=f"{spoiled}: it does not read back"):
+        file_copy.copy_files(copies, Owner.of(source.stat()), 2)
 
 
 @pytest.fixture(params=["source", "target"])
