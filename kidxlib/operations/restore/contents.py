@@ -93,8 +93,9 @@ def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
         log_bytes=log_bytes,
     )
     with engine.stopping():
-        units, is_small = pack(logs, engine.cores), reads_little(log_bytes, len(logs))
-        staged = engine.run(Work("contents", units, read_logs, CONTENTS, is_small=is_small))
+        is_local = all(log.bucket is None for log in logs)  # nobody has counted the bytes in a bucket
+        is_small = is_local and reads_little(log_bytes, len(logs))
+        staged = engine.run(Work("contents", pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
     rows = {row["number"]: row for batch in staged.batches("contents") for row in batch.to_pylist()}
     staged.remove()
     contents = [_contents(log, rows[log.number]) for log in logs]
