@@ -21,6 +21,7 @@ from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
+from kidxlib.operations.restore.contents import Contents
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
@@ -100,12 +101,12 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     proven = ProvenSettings.read(request.topic_configs)
     brokers = new_brokers(request.brokers)
     sources = source_brokers(request.sources)
+    of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
+    new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
+    new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
     with contextlib.ExitStack() as stack:
-        for log_dir in (log_dir for _, broker in sources for log_dir in broker.log_dirs):
-            stack.enter_context(locked_to_read(log_dir.path))
-        new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
-        new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
-        of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
+        for path in sorted(of_sources):
+            stack.enter_context(locked_to_read(path))
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
         controllers = [_controller(path) for path in request.controllers]
@@ -136,13 +137,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
-        outcome.warn(
-            *(
-                f"{each.topic_partition.directory}: {each.why}; restore-check will not compare these records"
-                for each in restored.contents.partitions
-                if each.why
-            )
-        )
+        outcome.warn(*_not_compared(restored.contents))
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
@@ -151,6 +146,12 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         values=outcome.values,
         messages=outcome.messages,
     )
+
+
+def _not_compared(contents: Contents) -> Iterator[str]:
+    for each in contents.partitions:
+        if each.why:
+            yield f"{each.topic_partition.directory}: {each.why}; restore-check will not compare these records"
 
 
 def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
