@@ -81,8 +81,8 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
     """Whether lists or maps are equal, row by row; false if one is null. Maps are equal if they have the same entries
     in the same order.
     """
-    lengths = _lengths(some)
-    comparable: Flags = both_valid & (lengths == _lengths(others))
+    lengths = lengths_of(some)
+    comparable: Flags = both_valid & (lengths == lengths_of(others))
     equal = comparable.copy()
     filled = np.flatnonzero(comparable & (lengths > 0))
     if len(filled):
@@ -92,7 +92,7 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
     return equal
 
 
-def _lengths(lists: Values) -> NDArray[np.int64]:
+def lengths_of(lists: Values) -> NDArray[np.int64]:
     """The length of each list or map; 0 for null."""
     offsets: NDArray[np.int64] = lists.offsets.to_numpy().astype(np.int64)
     return np.where(flags_of(lists.is_valid()), np.diff(offsets), 0)

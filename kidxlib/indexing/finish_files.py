@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Final, Self
 
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file,
+)
 from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.storage.directory import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
@@ -92,6 +98,12 @@ class PartitionFiles:
     def present(self) -> frozenset[str]:
         """The names of the files that existed when the partition was begun."""
         return frozenset(self._listings.names_in(self.task.index_directory))
+
+    @cached_property
+    def transaction_indexes(self) -> frozenset[int]:
+        """The base offsets of the transaction indexes of `present`."""
+        names = (name for name in self.present if name.endswith(TRANSACTION_INDEX_SUFFIX))
+        return frozenset(parsed[0] for name in names if (parsed := parse_segment_file(name)) is not None)
 
     def stage(self, name: str, content: bytes) -> Callable[[], Published]:
         """Hand a file to the publisher. The result is to be asked for once it is committed."""

@@ -29,11 +29,19 @@ from kidxlib.indexing.segments import (
     BuiltSegment,
     BuiltSegments,
     FinishedPartition,
+    FinishedPlain,
     FinishedSegment,
 )
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.partition_fold import FoldedSegment, FoldState, PartitionFold, ScannedSegment, StateSource
+from kidxlib.recovery.partition_fold import (
+    FoldedSegment,
+    FoldState,
+    PartitionFold,
+    PlainSegments,
+    ScannedSegment,
+    StateSource,
+)
 from kidxlib.recovery.producers import Producers
 from kidxlib.storage.directory import Directory, list_directory, read_file
 from kidxlib.storage.publisher import Published, Publisher
@@ -63,10 +71,10 @@ def segment_tasks(built: BuiltSegments) -> Iterator[SegmentTask]:
 
 
 def finish(
-    partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]], coming: Sequence[Directory] = ()
+    partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask | PlainSegments]]], coming: Sequence[Directory] = ()
 ) -> Iterator[FinishedPartition]:
-    """Fold partitions one after the other and publish the results. `coming` are their index directories, in their
-    order, where that is known.
+    """Fold partitions one after the other and publish the results. Plain segments are present, and their index files
+    were published. `coming` are the partitions' index directories, in their order, where that is known.
     """
     with Publisher() as publisher, Listings(coming) as listings:
         waiting: list[_Finisher] = []
@@ -77,7 +85,10 @@ def finish(
                 for segment, is_last in _with_last(segments):
                     if is_last:
                         finisher.keep_state()
-                    finisher.add(segment)
+                    if isinstance(segment, PlainSegments):
+                        finisher.add_plain(segment)
+                    else:
+                        finisher.add(segment)
                 finisher.end()
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 yield from _commit(publisher, waiting)
@@ -92,14 +103,24 @@ def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[Finished
     waiting.clear()
 
 
-def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, bool]]:
-    """Each segment, and whether it is the last one."""
+def _with_last(
+    segments: Iterable[SegmentTask | PlainSegments],
+) -> Iterator[tuple[SegmentTask | PlainSegments, bool]]:
+    """All of them, and whether it is the last segment, which comes alone."""
     coming = iter(segments)
     held = next(coming, None)
     while held is not None:
         following = next(coming, None)
+        if following is None and isinstance(held, PlainSegments):
+            if len(held) > 1:
+                yield held.part(0, len(held) - 1), False
+            held = _plain_task(held, len(held) - 1)
         yield held, following is None
         held = following
+
+
+def _plain_task(segments: PlainSegments, number: int) -> SegmentTask:
+    return SegmentTask(scanned=segments.segment(number), present=True, published=True)
 
 
 class _BrokerSnapshots:
@@ -184,13 +205,15 @@ class _Finisher:
         self._states: list[FoldState] = []
         # But for what is done with the transaction index, which is to be asked for once it is committed.
         self._segments: list[tuple[partial[FinishedSegment], Callable[[], Published]]] = []
+        self._plain: list[FinishedPlain] = []
 
     @property
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
         segments = tuple(segment(published=outcome()) for segment, outcome in self._segments)
+        packed = self.files.take_packed()
         return FinishedPartition(
-            self._task, segments, tuple(self.files.kept), tuple(self._states), self.files.take_packed()
+            self._task, segments, tuple(self.files.kept), tuple(self._states), packed, tuple(self._plain)
         )
 
     def keep_state(self) -> None:
@@ -198,6 +221,16 @@ class _Finisher:
         state = self._fold.state
         if state is not None:
             self._states.append(state)
+
+    def add_plain(self, segments: PlainSegments) -> None:
+        """`add` of each of them."""
+        base_offsets = segments.base_offsets.tolist()
+        if self._task.snapshots or not self.files.transaction_indexes.isdisjoint(base_offsets):
+            for number in range(len(segments)):
+                self.add(_plain_task(segments, number))
+            return
+        self._plain.append(FinishedPlain(segments.base_offsets, self._fold.add_plain(segments)))
+        self._base_offsets += base_offsets
 
     def add(self, segment: SegmentTask) -> None:
         folded = self._fold.add(segment.scanned)

@@ -74,11 +74,22 @@ class FinishedSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishedPlain:
+    """The result of finishing segments that exist in the source, and that have neither aborted transactions nor a
+    `.txnindex`, by columns.
+    """
+
+    base_offsets: NDArray[np.int64]
+    state_sources: Sequence[StateSource]
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedPartition:
     """The result of finishing a partition.
 
     Attributes:
         segments: by base offset.
+        plain: its other segments, where they were given as `PlainSegments`.
         kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
         states: before the last segment and after it, so far as they can be told.
         packed: its files that a catalog is to keep, or to keep no longer.
@@ -89,6 +100,7 @@ class FinishedPartition:
     kept: tuple[str, ...]
     states: tuple[FoldState, ...]
     packed: tuple[PackedFile, ...] = ()
+    plain: tuple[FinishedPlain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.matching import Flags, Values, flags_array, lengths_of, runs
 from kidxlib.catalog.partitions import EVENT_KINDS
-from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.partition_fold import NO_EVENTS
@@ -93,6 +93,22 @@ def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
     return events
 
 
+def plain_runs(
+    batches: Iterator[pa.RecordBatch], is_plain: Callable[[Values], Flags]
+) -> Iterator[tuple[bool, pa.RecordBatch]]:
+    """Rows by `segments_with_events` in runs, in their order, and whether those of a run are plain. Such a run has rows
+    of segments of one partition, which `is_plain` by the column `segment` and have no events. The last row of a batch
+    is never plain, as its events may follow.
+    """
+    for batch in batches:
+        position = batch.column("position").to_numpy()
+        plain = is_plain(batch.column("segment")) & (position == _OF_SEGMENT)
+        plain &= np.append(position[1:] == _OF_SEGMENT, False)
+        columns = [*(batch.column(name) for name in PARTITION_KEY), flags_array(plain)]
+        for start, end in runs(columns):
+            yield bool(plain[start]), batch.slice(start, end - start)
+
+
 def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], NDArray[np.void]]]:
     """Each segment's row (its `position` is −1), with the events of the rows that follow it."""
     head: dict[str, Any] | None = None
@@ -122,6 +138,17 @@ def to_leader_epochs(rows: Sequence[LeaderEpochEntry] | None) -> NDArray[np.void
     """A value of the column `leader_epochs` as an array of `scan_state.LEADER_EPOCH`."""
     epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in rows or ()]
     return np.array(epochs, LEADER_EPOCH)
+
+
+def leader_epoch_columns(lists: Values) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    """A column `leader_epochs` as one array of `scan_state.LEADER_EPOCH`; and where those of each row begin in it, and
+    where the last ones end.
+    """
+    entries: Values = lists.flatten()
+    epochs = np.empty(len(entries), LEADER_EPOCH)
+    for name in LEADER_EPOCH.names or ():
+        epochs[name] = entries.field(name).to_numpy()
+    return epochs, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths_of(lists))])
 
 
 def from_leader_epochs(leader_epochs: NDArray[np.void]) -> list[LeaderEpochEntry]:

@@ -89,6 +89,49 @@ class ScannedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlainSegments:
+    """Segments by columns, in the order of their base offsets, at least one. They were read to the end of their logs,
+    and have no problems, no producers and no leader epoch that begins below offset 0.
+
+    Attributes:
+        base_offsets, next_offsets, map_end_offsets: as in `ScannedSegment`, int64 of shape (n,).
+        leader_epochs: those of all segments, of dtype `scan_state.LEADER_EPOCH`.
+        epoch_bounds: where those of each segment begin, and where the last ones end; int64 of shape (n + 1,).
+    """
+
+    base_offsets: NDArray[np.int64]
+    next_offsets: NDArray[np.int64]
+    map_end_offsets: NDArray[np.int64]
+    leader_epochs: NDArray[np.void]
+    epoch_bounds: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.base_offsets)
+
+    def segment(self, number: int) -> ScannedSegment:
+        """One of them."""
+        return ScannedSegment(
+            base_offset=int(self.base_offsets[number]),
+            problem_free=True,
+            next_offset=int(self.next_offsets[number]),
+            map_end_offset=int(self.map_end_offsets[number]),
+            producer_events=NO_EVENTS,
+            leader_epochs=self.leader_epochs[self.epoch_bounds[number] : self.epoch_bounds[number + 1]],
+        )
+
+    def part(self, start: int, end: int) -> PlainSegments:
+        """Those from one number up to another, which is left out."""
+        bounds = self.epoch_bounds[start : end + 1]
+        return PlainSegments(
+            base_offsets=self.base_offsets[start:end],
+            next_offsets=self.next_offsets[start:end],
+            map_end_offsets=self.map_end_offsets[start:end],
+            leader_epochs=self.leader_epochs[bounds[0] : bounds[-1]],
+            epoch_bounds=bounds - bounds[0],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoldedSegment:
     """The result of folding a segment.
 
@@ -193,12 +236,7 @@ class PartitionFold:
 
     def add(self, segment: ScannedSegment) -> FoldedSegment:
         """Fold the segment with the next higher base offset."""
-        if segment.base_offset != self._expected_offset:
-            self.epochs_are_known = False
-            if not self._goes_on:
-                self._source = StateSource.UNKNOWN
-        if self._source is StateSource.UNKNOWN:
-            self._load_snapshot(segment.base_offset)
+        self._begin(segment.base_offset)
         source, snapshot = self._source, self._producers.snapshot()
 
         epoch_failure = self._assign_epochs(segment.leader_epochs)
@@ -221,6 +259,37 @@ class PartitionFold:
             aborted=applied.aborted,
             failure=failure,
         )
+
+    def add_plain(self, segments: PlainSegments) -> list[StateSource]:
+        """`add` of segments that follow each other. Returns where the state at each base offset comes from; the
+        producers do not change, but where a snapshot is loaded.
+        """
+        sources = []
+        for base_offset, next_offset in zip(
+            segments.base_offsets.tolist(), segments.next_offsets.tolist(), strict=True
+        ):
+            self._begin(base_offset)
+            sources.append(self._source)
+            self._goes_on = self._goes_on or base_offset in self._recovered
+            self._expected_offset = next_offset
+        epochs, last = segments.leader_epochs, self.leader_epochs.last
+        highest = np.maximum.accumulate(epochs["epoch"])
+        begun = np.concatenate([[True], highest[1:] > highest[:-1]])[: len(epochs)]
+        if last is not None:
+            begun &= highest > last.epoch
+        self._assign_epochs(epochs[begun])
+        self._base_offset = int(segments.base_offsets[-1])
+        self._map_end_offset = int(segments.map_end_offsets[-1])
+        return sources
+
+    def _begin(self, base_offset: int) -> None:
+        """Find the state at the base offset of the next segment."""
+        if base_offset != self._expected_offset:
+            self.epochs_are_known = False
+            if not self._goes_on:
+                self._source = StateSource.UNKNOWN
+        if self._source is StateSource.UNKNOWN:
+            self._load_snapshot(base_offset)
 
     def _load_snapshot(self, offset: int) -> None:
         data = self._snapshot_at(offset)

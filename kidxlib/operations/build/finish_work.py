@@ -33,7 +33,7 @@ from kidxlib.catalog.partitions import (
     partition_keys,
 )
 from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFile
-from kidxlib.catalog.rows import rows_of_kind
+from kidxlib.catalog.rows import PARTITION_KEY, rows_of_kind
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
@@ -49,9 +49,16 @@ from kidxlib.indexing.listed import Longs, numbers_in
 from kidxlib.indexing.segments import FinishedPartition
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.operations.build.finish import finished_by_topic
-from kidxlib.operations.events import event_rows, segment_rows, to_leader_epochs, with_events
+from kidxlib.operations.events import (
+    event_rows,
+    leader_epoch_columns,
+    plain_runs,
+    segment_rows,
+    to_leader_epochs,
+    with_events,
+)
 from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.recovery.partition_fold import FoldState, ScannedSegment, StateSource
+from kidxlib.recovery.partition_fold import FoldState, PlainSegments, ScannedSegment, StateSource
 from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
 from kidxlib.tables.protocol import Tables, counts_of, scope_of
@@ -115,10 +122,14 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
         waiting: list[FinishedPartition] = []
         for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
             waiting.append(finished)
-            if sum(len(partition.segments) for partition in waiting) >= _ROWS_AT_ONCE:
+            if sum(map(_rows_of, waiting)) >= _ROWS_AT_ONCE:
                 yield _item_rows(waiting, share.partitions)
                 waiting.clear()
         yield _item_rows(waiting, share.partitions)
+
+
+def _rows_of(finished: FinishedPartition) -> int:
+    return len(finished.segments) + sum(len(plain.state_sources) for plain in finished.plain)
 
 
 def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[PartitionKey, PartitionToFinish]) -> ItemRows:
@@ -126,16 +137,51 @@ def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[Partit
     for partition in finished:
         rows += [*_rows_beside(partition), *_kept_rows(partition, partitions[partition.task.key])]
     packed = packed_batches([file for partition in finished for file in partition.packed], FINISHED)
-    return ItemRows(batches=[_segment_batch(finished), *packed], rows=rows)
+    return ItemRows(batches=[_segment_batch(finished), _plain_batch(finished), *packed], rows=rows)
 
 
 def _known_partitions(
     batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
-) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask]]]:
+) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask | PlainSegments]]]:
     """The task of each partition, with its segments in order, from rows of `TO_FINISH`."""
-    segments = (_segment(head, events) for head, events in with_events(batches))
-    for key, of_partition in groupby(segments, key=itemgetter(0)):
-        yield tasks[key], (task for _, task in of_partition)
+    for key, of_partition in groupby(_segments(batches), key=itemgetter(0)):
+        yield tasks[key], (segments for _, segments in of_partition)
+
+
+def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask | PlainSegments]]:
+    for is_plain, some in groupby(plain_runs(batches, _are_plain), key=itemgetter(0)):
+        rows = (run for _, run in some)
+        if is_plain:
+            yield from map(_plain_segments, rows)
+        else:
+            yield from (_segment(head, events) for head, events in with_events(rows))
+
+
+def _are_plain(segments: Values) -> Flags:
+    """Which structs of `TO_FINISH` are those of `PlainSegments`, if they have no events."""
+    known = ("next_offset", "map_end_offset", "offset_index_bytes")
+    plain = flags_of(segments.field("problem_free"))
+    plain &= np.logical_and.reduce([flags_of(segments.field(name).is_valid()) for name in known])
+    is_absent: Values = pc.is_in(segments.field("status"), value_set=pa.array([status.value for status in ABSENT]))
+    plain &= ~flags_of(is_absent)
+    epochs, bounds = leader_epoch_columns(segments.field("leader_epochs"))
+    of_segment = np.searchsorted(bounds, np.flatnonzero(epochs["start_offset"] < 0), side="right") - 1
+    plain[of_segment] = False
+    return plain
+
+
+def _plain_segments(rows: pa.RecordBatch) -> tuple[PartitionKey, PlainSegments]:
+    segments: Values = rows.column("segment")
+    leader_epochs, epoch_bounds = leader_epoch_columns(segments.field("leader_epochs"))
+    plain = PlainSegments(
+        base_offsets=rows.column("base_offset").to_numpy(),
+        next_offsets=segments.field("next_offset").to_numpy(),
+        map_end_offsets=segments.field("map_end_offset").to_numpy(),
+        leader_epochs=leader_epochs,
+        epoch_bounds=epoch_bounds,
+    )
+    source, topic, partition = (rows.column(name)[0].as_py() for name in PARTITION_KEY)
+    return (source, topic, partition), plain
 
 
 def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
@@ -177,6 +223,26 @@ def _segment_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
     types = {field.name: field.type for field in FINISHED.field("segment").type}
     arrays = {name: pa.array(values, types[name]) for name, values in columns.items()}
     return rows_of_kind("segment", arrays, len(segments), FINISHED)
+
+
+def _plain_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
+    """Rows of `FINISHED` for plain segments."""
+    plain = [(partition.task.key, segments) for partition in finished for segments in partition.plain]
+    counts = [len(segments.state_sources) for _, segments in plain]
+    rows, places = sum(counts), pa.array(np.repeat(np.arange(len(plain)), counts))
+    types = {field.name: field.type for field in FINISHED.field("segment").type}
+    keys = zip(*(key for key, _ in plain), strict=True) if plain else ([] for _ in PARTITION_KEY)
+    base_offsets = [np.empty(0, np.int64), *(segments.base_offsets for _, segments in plain)]
+    sources = [source for _, segments in plain for source in segments.state_sources]
+    arrays: dict[str, Values] = {
+        **{name: pa.array(values, types[name]).take(places) for name, values in zip(PARTITION_KEY, keys, strict=True)},
+        "base_offset": pa.array(np.concatenate(base_offsets)),
+        "producer_state": pa.array(sources, types["producer_state"]),
+        "aborted_transactions": pa.repeat(pa.scalar(0, types["aborted_transactions"]), rows),
+        "transaction_index_kept": pa.repeat(pa.scalar(False), rows),
+        "published": pa.repeat(pa.scalar(Published.NONE.value, types["published"]), rows),
+    }
+    return rows_of_kind("segment", arrays, rows, FINISHED)
 
 
 def _rows_beside(finished: FinishedPartition) -> Iterator[dict[str, Any]]:

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PRODUCER_EVENTS, PartitionStateRow
+from kidxlib.catalog.results import TO_FINISH
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.changes import PartitionChange
 from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.operations.build import finish_work
-from kidxlib.operations.build.finish_work import KeptStates, state_of
+from kidxlib.operations.build.finish_work import (
+    KeptStates,
+    PartitionsToFinish,
+    PartitionToFinish,
+    finish_partitions,
+    state_of,
+)
 from kidxlib.recovery.partition_fold import FoldState
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.directory import Directory
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.conftest import Say
+from tests.conftest import Say, one_in
 from tests.support.catalog import filled
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.spark.jobs import Ended, kidx_build_here
@@ -194,6 +204,96 @@ def test_a_log_that_vanished_or_a_snapshot_that_came_behind_the_state(tmp_path: 
     _build(tmp_path, "kept")
     assert _aborted(tmp_path) == [("orders", 1, 4, 6)]
     assert taken == [1, 1], "each from the state after its first log"
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@one_in(5)
+@given(data=st.data(), rows_per_batch=st.integers(1, 9))
+def test_plain_segments_are_finished_as_others(snapshots: bool, data: st.DataObject, rows_per_batch: int) -> None:
+    """The same rows and files as where no segment counts as plain."""
+    rows = data.draw(st.lists(_of_partition(), min_size=1, max_size=3))
+    table = pa.Table.from_pylist(
+        [{"source": "s", "topic": "t", "partition": number, **row} for number, part in enumerate(rows) for row in part],
+        TO_FINISH,
+    )
+    found = []
+    for has_plain in (True, False):
+        with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+            if not has_plain:
+                patch.setattr(finish_work, "_are_plain", lambda segments: np.zeros(len(segments), np.bool_))
+            given_batches = _Batches(table.to_batches(max_chunksize=rows_per_batch))
+            tasks = [_task(Path(place), number, snapshots) for number in range(len(rows))]
+            partitions = {task.key: PartitionToFinish(task, {}) for task in tasks}
+            share = PartitionsToFinish(given_batches, table.nbytes, partitions)
+            of_kinds = [row for item in finish_partitions([share]) for row in (*_of_batches(item.batches), *item.rows)]
+            found.append((sorted(map(str, of_kinds)), _contents(Path(place) / "index")))
+    assert found[0] == found[1]
+
+
+class _Batches(NamedTuple):
+    """Rows that are shared as batches that end anywhere."""
+
+    of_rows: list[pa.RecordBatch]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.of_rows
+
+
+def _of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield {kind: values for kind, values in row.items() if values is not None}
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def _task(place: Path, number: int, snapshots: bool) -> PartitionTask:
+    index = place / "index" / f"t-{number}"
+    index.mkdir(parents=True)
+    (index / segment_file(2, TRANSACTION_INDEX_SUFFIX)).write_bytes(b"of before")
+    logs = place / "kafka-logs" / f"t-{number}"
+    logs.mkdir(parents=True)
+    (logs / segment_file(4, SNAPSHOT_SUFFIX)).write_bytes(_snapshot(8, 1))
+    return PartitionTask(
+        key=("s", "t", number),
+        segments_directory=Directory(str(logs), ""),
+        index_directory=Directory(str(place / "index"), f"t-{number}"),
+        in_place=False,
+        snapshots=snapshots,
+        epochs=True,
+    )
+
+
+@st.composite
+def _of_partition(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rows of `TO_FINISH`: segments of one offset or two, most of them plain, and events of some."""
+    rows: list[dict[str, Any]] = []
+    end = 0
+    for _ in range(draw(st.integers(1, 7))):
+        base_offset = end + draw(st.sampled_from([0, 0, 0, 1]))
+        end = base_offset + draw(st.integers(1, 2))
+        status = draw(st.sampled_from(["ok"] * 6 + ["gone", "truncated", "unreadable"]))
+        was_read = status != "unreadable"
+        epochs = draw(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, end, end, -1])), max_size=2))
+        segment = {
+            "status": status,
+            "problem_free": status in ("ok", "gone"),
+            "next_offset": end if was_read else None,
+            "map_end_offset": draw(st.sampled_from([end, end, None])) if was_read else None,
+            "offset_index_bytes": draw(st.sampled_from([0, 0, 8, None])) if was_read else None,
+            "leader_epochs": [{"epoch": epoch, "start_offset": start, "position": 0} for epoch, start in epochs],
+        }
+        rows.append({"base_offset": base_offset, "position": -1, "segment": segment})
+        for position in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+            event = dict.fromkeys(TO_FINISH.field("event").type.names, 0)
+            kind = draw(st.sampled_from(["transactional-data", "abort", "commit"]))
+            offsets = {"first_offset": base_offset, "last_offset": base_offset, "producer_id": 8}
+            event |= {"kind": kind, "position": position, **offsets}
+            rows.append({"base_offset": base_offset, "position": position, "event": event})
+    return rows
 
 
 def _write_log(partition: Path, base_offset: int, batch: Batch) -> None:
