@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.storage.packed import CONTENT, CRC, KEY, SIZE, TABLE, PackedFile, name_of
 from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
@@ -52,6 +53,38 @@ class _DataFile:
     groups: list[tuple[_Bounds, ...]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Group:
+    """A row group that is held.
+
+    Attributes:
+        places: by the partitions that were asked for, the row of each of their files.
+    """
+
+    rows: pa.Table
+    places: dict[PartitionKey, dict[tuple[int, str], int]] = field(default_factory=dict)
+
+    def place_of(self, file: PackedFile) -> int | None:
+        """The row of a file; None: it is not in this group."""
+        partition = file.source, file.topic, file.partition
+        places = self.places.get(partition)
+        if places is None:
+            is_wanted = _are_of(self.rows, *partition)
+            numbers: list[int] = pc.indices_nonzero(is_wanted).to_pylist()
+            offsets, kinds = (self.rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind"))
+            places = self.places[partition] = dict(zip(zip(offsets, kinds, strict=True), numbers, strict=True))
+        return places.get((file.base_offset, file.kind))
+
+
+def _are_of(rows: pa.Table, source: str, topic: str, partition: int) -> Any:
+    """Which rows are of a partition."""
+    # Not by an expression: for these few rows it takes ten times as long to begin one.
+    are_wanted: Any = pc.equal(rows["partition"], pa.scalar(partition, rows["partition"].type))
+    for name, value in (("topic", topic), ("source", source)):
+        are_wanted = pc.and_(are_wanted, pc.equal(rows[name], pa.scalar(value, rows[name].type)))
+    return are_wanted
+
+
 def _may_hold(bounds: tuple[_Bounds, ...], values: tuple[Any, ...]) -> bool:
     return all(
         (least is None or least <= value) and (greatest is None or value <= greatest)
@@ -70,7 +103,7 @@ class PackedRows:
         self._files: list[_DataFile] = []
         self._system: Any = None
         self._open: OrderedDict[str, _DataFile] = OrderedDict()
-        self._held: OrderedDict[tuple[str, int, bool], pa.Table] = OrderedDict()
+        self._held: OrderedDict[tuple[str, int, bool], _Group] = OrderedDict()
 
     def exists(self) -> bool:
         """Whether there is such a table."""
@@ -84,30 +117,24 @@ class PackedRows:
         Raises:
             OSError: its bytes do not have their checksum, or the table cannot be read.
         """
-        wanted = (file.source, file.topic, file.partition, file.base_offset, file.kind)
-        for rows in self._rows(file.topic, file.partition, file.base_offset):
-            match = pc.equal(rows["base_offset"], pa.scalar(file.base_offset, pa.int64()))
-            numbers: list[Any] = pc.indices_nonzero(match).to_pylist()
-            for number in numbers:
-                if tuple(rows[name][number].as_py() for name in KEY) == wanted:
-                    content: bytes = rows[CONTENT][number].as_py()
-                    if crc32c(content) != rows[CRC][number].as_py():
-                        raise OSError(
-                            errno.EIO,
-                            "its bytes do not have their checksum; build it anew with --pack --rebuild",
-                            f"{self._place}: {name_of(file.base_offset, file.kind)} of {file.topic}-{file.partition}",
-                        )
-                    return content
+        for group in self._groups_of(file.topic, file.partition, file.base_offset):
+            place = group.place_of(file)
+            if place is not None:
+                content: bytes = group.rows[CONTENT][place].as_py()
+                if crc32c(content) != group.rows[CRC][place].as_py():
+                    raise OSError(
+                        errno.EIO,
+                        "its bytes do not have their checksum; build it anew with --pack --rebuild",
+                        f"{self._place}: {name_of(file.base_offset, file.kind)} of {file.topic}-{file.partition}",
+                    )
+                return content
         return None
 
     def sizes(self, source: str, topic: str, partition: int) -> dict[str, int]:
         """The sizes in bytes of a partition's files, by name. Their contents are not read."""
         sizes: dict[str, int] = {}
         for rows in self._rows(topic, partition, contents=False):
-            # Not by an expression: for these few rows it takes ten times as long to begin one.
-            is_wanted = pc.equal(rows["partition"], pa.scalar(partition, rows["partition"].type))
-            for name, value in (("topic", topic), ("source", source)):
-                is_wanted = pc.and_(is_wanted, pc.equal(rows[name], pa.scalar(value, rows[name].type)))
+            is_wanted = _are_of(rows, source, topic, partition)
             columns = (rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind", SIZE))
             sizes.update({name_of(offset, kind): size for offset, kind, size in zip(*columns, strict=True)})
         return sizes
@@ -120,7 +147,10 @@ class PackedRows:
             names.update(f"{row['topic']}-{row['partition']}" for row in of_source.to_pylist())
         return names
 
-    def _rows(self, *values: Any, contents: bool = True) -> list[pa.Table]:
+    def _rows(self, *values: Any, contents: bool) -> list[pa.Table]:
+        return [group.rows for group in self._groups_of(*values, contents=contents)]
+
+    def _groups_of(self, *values: Any, contents: bool = True) -> list[_Group]:
         """The row groups that may have rows with these first values of `_BOUNDED`."""
         with self._lock:
             self._refresh()
@@ -144,7 +174,7 @@ class PackedRows:
             errno.EIO, f"cannot be read: {error}; if it is damaged, remove it, and build with --pack", self._place
         )
 
-    def _groups(self, values: tuple[Any, ...], contents: bool) -> list[pa.Table]:
+    def _groups(self, values: tuple[Any, ...], contents: bool) -> list[_Group]:
         found = []
         for file in self._files:
             if _may_hold(file.bounds, values):
@@ -167,14 +197,16 @@ class PackedRows:
             oldest.opened = None
         return file.opened
 
-    def _group(self, opened: pq.ParquetFile, path: str, number: int, contents: bool) -> pa.Table:
+    def _group(self, opened: pq.ParquetFile, path: str, number: int, contents: bool) -> _Group:
         held = path, number, contents
-        if held not in self._held:
-            self._held[held] = opened.read_row_group(number, [*KEY, SIZE, *([CONTENT, CRC] if contents else [])])
-        self._held.move_to_end(held)
-        while len(self._held) > 1 and sum(rows.nbytes for rows in self._held.values()) > _HELD_BYTES:
+        if held in self._held:
+            self._held.move_to_end(held)
+            return self._held[held]
+        columns = [*KEY, SIZE, *([CONTENT, CRC] if contents else [])]
+        group = self._held[held] = _Group(opened.read_row_group(number, columns))
+        while len(self._held) > 1 and sum(each.rows.nbytes for each in self._held.values()) > _HELD_BYTES:
             self._held.popitem(last=False)
-        return self._held[held]
+        return group
 
     def _refresh(self) -> None:
         """Take the table's latest version. On a disk a table that was removed and made anew is told by the file of the
