@@ -181,9 +181,11 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
         os.close(descriptor)
 
 
-def open_file(path: str) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading: the descriptor, which the caller closes, and its status."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_file(path: str, directory: int | None = None) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, in an opened directory where one is given: the descriptor, which the caller
+    closes, and its status.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

@@ -49,7 +49,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
-from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.operations.recover.read_logs import LogReader, epochs_in
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
@@ -203,6 +203,17 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
             epochs=epochs,
             is_read=True,
         )
+    end_epochs = reader.end_epochs.get(base_offset)
+    if recovery is not None and end_epochs is not None:
+        return SeenLog(
+            base_offset=base_offset,
+            log_bytes=recovery.log_bytes,
+            status=Status.OK,
+            next_offset=recovery.next_offset,
+            records=None,
+            epochs=end_epochs,
+            is_read=False,
+        )
     ends = _ends_of(directory, segment)
     return SeenLog(
         base_offset=base_offset,
@@ -210,7 +221,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
         status=Status.OK if ends or segment.log_bytes == 0 else Status.UNREADABLE,
         next_offset=ends[-1].last_offset + 1 if ends else base_offset if segment.log_bytes == 0 else None,
         records=None,
-        epochs=tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in ends if batch.is_v2),
+        epochs=epochs_in(ends),
         is_read=segment.log_bytes == 0,
     )
 

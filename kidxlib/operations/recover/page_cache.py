@@ -35,6 +35,7 @@ from kidxlib.errors import (
     UntrustedError,
 )
 from kidxlib.format import layouts
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -46,14 +47,15 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.operations.recover.read_logs import LogReader, epochs_in
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.directory import DIRECTORY, Directory
+from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.opened_file import open_file
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.small_files import read_leader_epochs, small_file
 
@@ -96,6 +98,7 @@ _UNIQUE_MOUNT_ID: Final = 0x4000
 _ANSWER_BYTES: Final = 256
 _MOUNT_ID_AT: Final = 0x90
 _LINUX_NEEDED: Final = "6.8"
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 #: `LogDirFailureChannel` and `UnifiedLog.maybeHandleIOException` say the first two, Java and the C library the others.
 _WRITE_ERROR: Final = re.compile(
@@ -234,11 +237,10 @@ def mount_id_of(path: Path) -> int:
 
 def _ask(path: Path, what: int) -> int:
     """Ask statx(2) for an id of a mount."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "statx"):
+    if not hasattr(_libc, "statx"):
         raise OSError(0, "not offered by this C library")
     answer = ctypes.create_string_buffer(_ANSWER_BYTES)
-    if libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, what, answer) != 0:
+    if _libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, what, answer) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     [answered] = struct.unpack_from("=I", answer)
@@ -348,6 +350,7 @@ def read_headers(
         return None
     kept = _kept(directory, unflushed)
     reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
+    reader.end_epochs.update({base_offset: end.epochs for base_offset, end in kept.items()})
     bytes_read = sum(end.bytes_read for end in kept.values())
     for base_offset, path in zip(unflushed, logs, strict=True):
         if base_offset not in kept:
@@ -358,11 +361,16 @@ def read_headers(
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The end of a segment, from its last index entry on."""
+    """The end of a segment, from its last index entry on.
+
+    Attributes:
+        epochs: of its first batch, and of those at the end.
+    """
 
     recovery: Recovery
     bytes_read: int
     last_epoch: int
+    epochs: tuple[EpochEntry, ...]
 
 
 def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
@@ -372,34 +380,45 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
     if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _End] = {}
+    opened = os.open(directory, DIRECTORY)
     try:
         epochs = read_leader_epochs(directory)
         known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch
         for base_offset, next_base_offset in itertools.pairwise(unflushed):
-            end = _end_of(directory, base_offset)
+            end = _end_of(opened, base_offset)
             if end is None or end.recovery.next_offset != next_base_offset or end.last_epoch > known_epoch:
                 return {}
             ends[base_offset] = end
     except (CheckpointError, CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
         return {}  # then headers are read, whatever is wrong
+    finally:
+        os.close(opened)
     return ends
 
 
-def _end_of(directory: Path, base_offset: int) -> _End | None:
+def _end_of(directory: int, base_offset: int) -> _End | None:
     """The end of a segment whose indexes are closed and lead to its very end; None for any other segment."""
-    index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
-    times = TimeIndex.open(directory / segment_file(base_offset, TIME_INDEX_SUFFIX), base_offset)
+    of_index, of_times = (
+        _first_and_last(directory, segment_file(base_offset, suffix), entry.itemsize)
+        for suffix, entry in (
+            (OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY),
+            (TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY),
+        )
+    )
+    index, times = OffsetIndex.from_bytes(of_index, base_offset), TimeIndex.from_bytes(of_times, base_offset)
     index.sanity_check()
     times.sanity_check()
     last, latest = index.last_entry, times.last_entry
     if (len(index) and not last.position) or latest.timestamp <= 0:
         return None  # zeros at the end: it was not closed
-    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)), _END_BYTES)
+    descriptor, status = open_file(segment_file(base_offset, LOG_SUFFIX), directory)
     try:
+        log = ChunkedLog(descriptor, status.st_size, _END_BYTES)
         last_batches = list(batches(log, last.position))
-        size = log.size
+        first_batch = list(itertools.islice(batches(log), 1 if last.position else 0))
     finally:
-        log.close()
+        os.close(descriptor)
+    size = log.size
     if (
         not last_batches
         or last_batches[-1].next_position != size
@@ -421,7 +440,21 @@ def _end_of(directory: Path, base_offset: int) -> _End | None:
         records=0,
         past=NOTHING_PAST,
     )
-    return _End(recovery, len(last_batches) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch)
+    read = [*first_batch, *last_batches]
+    return _End(recovery, len(read) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch, epochs_in(read))
+
+
+def _first_and_last(directory: int, name: str, entry_bytes: int) -> bytes:
+    """The first entry of an index file, and the last one with what follows it: a broker's checks look at no others."""
+    descriptor, status = open_file(name, directory)
+    try:
+        size = status.st_size
+        if size <= 2 * entry_bytes:
+            return os.pread(descriptor, size, 0)
+        tail_bytes = entry_bytes + size % entry_bytes
+        return os.pread(descriptor, entry_bytes, 0) + os.pread(descriptor, tail_bytes, size - tail_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def _is_sound_snapshot(path: Path) -> bool:

@@ -5,7 +5,7 @@ pass (`read_together`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -95,6 +95,11 @@ def _epochs(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
     return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
 
 
+def epochs_in(some: Iterable[Batch]) -> tuple[EpochEntry, ...]:
+    """The leader epochs of batches, each where its batch begins."""
+    return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReader:
     """Reads logs of one partition.
@@ -106,6 +111,7 @@ class LogReader:
         together: logs that were read already, by their paths.
         recoveries: what recovering a log as a whole comes to, by base offset.
         epochs: where leader epochs change in these logs.
+        end_epochs: of logs of which only the ends were read, the epochs there.
     """
 
     use_mmap: bool = False
@@ -114,6 +120,7 @@ class LogReader:
     together: Mapping[str, ReadTogether] = field(default_factory=dict)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
+    end_epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
         """Read what is left of a log (a `ReadLog`). The checksum of the last batch is checked in any case."""
