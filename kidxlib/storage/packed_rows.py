@@ -70,9 +70,11 @@ class _Group:
         places = self.places.get(partition)
         if places is None:
             is_wanted = _are_of(self.rows, *partition)
-            numbers: list[int] = pc.indices_nonzero(is_wanted).to_pylist()
-            offsets, kinds = (self.rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind"))
-            places = self.places[partition] = dict(zip(zip(offsets, kinds, strict=True), numbers, strict=True))
+            numbers: list[Any] = pc.indices_nonzero(is_wanted).to_pylist()
+            columns: list[list[Any]] = [
+                self.rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind")
+            ]
+            places = self.places[partition] = dict(zip(zip(*columns, strict=True), numbers, strict=True))
         return places.get((file.base_offset, file.kind))
 
 
