@@ -109,7 +109,7 @@ class PlainSegments:
         return len(self.base_offsets)
 
     def segment(self, number: int) -> ScannedSegment:
-        """One of them."""
+        """The segment with this number, from 0 on."""
         return ScannedSegment(
             base_offset=int(self.base_offsets[number]),
             problem_free=True,
@@ -120,7 +120,7 @@ class PlainSegments:
         )
 
     def part(self, start: int, end: int) -> PlainSegments:
-        """Those from one number up to another, which is left out."""
+        """The segments from one number up to another, which is left out."""
         bounds = self.epoch_bounds[start : end + 1]
         return PlainSegments(
             base_offsets=self.base_offsets[start:end],

@@ -288,7 +288,7 @@ def _of_partition(draw: st.DrawFn) -> list[dict[str, Any]]:
         }
         rows.append({"base_offset": base_offset, "position": -1, "segment": segment})
         for position in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
-            event = dict.fromkeys(TO_FINISH.field("event").type.names, 0)
+            event: dict[str, Any] = dict.fromkeys(TO_FINISH.field("event").type.names, 0)
             kind = draw(st.sampled_from(["transactional-data", "abort", "commit"]))
             offsets = {"first_offset": base_offset, "last_offset": base_offset, "producer_id": 8}
             event |= {"kind": kind, "position": position, **offsets}

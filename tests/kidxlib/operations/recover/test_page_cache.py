@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
+from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.errors import UntrustedError
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.library.recover_file import recover_file
+from kidxlib.operations.recover.forecast import forecast_partition
 from kidxlib.operations.recover.page_cache import (
     NOTE,
     Message,
@@ -25,8 +30,12 @@ from kidxlib.operations.recover.page_cache import (
     note_down,
     parse_message,
 )
+from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.producers import Producers
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.faults.disks import cut_power, make_image, mounted
+from tests.support.logs.golden import SAMPLES
 
 _OLD = Message(7, 0, 6, "EXT4-fs (sda1): mounted filesystem")
 
@@ -203,3 +212,33 @@ def test_another_device(text: str) -> None:
             ensure_no_kernel_errors([_OLD, error], 7, devices)
     with pytest.raises(UntrustedError):
         ensure_no_kernel_errors([_OLD, Message(8, 0, 2, "I/O error somewhere")], 7, frozenset({"sda"}))
+
+
+def test_epochs_at_the_ends_are_those_that_another_look_finds(tmp_path: Path) -> None:
+    """What is seen of logs of which the ends alone were read is the same where their ends are read for it again."""
+
+    class Forgetting(dict[int, Any]):
+        def update(self, *_: Any, **__: Any) -> None: ...
+
+    kept = 0
+    for sample in sorted(SAMPLES.iterdir()):
+        partition = parse_partition_directory(sample.name)
+        if partition is None:
+            continue
+        directory = tmp_path / sample.name
+        shutil.copytree(sample, directory)
+        stop, options = PartitionStop(False, 0, 0, 0), RecoverOptions()
+        for log in directory.glob(f"*{LOG_SUFFIX}"):
+            recovered = recover_file(log, options)
+            log.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+            log.with_suffix(TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+            log.with_suffix(SNAPSHOT_SUFFIX).write_bytes(Producers().snapshot())
+        reader = LogReader()
+        found, again = (
+            forecast_partition(partition, directory, options, stop, read_by, trusts=True)
+            for read_by in (reader, LogReader(end_epochs=Forgetting()))
+        )
+        assert found.seen == again.seen
+        assert set(reader.end_epochs) == (found.headers.kept if found.headers else set())
+        kept += len(reader.end_epochs)
+    assert kept
