@@ -18,7 +18,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError
-from kidxlib.operations.maintenance.maintain import table_state
+from kidxlib.operations.maintenance import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.console import note

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from kidxlib.library.open_partition import open_partition
     from kidxlib.library.read import count, read
     from kidxlib.library.read_tables import read_batches, read_records, stream_records
-    from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory
-    from kidxlib.library.recover_file import recover_file
+    from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory, recover_file
     from kidxlib.log.log import LeaderEpochCache, Log
     from kidxlib.log.segment import LogSegment
     from kidxlib.lookup.seeker import Seeker
@@ -122,10 +121,10 @@ _HOMES: Final = {
         "read_records",
         "stream_records",
     ),
-    "library.recover_file": ("recover_file",),
     "library.recover_directory": (
         "RecoveredDirectory",
         "recover_directory",
+        "recover_file",
     ),
     "log.log": (
         "LeaderEpochCache",

@@ -9,23 +9,43 @@ from contextlib import AbstractContextManager
 from importlib import metadata
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
-from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
-from jobs.common.spark.session import JobSession
+from jobs.common.spark.session import JobSession, hadoop_path
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
+from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local import local_maintenance
-from kidxlib.run.catalog_place import STAGING, no_catalog
+from kidxlib.run.catalog_place import STAGING, local_path, no_catalog
 from kidxlib.run.context import RunContext
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Maintenance, Tables
+
+
+def find_place(spark: SparkSession, path: str | None, database: str | None) -> str:
+    """The directory or URL of a catalog, or of the database that has it; its tables need not exist."""
+    if database is not None:
+        if database == "default":
+            raise UsageError("--database default: its directory is the whole warehouse; make a database for it")
+        if not spark.catalog.databaseExists(database):
+            raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
+        path = local_path(spark.catalog.getDatabase(database).locationUri)
+    assert path is not None
+    try:
+        hadoop_path(spark, path)  # fails without the jars of the URL's file system
+    except Py4JJavaError as error:
+        raise UsageError(
+            f"--catalog {path}: {error.java_exception.getMessage()}; give Spark its jars after --"
+        ) from error
+    return path.rstrip("/")
 
 
 @contextlib.contextmanager

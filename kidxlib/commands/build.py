@@ -15,9 +15,9 @@ from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, 
 from kidxlib.errors import UsageError
 from kidxlib.run import options as catalog_options
 from kidxlib.run.options import MetadataOptions, metadata_options
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
+from kidxlib.terminal.options import ByteSize, IntegerRange
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.build.build_request import BuildRequest
     from kidxlib.operations.build.without_catalog import BuiltOnce
-    from kidxlib.operations.maintenance.after_build import OptimizeLimits
+    from kidxlib.operations.maintenance import OptimizeLimits
     from kidxlib.run.context import RunContext
     from kidxlib.storage.location import Location
 
@@ -307,7 +307,7 @@ class Build(WithOrWithoutCatalog):
         )
 
     def _optimize(self) -> OptimizeLimits | None:
-        from kidxlib.operations.maintenance.after_build import OptimizeLimits
+        from kidxlib.operations.maintenance import OptimizeLimits
 
         tables = self.settings.tables
         limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)

@@ -19,9 +19,9 @@ from click.core import ParameterSource
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.run import options as catalog_options
 from kidxlib.run.run_report import reports_run
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kidxlib.commands.tables import ensure_vacuum_spares_runs, tell_tables
 from kidxlib.errors import UsageError
 from kidxlib.run import options as catalog_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import parse_duration, to_ms
 from kidxlib.text.words import counted
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kidxlib.compaction.policy import CompactionPolicy
     from kidxlib.compaction.task import CompactionOptions
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.compaction.compact import CompactionReport
+    from kidxlib.operations.compaction import CompactionReport
 
 #: Columns of the table on screen. A lookup's scan is given in bytes of log.
 _TOPIC_COLUMNS: Final = (
@@ -145,8 +145,8 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
     """
-    from kidxlib.operations.compaction.compact import CompactionReport, compact_files, every_change, report
-    from kidxlib.operations.maintenance.maintain import ALL, maintain_tables
+    from kidxlib.operations.compaction import CompactionReport, compact_files, every_change, report
+    from kidxlib.operations.maintenance import ALL, maintain_tables
     from kidxlib.terminal import interrupts
 
     compacted, maintained = CompactionReport(topics=[], changed=(0, []), unchanged=0, kept=(0, []), problems=0), []

@@ -28,10 +28,10 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.compare.finding import FILE_KINDS, SAME, As, Comparison, Finding, Kind
 from kidxlib.run import options as catalog_options
 from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
@@ -347,8 +347,7 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
     """Compare a copy in an object store with the catalog, and show the findings, problems first. With
     `require_checksums`, what cannot be compared fails the run, too.
     """
-    from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict
-    from kidxlib.operations.compare.copy_in_store import compare_with_store
+    from kidxlib.operations.compare.copy_in_store import NOT_COMPARABLE, PROBLEMS, CopyVerdict, compare_with_store
 
     compared = compare_with_store(request, backend)
     unknown = compared.segments(*NOT_COMPARABLE)

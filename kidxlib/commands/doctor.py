@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.tables import print_table
 
 if TYPE_CHECKING:
-    from kidxlib.operations.doctor.examine import Fact
+    from kidxlib.operations.doctor import Fact
 
 
 def _print(facts: Sequence[Fact]) -> None:
@@ -44,11 +44,11 @@ def doctor(context: click.Context, compiles: bool, as_json: bool) -> None:
     Exit codes: 0 all is well; 3 something does not work, which the last lines name; 1 failed.
     """
     if compiles:
-        from kidxlib.operations.doctor.compile_all import compile_all
+        from kidxlib.operations.doctor import compile_all
 
         for module, package in compile_all().items():
             warn(f"{module}: not compiled: it needs {package}, which is not installed")
-    from kidxlib.operations.doctor.examine import examine
+    from kidxlib.operations.doctor import examine
 
     facts = examine()
     problems = [fact for fact in facts if fact.problem is not None]

@@ -15,11 +15,11 @@ from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_sour
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.terminal import interrupts
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kidxlib.commands.command import CommandOptions, kidx_command, open_nothing, option, parameter
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 

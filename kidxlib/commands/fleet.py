@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kidxlib.commands.command import OnCatalog, kidx_command, option
 from kidxlib.errors import UsageError
-from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
+from kidxlib.terminal.options import ByteSize, IntegerRange
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

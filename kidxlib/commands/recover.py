@@ -13,7 +13,7 @@ from kidxlib.commands.command import FIRST, Former, WithoutCatalog, kidx_command
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run.options import MetadataOptions, metadata_options
-from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

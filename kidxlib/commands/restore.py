@@ -12,7 +12,7 @@ import click
 
 from kidxlib.commands.command import FIRST, WithoutCatalog, kidx_command, open_once, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.terminal.options.shared import LAYOUT_NAMES
+from kidxlib.terminal.options import LAYOUT_NAMES
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

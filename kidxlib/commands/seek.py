@@ -17,10 +17,10 @@ import click
 from kidxlib.commands.command import FIRST, KIDX, OnCatalog, kidx_command, open_here, option, parameter
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import milliseconds_of, show_time
 

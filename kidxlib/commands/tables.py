@@ -19,7 +19,7 @@ from kidxlib.terminal.outcome import Outcome
 if TYPE_CHECKING:
     from kidxlib.compaction.policy import Expiry
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.maintenance.maintain import MaintainedTable
+    from kidxlib.operations.maintenance import MaintainedTable
     from kidxlib.run.settings import Settings
 
 #: The values of `Upkeep`, written out here: importing it would slow `--help`.
@@ -88,7 +88,7 @@ def run_tables(request: TidyTables, backend: Backend) -> Outcome:
 
     Exit codes: 0 done; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    from kidxlib.operations.maintenance.maintain import Upkeep, maintain_tables
+    from kidxlib.operations.maintenance import Upkeep, maintain_tables
 
     upkeep = [step for step in Upkeep if step in (request.upkeep or _UPKEEP)]
     maintained = maintain_tables(

@@ -24,9 +24,8 @@ from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run import options as catalog_options
 from kidxlib.run.options import MetadataOptions, metadata_options
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.given import renamed_option
-from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
+from kidxlib.terminal import options as shared_options
+from kidxlib.terminal.options import ByteSize, IntegerRange, renamed_option
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

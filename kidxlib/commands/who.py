@@ -12,7 +12,7 @@ import click
 
 from kidxlib.commands.command import CommandOptions, kidx_command, open_nothing, parameter
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import UsageError
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.library.recover_file import parse_segment_path
+from kidxlib.library.recover_directory import parse_segment_path
 from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES, batch_rows
 from kidxlib.records.arrow.records import record_rows

@@ -7,8 +7,7 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import existing_tables, tables_at

@@ -6,8 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.heartbeat import scratch_directory

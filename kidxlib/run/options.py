@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.options import IntegerRange
 
 _Result = TypeVar("_Result")
 _Value = TypeVar("_Value")

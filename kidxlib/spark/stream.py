@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kidxlib.spark.options import Limits, StreamOptions
 from kidxlib.spark.source import KafkaSegmentReader, TaskReads, show_log
-from kidxlib.spark.stream_offsets import StreamOffsets
+from kidxlib.spark.stream_planning import StreamOffsets
 
 if TYPE_CHECKING:
     from kidxlib.spark.stream_planning import StreamPlanner

@@ -1,5 +1,6 @@
 """The micro-batches of a stream: the offsets of each partition in one, where it ends if a limit is given, and what is
-read for it. Partitions and their logs are listed anew for each micro-batch. Begin at `StreamPlanner`.
+read for it. Partitions and their logs are listed anew for each micro-batch. Begin at `StreamPlanner`. The end of a
+micro-batch stands in Spark's checkpoint as the JSON of Spark's Kafka source (`StreamOffsets`).
 """
 
 from __future__ import annotations
@@ -7,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Self
 
-from kidxlib.errors import DamagedLogError, LostRecordsError
+from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
@@ -27,9 +28,68 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
 from kidxlib.spark.options import Limits, SourceOptions, StreamOptions
 from kidxlib.spark.planning import absent_of, ensure_may_be_skipped, offsets_of, source_request, threads
-from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 from kidxlib.storage.small_files import Checkpoints, read_checkpoints
+
+#: Keys among topics; no topic can have these names, as they have a space.
+_LOG_BYTES: Final = "log bytes"
+_STARTS: Final = "starting offsets"
+
+Numbers = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """The end of a micro-batch.
+
+    Attributes:
+        ends: the offset behind the last one that was read by then, for each partition. A partition that is not named is
+            new: it is read from 0 on.
+        log_bytes: the bytes of batches from the start of the micro-batch to its end, for each partition that is read.
+            Only compaction and truncation change Kafka's logs, and this number shows that.
+        starts: where the stream begins, if this is its first micro-batch; else None.
+    """
+
+    ends: Numbers
+    log_bytes: Numbers = field(default_factory=dict)
+    starts: Numbers | None = None
+
+    @classmethod
+    def parse(cls, checkpoint: Mapping[str, Any]) -> Self:
+        try:
+            topics = {name: numbers for name, numbers in checkpoint.items() if name not in (_LOG_BYTES, _STARTS)}
+            starts = _numbers(checkpoint[_STARTS]) if _STARTS in checkpoint else None
+            return cls(_numbers(topics), _numbers(checkpoint.get(_LOG_BYTES, {})), starts)
+        except (ValueError, AttributeError) as error:
+            raise UsageError(
+                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the '
+                "stream with a checkpoint location of its own"
+            ) from error
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON of a checkpoint, with keys in a fixed order, as Spark compares texts."""
+        checkpoint: dict[str, Any] = _by_topic(self.ends)
+        if self.log_bytes:
+            checkpoint[_LOG_BYTES] = _by_topic(self.log_bytes)
+        if self.starts is not None:
+            checkpoint[_STARTS] = _by_topic(self.starts)
+        return checkpoint
+
+
+def _numbers(by_topic: Mapping[str, Mapping[str, int]]) -> Numbers:
+    return {
+        TopicPartition(topic, int(partition)): int(number)
+        for topic, numbers in by_topic.items()
+        for partition, number in numbers.items()
+    }
+
+
+def _by_topic(numbers: Numbers) -> dict[str, dict[str, int]]:
+    by_topic: dict[str, dict[str, int]] = {}
+    for partition in sorted(numbers):
+        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = numbers[partition]
+    return by_topic
+
 
 _log: Final = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Shows on standard error what a command is doing: on a terminal with a line that moves, else with a line now and then.
 
 A phase lasts until the next one begins, a result is printed or the command ends (by the option
-`kidxlib.terminal.options.shared.verbose`). To begin one costs nothing.
+`kidxlib.terminal.options.verbose`). To begin one costs nothing.
 """
 
 from __future__ import annotations

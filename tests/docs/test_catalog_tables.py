@@ -16,9 +16,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.backend import open_spark
+from jobs.common.backend import find_place, open_spark
 from jobs.common.catalog import spark_tables as making
-from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.local_rows import spark_schema, spark_type
 from jobs.common.spark.session import session

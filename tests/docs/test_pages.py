@@ -11,9 +11,9 @@ import pytest
 
 import kidxlib.indexing.segments
 from benchmarks.figures import MEASURED, recorded
-from kidxlib.audit import copies
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction import orphans, task
+from kidxlib.operations.compare import copy_in_store
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import partition_fold as fold
 from kidxlib.retention import policy as retention_reasons
@@ -122,7 +122,7 @@ def test_every_reason_of_an_audit_is_explained() -> None:
 def test_every_verdict_on_a_copy_is_explained() -> None:
     page = read("docs/object-stores.md")
     section = page[page.index("## Whether a copy is") : page.index("## Sources and indexes in")]
-    assert _WARNING_ROW.findall(section) == [verdict.value for verdict in copies.CopyVerdict]
+    assert _WARNING_ROW.findall(section) == [verdict.value for verdict in copy_in_store.CopyVerdict]
     assert f"has {client.AT_ONCE} requests on their way" in section
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import Workers
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say

@@ -23,7 +23,7 @@ import pytest
 
 import jobs
 from kidxlib.cli.main import kidx
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import Workers
 from kidxlib.errors import UsageError
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode

@@ -15,8 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.format.topic_partition import TopicPartition as Partition
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.inventory import source_brokers, take_inventory

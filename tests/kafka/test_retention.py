@@ -21,11 +21,11 @@ from kidxlib.format.segment_files import (
     parse_segment_log,
     segment_file,
 )
+from kidxlib.operations.retention.planned import max_timestamp_on_disk
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.retention.decide import Bounds, Segments, decide
 from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
-from kidxlib.retention.time_index_files import max_timestamp_on_disk
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.audit.copies import CopyVerdict
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.cli.main import kidx as kidx_command
+from kidxlib.operations.compare.copy_in_store import CopyVerdict
 from kidxlib.storage.store.requests import Requests
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode

@@ -13,8 +13,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.common.catalog.commit_retry import CONFLICTS, while_others_commit
-from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.catalog.spark_tables import CONFLICTS, SparkTables, while_others_commit
 from jobs.common.spark.local_rows import of_arrow, spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.commit_lock import committing_threads

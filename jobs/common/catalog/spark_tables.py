@@ -18,13 +18,15 @@ from __future__ import annotations
 import json
 import logging
 import math
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
+from delta import exceptions
 from delta.tables import DeltaTable, DeltaTableBuilder
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
@@ -32,10 +34,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.catalog.commit_retry import TableChangedError, TableInTheMakingError, while_others_commit
 from jobs.common.spark.errors import reason
-from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import as_column, of_arrow, spark_type
+from jobs.common.spark.session import hadoop_path
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
@@ -43,8 +44,56 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
+from kidxlib.tables.commit_lock import committing_threads
 from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
+
+#: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
+ATTEMPTS: Final = 10
+_PAUSE_MAX: Final = 10.0
+
+_R = TypeVar("_R")
+
+
+class TableInTheMakingError(Exception):
+    """Another job is making this table: its log directory is there, its first commit is not."""
+
+
+class TableChangedError(Exception):
+    """Another job has committed to this table since it was read."""
+
+
+#: The errors of an overtaken commit, which have no common base in Python.
+CONFLICTS: Final = (
+    exceptions.ConcurrentAppendException,
+    exceptions.ConcurrentDeleteDeleteException,
+    exceptions.ConcurrentDeleteReadException,
+    exceptions.ConcurrentTransactionException,
+    exceptions.ConcurrentWriteException,
+    exceptions.DeltaConcurrentModificationException,
+    exceptions.MetadataChangedException,
+    exceptions.ProtocolChangedException,
+    TableChangedError,
+    TableInTheMakingError,
+)
+
+
+def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]) -> _R:
+    """Run `commit` to the table at a location under the catalog's lock; again, after a random pause without the lock,
+    as long as another job changed the same table at the same moment.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with committing_threads(lock_place):
+                return commit()
+        except CONFLICTS as error:
+            _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
+        time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**attempt)))
+    raise CatalogError(
+        f"{location}: other jobs changed the table at each of {ATTEMPTS} attempts to commit; "
+        "the index files are in place: run the same command again to record them"
+    )
+
 
 #: A column of a merge's rows.
 _DELETED: Final = "_deleted"

@@ -28,7 +28,7 @@ from kidxlib.run.options import PROJECT
 from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.given import renamed_option
+from kidxlib.terminal.options import renamed_option
 
 _MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"

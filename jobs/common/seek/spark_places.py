@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.engine import SparkEngine
 from jobs.common.spark.errors import reason
-from jobs.common.spark.hadoop import hadoop_path
+from jobs.common.spark.session import hadoop_path
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.output import Format, there_already, write_answers

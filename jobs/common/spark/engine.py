@@ -32,9 +32,8 @@ from py4j.protocol import Py4JError
 from pyspark import Accumulator, AccumulatorParam, StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import as_column, one_a_task, spark_schema
-from jobs.common.spark.session import JobSession, is_local, is_local_master, named_master
+from jobs.common.spark.session import JobSession, hadoop_path, is_local, is_local_master, named_master
 from kidxlib.catalog.change import Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.engine.staged import Staged, StagedFiles, batch_of_kind

@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from py4j.java_gateway import JavaGateway, JavaPackage
@@ -40,6 +40,15 @@ from kidxlib.errors import SparkEndedError, UsageError
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
+
+
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path, and the file system that holds it, as Hadoop's own objects."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    directory = jvm.org.apache.hadoop.fs.Path(path)
+    return directory, directory.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
 
 _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same command again"
 

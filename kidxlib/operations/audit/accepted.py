@@ -37,8 +37,7 @@ from kidxlib.operations.damage.acceptance_rule import (
     match_acceptances,
 )
 from kidxlib.operations.damage.acceptances import Acceptance, still_accepted
-from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
-from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
+from kidxlib.operations.damage.damaged_segments import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.audit import SHOWN
 from kidxlib.terminal.outcome import Outcome

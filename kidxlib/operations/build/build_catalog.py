@@ -53,9 +53,9 @@ from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.damaged_segments import KnownDamage
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
-from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
+from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_left
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.source import Source, Target
-from kidxlib.operations.maintenance.after_build import OptimizeLimits
+from kidxlib.operations.maintenance import OptimizeLimits
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
 from kidxlib.run.known_topics import KnownTopics

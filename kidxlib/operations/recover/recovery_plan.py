@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
-from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.startup.log_dir_entries import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS

@@ -23,7 +23,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.operations.damage.acceptance_rule import of_audits_in_sql, of_segments_in_sql, on_accepted
 from kidxlib.operations.recover.fleet import UNFLUSHED
-from kidxlib.operations.report.timeline_marks import FUTURE_MS
+from kidxlib.operations.report.timeline import FUTURE_MS
 from kidxlib.tables.protocol import Question, TablesToAsk
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"

@@ -29,7 +29,7 @@ from kidxlib.operations.retention.plan_options import ApplyRequest
 from kidxlib.operations.retention.recorded import mark_deleted
 from kidxlib.operations.retention.recorded_plan import RecordedPlan, current_configs, plan_to_apply
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
-from kidxlib.retention.apply import SegmentResult, apply_deletions
+from kidxlib.retention.apply import SegmentResult, apply_deletions, reconsidered
 from kidxlib.retention.plan import (
     PROBLEMS,
     DeletionOutcome,
@@ -40,7 +40,6 @@ from kidxlib.retention.plan import (
     log_dirs_of,
 )
 from kidxlib.retention.policy import Decision, Reason
-from kidxlib.retention.reconsider import reconsidered
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked

@@ -22,7 +22,9 @@ from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
 from kidxlib.engine.work import ItemRows
 from kidxlib.errors import KidxError
-from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format import layouts
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_log, segment_file
+from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.log.segment import LogSegment
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, PlanOptions
 from kidxlib.operations.retention.recorded import PartitionsToPlan
@@ -39,9 +41,47 @@ from kidxlib.retention.policy import (
     decision_of,
     kept_for_its_topic,
 )
-from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 from kidxlib.storage.location import location
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The largest timestamp in a segment's `.timeindex`.
+
+    Attributes:
+        max_timestamp: ms since the epoch; −1 if the index has no entry, or is missing: a broker makes an empty one.
+        warning: what is wrong with the index, if the segment is known to have larger timestamps.
+    """
+
+    max_timestamp: int
+    warning: PlanWarning | None
+
+
+def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
+    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment. None
+    if there is no `.index`: a broker then rebuilds the indexes, and finds `known`, the largest timestamp in the log.
+    """
+    for directory in directories:
+        time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
+        if (location(directory) / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).exists():
+            return _read(time_index, base_offset, known)
+        if location(time_index).exists():
+            return None
+    return None
+
+
+def _read(path: str, base_offset: int, known: int) -> OnDisk:
+    try:
+        last = TimeIndex.open(path, base_offset).last_entry
+    except FileNotFoundError:
+        last = TimestampOffset(layouts.NO_TIMESTAMP, base_offset)
+    warning = None
+    if last.timestamp < known:
+        padded = last == TimestampOffset(0, base_offset)
+        warning = PlanWarning.TIME_INDEX_PADDED if padded else PlanWarning.TIME_INDEX_INCOMPLETE
+    return OnDisk(last.timestamp, warning)
+
 
 _ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
 _REASONS: Final = pa.array([reason.value for reason in REASONS])

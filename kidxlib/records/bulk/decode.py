@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.decompression.libraries import Decompressors
+from kidxlib.format.decompress_kernel import Decompressors
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
 from kidxlib.records.bulk.wanted import Wanted

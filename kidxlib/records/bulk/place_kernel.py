@@ -19,7 +19,7 @@ from kidxlib.format.batch_header import (
     V1_ATTRIBUTES_AT,
     V1_TIMESTAMP_AT,
 )
-from kidxlib.format.decompression.decompress_kernel import NO_ROOM, decompress
+from kidxlib.format.decompress_kernel import NO_ROOM, decompress
 from kidxlib.format.varint import int32, int64, uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.records.bulk.batch_table_kernel import BATCH

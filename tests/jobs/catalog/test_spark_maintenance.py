@@ -11,7 +11,7 @@ from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.operations.maintenance.maintain import table_state
+from kidxlib.operations.maintenance import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows

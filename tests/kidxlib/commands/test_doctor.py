@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kidxlib.operations.doctor.examine import examine
+from kidxlib.operations.doctor import examine
 
 KIDX = Path(sys.executable).with_name("kidx")
 

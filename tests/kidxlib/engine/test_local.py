@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.catalog.rows import Column, kinds_of
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, RowsInItem, SharedRows, Work
 from kidxlib.errors import KidxError

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import LogChangedError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,
@@ -18,12 +20,14 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.library.recover_directory import recover_directory
+from kidxlib.library.recover_directory import recover_directory, recover_file
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.publisher import Published
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment
+from tests.support.object_store import ObjectStore
 
 
 def test_a_log_dir_gets_kafkas_files(golden_segments: list[GoldenSegment], tmp_path: Path) -> None:
@@ -146,3 +150,44 @@ def test_wrong_directories_are_refused(tmp_path: Path) -> None:
     ):
         recover_directory(tmp_path / "logs", tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("use_mmap", [False, True])
+def test_golden_files(golden_segment: GoldenSegment, use_mmap: bool) -> None:
+    recovered = recover_file(golden_segment.log, golden_segment.options, use_mmap=use_mmap)
+    if recovered.end.status is not Status.QUARANTINED:
+        assert recovered.offset_index == golden_segment.offset_index
+        assert recovered.time_index == golden_segment.time_index
+        assert recovered.end.position == golden_segment.log.stat().st_size - golden_segment.truncated_bytes
+
+
+def test_an_object_and_a_text(golden_segments: list[GoldenSegment], store: ObjectStore) -> None:
+    """The base offset stands in the name of either, and Kafka's defaults hold where nobody says more."""
+    golden = next(segment for segment in golden_segments if segment.base_offset == 5797)
+    url = store.upload(golden.log.parent, "recover-file")
+    for path in (str(golden.log), f"{url}/{golden.log.name}"):
+        assert recover_file(path).offset_index == golden.offset_index
+
+
+@pytest.mark.parametrize("name", ["7.log", "00000000000000000000.index", "s3://bucket/key/a.log", ""])
+def test_another_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="expected the path of a segment's log"):
+        recover_file(name)
+    with pytest.raises(UsageError, match=r"^gs://bucket/00000000000000000000"):
+        recover_file("gs://bucket/00000000000000000000.log")
+
+
+def test_a_log_that_changes_meanwhile_is_refused(
+    golden_segments: list[GoldenSegment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Path(shutil.copy(golden_segments[0].log, tmp_path))
+
+    def grows(*arguments: object) -> RecoveredSegment:
+        with log.open("ab") as file:
+            file.write(np.zeros(8, np.uint8).tobytes())
+            os.fsync(file.fileno())
+        return recover(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kidxlib.library.recover_directory.recover", grows)
+    with pytest.raises(LogChangedError, match="a broker seems to be writing to it"):
+        recover_file(log, RecoverOptions())

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables import merged_files, sorted_files
+from kidxlib.tables import delta_maintenance, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
@@ -60,7 +60,7 @@ def test_random_files_keep_their_rows(
         merged = rng.sample(paths, rng.randrange(1, len(paths) + 1))
         size = sum(Path(tables.path, "segments", path).stat().st_size for path in merged)
         monkeypatch.setattr(sorted_files, "FILE_BYTES", size // rng.randrange(1, 6) + 1)
-        monkeypatch.setattr(merged_files, "_SAMPLED", rng.choice([1, 7, 1000]))
+        monkeypatch.setattr(delta_maintenance, "_SAMPLED", rng.choice([1, 7, 1000]))
         assert DeltaMaintenance(tables).compact(SEGMENTS, merged)
         assert _said(tables) == before
         new = set(_paths(tables)) - set(paths)
@@ -90,7 +90,7 @@ def _before_commit(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) ->
         what()
         return written
 
-    monkeypatch.setattr(merged_files, "write_sorted", then)
+    monkeypatch.setattr(delta_maintenance, "write_sorted", then)
 
 
 def test_it_stands_beside_files_that_come_meanwhile(tables: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_write_that_fails_is_one_line_and_leaves_nothing(
         yield from sorted_files.write_sorted(*arguments)
         fail()
 
-    monkeypatch.setattr(merged_files, "write_sorted", write_one)
+    monkeypatch.setattr(delta_maintenance, "write_sorted", write_one)
     with pytest.raises(CatalogError, match=r"segments: cannot be written: .*No space left on device"):
         DeltaMaintenance(tables).compact(SEGMENTS, _paths(tables))
     assert sorted(Path(tables.path).rglob("*")) == before

@@ -14,10 +14,9 @@ import click
 import pytest
 
 from kidxlib.jit import compiling
-from kidxlib.terminal import progress
+from kidxlib.terminal import options, progress
 from kidxlib.terminal.command import run as run_command
 from kidxlib.terminal.console import shows_details
-from kidxlib.terminal.options import shared
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase, end_phases
 from tests.support.logs.golden import SAMPLES
@@ -27,13 +26,13 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 #: A command with phases, the result in the midst of them, a warning, and an end by `{}`.
 _COMMAND = """
 import click
-from kidxlib.terminal.options import shared
+from kidxlib.terminal import options
 from kidxlib.terminal.command import run
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.progress import Done, begin_phase
 
 @click.command()
-@shared.verbose
+@options.verbose
 def command():
     begin_phase("starting")
     begin_phase("reading", done=lambda: Done(1, 10, 2.0), segments=4, log_bytes=40)
@@ -137,7 +136,7 @@ def test_details_are_those_of_one_command(arguments: list[str]) -> None:
     """A process may run several, as Airflow's workers do: `-v` ends with its command, also where that is refused."""
 
     @click.command()
-    @shared.verbose
+    @options.verbose
     def command() -> None:
         begin_phase("listing")
 

@@ -17,8 +17,7 @@ import pytest
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.tables import TABLES
 from kidxlib.commands.build import Build
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.audit.startup.last_stop import PartitionStop
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from kidxlib.operations.report.timeline import (
     LANES,
+    Mark,
     differing,
     expired,
     ordered_lanes,
     timeline_index,
     timelines,
 )
-from kidxlib.operations.report.timeline_marks import Mark
 
 _NOW = 1_790_000_000_000
 _NAMES = (

@@ -13,8 +13,7 @@ import pytest
 
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.local import LocalEngine
-from kidxlib.engine.processes import Workers
+from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.operations.retention.recorded import (
     PresentSegments,

@@ -24,14 +24,14 @@ from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.operations.maintenance import after_build
-from kidxlib.operations.maintenance.after_build import (
+from kidxlib.operations import maintenance
+from kidxlib.operations.maintenance import (
     OptimizeLimits,
     files_to_merge,
     optimize_tables,
     optimized_as_line,
 )
-from kidxlib.tables import delta_tables, merged_files, sorted_files
+from kidxlib.tables import delta_maintenance, delta_tables, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
@@ -58,7 +58,7 @@ FEW: Final = one_in(20)
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (sorted_files, delta_tables):
         monkeypatch.setattr(module, "FILE_BYTES", _FILE_BYTES)
-    monkeypatch.setattr(after_build, "SMALL_FILE_BYTES", _FILE_BYTES // 2)
+    monkeypatch.setattr(maintenance, "SMALL_FILE_BYTES", _FILE_BYTES // 2)
 
 
 def _segment(rng: random.Random, topic: int, partition: int, base_offset: int) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_who_commits_meanwhile_is_given_way(tmp_path: Path, monkeypatch: pytest.
         maintenance.expire(BUILDS, lambda: pa.table({"build_id": ["3"]}))
         return written
 
-    monkeypatch.setattr(merged_files, "write_sorted", overtaken)
+    monkeypatch.setattr(delta_maintenance, "write_sorted", overtaken)
     [found] = optimize_tables(maintenance, [BUILDS], _LIMITS)
     assert found.gave_way and found.files_before == found.files_after
     assert optimized_as_line([found]) == "builds left for a later build, as another run has changed it"

@@ -9,8 +9,8 @@ import pytest
 
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.operations.retention.planned import OnDisk, max_timestamp_on_disk
 from kidxlib.retention.policy import PlanWarning
-from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 
 BASE_OFFSET, KNOWN = 45, 2_000
 RIGHT = [(1_000, 3), (KNOWN, 9)]

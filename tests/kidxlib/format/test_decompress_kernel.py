@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kidxlib.errors import MalformedError
 from kidxlib.format import codecs
 from kidxlib.format.codecs import ByteStream
-from kidxlib.format.decompression.decompress_kernel import NO_ROOM, REFUSED, decompress
-from kidxlib.format.decompression.libraries import Decompressors
+from kidxlib.format.decompress_kernel import NO_ROOM, REFUSED, Decompressors, decompress
 from tests.support.logs import encoded
 from tests.support.logs.guarded import whole
 

@@ -20,8 +20,8 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.compaction.policy import Expiry
-from kidxlib.operations.maintenance import maintain as state_module
-from kidxlib.operations.maintenance.maintain import TableState, expired, table_state
+from kidxlib.operations import maintenance as state_module
+from kidxlib.operations.maintenance import TableState, expired, table_state
 from kidxlib.tables import layout, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables

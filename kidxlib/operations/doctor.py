@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
+import pkgutil
 import platform
 import re
 import shutil
@@ -26,8 +28,29 @@ from rich.filesize import decimal
 
 from kidxlib.format.checksums.choice import CHOSEN, FORCED_BY, candidates
 from kidxlib.format.checksums.folding import BLOCK_BYTES, folded_crc32c
+from kidxlib.jit.compiler import PACKAGE
 from kidxlib.jit.processor import cores, has_instructions
 from kidxlib.storage.lock import MOUNTS
+
+#: The line by which a module imports the compiler.
+_COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"
+
+
+def compile_all() -> dict[str, str]:
+    """Compile the loops that are not in the cache yet for this processor, by importing their modules. Returns the
+    modules that could not be imported with the package that each lacks, mostly one of an extra.
+    """
+    lacking = {}
+    for module in pkgutil.walk_packages([str(PACKAGE)], f"{PACKAGE.name}."):
+        spec = None if module.ispkg else module.module_finder.find_spec(module.name, None)
+        if spec is None or spec.origin is None or _COMPILES not in Path(spec.origin).read_text():
+            continue
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            lacking[module.name] = str(error.name)
+    return lacking
+
 
 #: Instructions that decide how fast checksums are, by LLVM's names.
 _INSTRUCTIONS: Final = ("sse4.2", "pclmul", "avx2", "vpclmulqdq", "avx512f", "avx512bw")

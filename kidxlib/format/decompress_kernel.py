@@ -9,12 +9,17 @@ size of its content as a varint, then elements, each a literal or a copy of earl
 
 from __future__ import annotations
 
+import ctypes
+import sys
+import weakref
 from typing import Final
 
 import numpy as np
+from llvmlite import binding
 from numba import types
 
 from kidxlib.format import layouts
+from kidxlib.format.c_library import c_library
 from kidxlib.format.codecs import (
     BLOCK_STORED,
     LZ4_MAGIC,
@@ -23,10 +28,50 @@ from kidxlib.format.codecs import (
     XERIAL_MAGIC,
     header_checksum,
 )
-from kidxlib.format.decompression import libraries  # noqa: F401 - knows the symbols
 from kidxlib.format.varint import int32, uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import copy_16_bytes, copy_bytes
+
+#: The backport is for Pythons without zstd. The zstd of later ones may be hidden within the interpreter.
+_OF_ZSTD: Final = ("backports.zstd", "_zstd") if sys.version_info < (3, 14) else ("zstandard", "_cffi")
+_ZSTD_LIBRARY: Final = c_library(*_OF_ZSTD, "ZSTD_decompressDCtx")
+_LZ4_LIBRARY: Final = c_library("lz4", "_block", "LZ4_decompress_safe")
+_DEFLATE_LIBRARY: Final = c_library("deflate", "_deflate", "libdeflate_gzip_decompress_ex")
+
+# A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.
+for _symbol, _function in {
+    "kidx_zstd_decompress": _ZSTD_LIBRARY.ZSTD_decompressDCtx,
+    "kidx_lz4_decompress": _LZ4_LIBRARY.LZ4_decompress_safe,
+    "kidx_gzip_decompress": _DEFLATE_LIBRARY.libdeflate_gzip_decompress_ex,
+}.items():
+    binding.add_symbol(_symbol, ctypes.cast(_function, ctypes.c_void_p).value)
+
+for _function in (_ZSTD_LIBRARY.ZSTD_createDCtx, _DEFLATE_LIBRARY.libdeflate_alloc_decompressor):
+    _function.restype = ctypes.c_void_p
+for _function in (_ZSTD_LIBRARY.ZSTD_freeDCtx, _DEFLATE_LIBRARY.libdeflate_free_decompressor):
+    _function.argtypes = [ctypes.c_void_p]
+
+
+class Decompressors:
+    """The working memory that zstd and libdeflate get with each call. One thread may use it at a time. It is freed with
+    this object.
+
+    Attributes:
+        zstd, gzip: the addresses.
+    """
+
+    def __init__(self) -> None:
+        self.zstd: int = _allocated(_ZSTD_LIBRARY.ZSTD_createDCtx())
+        weakref.finalize(self, _ZSTD_LIBRARY.ZSTD_freeDCtx, self.zstd)
+        self.gzip: int = _allocated(_DEFLATE_LIBRARY.libdeflate_alloc_decompressor())
+        weakref.finalize(self, _DEFLATE_LIBRARY.libdeflate_free_decompressor, self.gzip)
+
+
+def _allocated(address: int | None) -> int:
+    if address is None:
+        raise MemoryError
+    return address
+
 
 #: In place of a size: the content does not fit; or it is left to `codecs.decompress`.
 NO_ROOM: Final = -1

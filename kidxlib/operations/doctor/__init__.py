@@ -1,1 +1,0 @@
-"""`kidx doctor`: what is installed, what this machine has, and which parts of kidx work here."""

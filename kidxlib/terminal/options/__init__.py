@@ -1,1 +1,0 @@
-"""Options that commands and jobs share, and the types of their values."""
