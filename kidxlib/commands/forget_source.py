@@ -44,7 +44,7 @@ def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    from kidxlib.operations.forget import forget, rows_of_source, sources_of
+    from kidxlib.operations.catalog import forget, rows_of_source, sources_of
 
     tables, source = backend.catalog.tables, request.source
     rows = rows_of_source(tables, source)

@@ -33,7 +33,7 @@ from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode, end_process
-from kidxlib.terminal.phase import Done, Span
+from kidxlib.terminal.progress import Done, Span
 
 _PR_SET_PDEATHSIG: Final = 1
 #: If a command is killed, Python's process that removes its semaphores would print a warning.

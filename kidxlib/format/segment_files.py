@@ -1,5 +1,6 @@
-"""The names of the files in a partition's directory. A segment's file is named by an offset of 20 digits and a suffix,
-a snapshot of KRaft's log by its end offset and epoch.
+"""The names of the files in a partition's directory, and names of files and directories that are not a segment's or a
+partition's. A segment's file is named by an offset of 20 digits and a suffix, a snapshot of KRaft's log by its end
+offset and epoch.
 
 Sources: `org.apache.kafka.storage.internals.log.LogFileUtils`, `org.apache.kafka.snapshot.Snapshots`,
 `BootstrapDirectory`.
@@ -7,8 +8,12 @@ Sources: `org.apache.kafka.storage.internals.log.LogFileUtils`, `org.apache.kafk
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Final, NamedTuple
+
+from kidxlib.format.checkpoint_files import CHECKPOINTS
+from kidxlib.format.topic_partition import MOVED_DIRECTORY, REMOTE_INDEX_CACHE
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -79,3 +84,74 @@ def parse_kraft_snapshot(name: str) -> SnapshotId | None:
     if match is None or int(match[1]) > OFFSET_MAX or int(match[2]) > _EPOCH_MAX:
         return None
     return SnapshotId(int(match[1]), int(match[2]))
+
+
+_UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_BROKER_FILES = (
+    "partition.metadata",
+    "meta.properties",
+    BOOTSTRAP_SNAPSHOT,
+    "quorum-state",
+    ".kafka_cleanshutdown",
+    ".lock",
+)
+
+
+class NotASegment(enum.StrEnum):
+    """Why an entry of a Kafka log dir or a partition's directory is skipped."""
+
+    AUXILIARY = "index or snapshot beside a segment"
+    CHECKPOINT = "checkpoint file"
+    BROKER_FILE = "broker file"
+    DELETED = "file that Kafka is deleting (.deleted)"
+    CLEANED = "file that Kafka's cleaner is writing (.cleaned)"
+    SWAP = "file that Kafka is swapping in (.swap)"
+    DIRECTORY_DELETE = "partition that Kafka is deleting (-delete)"
+    DIRECTORY_FUTURE = "partition that Kafka is moving here (-future)"
+    DIRECTORY_STRAY = "partition that Kafka set aside (-stray)"
+    WRONG_SEGMENT_NAME = "a .log whose name is not a 20-digit base offset"
+    LOOSE_LOG = "a log that is in no partition's directory, so that no broker loads it"
+    # Keys in JSON and values of a column, which stay until the catalog's next version.
+    NO_PARTITION_NUMBER = "folder whose name is not <topic>-<partition>"
+    UNLISTABLE_DIRECTORY = "folder that cannot be listed"
+    OTHER = "not a file of Kafka's"
+
+    @property
+    def in_words(self) -> str:
+        """The reason as messages say it."""
+        return self.value.replace("folder", "directory")
+
+
+def why_not_a_segment(name: str) -> NotASegment:
+    """Why a file in a partition's directory is not read as a segment."""
+    for suffix, reason in zip(
+        _UNFINISHED_SUFFIXES, (NotASegment.DELETED, NotASegment.CLEANED, NotASegment.SWAP), strict=True
+    ):
+        if name.endswith(suffix):
+            return reason
+    if name.endswith(LOG_SUFFIX):
+        return NotASegment.WRONG_SEGMENT_NAME
+    if name.endswith(AUXILIARY_SUFFIXES):
+        return NotASegment.AUXILIARY
+    if name in CHECKPOINTS or name.endswith(KRAFT_SNAPSHOT_SUFFIX):
+        return NotASegment.CHECKPOINT
+    return NotASegment.BROKER_FILE if name in _BROKER_FILES else NotASegment.OTHER
+
+
+def why_not_in_a_log_dir(name: str) -> NotASegment:
+    """Why a file in a log dir, beside its partitions, is not read as a segment."""
+    return NotASegment.LOOSE_LOG if parse_segment_log(name) is not None else why_not_a_segment(name)
+
+
+def why_not_a_partition(name: str) -> NotASegment:
+    """Why a directory in a log dir is not read as a partition."""
+    if name == REMOTE_INDEX_CACHE:
+        return NotASegment.BROKER_FILE
+    match = MOVED_DIRECTORY.fullmatch(name)
+    if match is None:
+        return NotASegment.NO_PARTITION_NUMBER
+    return {
+        "delete": NotASegment.DIRECTORY_DELETE,
+        "future": NotASegment.DIRECTORY_FUTURE,
+        "stray": NotASegment.DIRECTORY_STRAY,
+    }[match[1]]

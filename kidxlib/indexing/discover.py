@@ -10,7 +10,7 @@ import numpy as np
 
 from kidxlib.catalog.matching import Flags
 from kidxlib.errors import CheckpointError, UsageError, describe_error
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.segment_files import NotASegment
 from kidxlib.indexing.listed import FoundSegment, ListedSegments
 from kidxlib.indexing.listing import list_partitions, list_segments
 from kidxlib.indexing.plan import ListedPartition, Plan

@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import UsageError
-from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment, why_not_in_a_log_dir
-from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, parse_segment_file, parse_segment_log
+from kidxlib.format.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    NotASegment,
+    parse_segment_file,
+    parse_segment_log,
+    why_not_a_partition,
+    why_not_a_segment,
+    why_not_in_a_log_dir,
+)
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from kidxlib.format.not_segments import NotASegment
-from kidxlib.format.segment_files import INDEX_SUFFIXES
+from kidxlib.format.segment_files import INDEX_SUFFIXES, NotASegment
 
 #: Entries that an operator does not expect in a log dir; each gets a line of its own.
 _UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.LOOSE_LOG, NotASegment.NO_PARTITION_NUMBER)

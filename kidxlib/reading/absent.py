@@ -16,7 +16,7 @@ from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage

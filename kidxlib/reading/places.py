@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format.not_segments import NotASegment
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.listing import list_segments
 from kidxlib.indexing.skipped import Skipped

@@ -6,6 +6,8 @@ both miss a row would both append it.
 
 A change by keys keeps a table's layout: the files with changed rows are rewritten in the table's order. delta-rs' MERGE
 would put the rows of all these files into one, unsorted, whose statistics prune nothing.
+
+Delta tables of users, outside a catalog, are read and written here, too (`read_delta`, `write_delta`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, WriterProperties
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from numpy.typing import NDArray
 from pyarrow.fs import FileSystem
@@ -33,7 +35,7 @@ from kidxlib.catalog.matching import Flags, Values, positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
 from kidxlib.catalog.updates import not_overtaken
-from kidxlib.errors import CatalogError
+from kidxlib.errors import CatalogError, NoDeltaTableError
 from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_lock import committing
@@ -515,3 +517,41 @@ def one_line(error: Exception) -> str:
     """An error of delta-rs on one line, without colours and without the lines of Rust's stack trace."""
     lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
     return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))
+
+
+def read_delta(path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a Delta table, in any order; at least one batch, if it is empty."""
+    try:
+        rows = (
+            QueryBuilder()
+            .register("rows", DeltaTable(path, storage_options=storage_options(path)))
+            .execute("SELECT * FROM rows")
+        )
+        reader = pa.RecordBatchReader.from_stream(rows)
+        # Arrow has fewer functions for views of strings than for strings.
+        schema = pa.schema([_plain(field) for field in reader.schema])
+        yield pa.RecordBatch.from_pylist([], schema)  # callers look at its columns, even without rows
+        yield from (batch.cast(schema) for batch in reader)
+    except TableNotFoundError as error:
+        raise NoDeltaTableError(f"{path}: no Delta table there") from error
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise CatalogError(f"{path}: cannot be read: {one_line(error)}") from error
+
+
+def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Make a Delta table with rows, in one commit."""
+    reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
+    try:
+        commit_once(
+            path,
+            0,
+            lambda properties: write_deltalake(
+                path, reader, mode="error", storage_options=storage_options(path), commit_properties=properties
+            ),
+        )
+    except (DeltaError, OSError) as error:
+        raise CatalogError(f"{path}: cannot be written: {one_line(error)}") from error
+
+
+def _plain(field: pa.Field[pa.DataType]) -> pa.Field[pa.DataType]:
+    return field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.filesize import decimal
 
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.segment_files import NotASegment
 from kidxlib.indexing.summary import Counts
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests

@@ -13,9 +13,8 @@ import pytest
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
-from kidxlib.tables.delta_file import read_delta, write_delta
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
-from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.delta_tables import DeltaTables, read_delta, write_delta
 from tests.faults.processes import kidx
 from tests.kidxlib.tables.test_delta_tables import record, recorded, scanned, segment
 from tests.support.catalog import filled

@@ -24,7 +24,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, mapped
 from kidxlib.errors import UsageError
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
@@ -42,8 +42,7 @@ from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, warn_of_first
-from kidxlib.terminal.phase import Done
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.progress import Done, begin_phase
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 

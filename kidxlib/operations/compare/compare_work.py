@@ -9,8 +9,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.phase import Done
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.progress import Done, begin_phase
 
 
 def run_comparison(

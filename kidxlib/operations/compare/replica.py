@@ -36,7 +36,7 @@ from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import Done
 
 #: A range of offsets holds about so many bytes of each side: a second or so of work.
 _RANGE_BYTES: Final = 256 * 1024 * 1024

@@ -28,7 +28,7 @@ from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.fleet_map import fleet_map
 from kidxlib.operations.report.outlook import disks_of, outlook_section
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
-from kidxlib.operations.report.savings.measure import TopicSavings
+from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections import (
     audited_before_build,
     builds_section,

@@ -41,7 +41,7 @@ from kidxlib.operations.report.questions import (
     VERDICTS,
     Answers,
 )
-from kidxlib.operations.report.savings.measure import TopicSavings
+from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.tables.protocol import TablesToRead

@@ -126,7 +126,7 @@ def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
             case Format.PARQUET:
                 _write_parquet(location(path), answers)
             case Format.DELTA:
-                from kidxlib.tables.delta_file import write_delta
+                from kidxlib.tables.delta_tables import write_delta
 
                 write_delta(path, (answer.select(RESULT_COLUMNS) for answer in answers), WRITTEN)
     except OSError as error:

@@ -419,7 +419,7 @@ def one_table(path: str, blocks: Iterable[pa.RecordBatch]) -> pa.Table:
 
 def _delta_blocks(path: str) -> Iterator[pa.RecordBatch]:
     with needing_packages("--queries"):
-        from kidxlib.tables.delta_file import read_delta
+        from kidxlib.tables.delta_tables import read_delta
     ensure_text("--queries ", path)
     try:
         yield from read_delta(path)

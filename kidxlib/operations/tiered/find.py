@@ -2,21 +2,18 @@
 
 The cluster may be running. So the metadata is read first, and objects that are newer are not judged. If a partition has
 a finding, the metadata is read again and the partition is listed again; only what is found again is reported.
-
-Workers list and compare partitions (`audit_listings`), then read segments.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.audit.finding import Finding
 from kidxlib.audit.tiered.finding import (
     OBJECTS,
     REMOTE_FOUND,
@@ -25,82 +22,24 @@ from kidxlib.audit.tiered.finding import (
     RemoteCountRow,
     RemoteFindingRow,
 )
-from kidxlib.audit.tiered.listed_partition import RemotePartition, audit_listing
+from kidxlib.audit.tiered.listed_partition import RemotePartition
 from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, read_contents
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work, reads_little
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.tiered.audit_work import SegmentsToRead, audit_bytes, audit_listings
 from kidxlib.operations.tiered.local_partitions import findings_on_local, partitions_in, with_remote_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, units_of
-from kidxlib.storage.store.requests import in_order
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.progress import begin_phase
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentsToRead:
-    """Consecutive segments of one partition whose bytes are read."""
-
-    segments: Sequence[RemoteSegmentToRead]
-    level: Level
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes of logs are read."""
-        return sum(segment.log_bytes for segment in self.segments) if self.level is Level.FULL else 0
-
-
-def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
-    """Rows of `REMOTE_FOUND`."""
-    for partition, listed in in_order(lambda partition: (partition, audit_listing(partition)), partitions):
-        yield ItemRows(
-            segments=partition.segments.num_rows,
-            rows=[
-                *({"finding": row.values()} for row in listed.findings),
-                *({"count": row.values()} for row in listed.counts),
-                *({"segment": row.values()} for row in listed.segments),
-                *({"listed": row.values()} for row in listed.listed),
-            ],
-        )
-
-
-def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `REMOTE_FOUND`."""
-    for share in shares:
-        rows = [{"finding": row.values()} for row in _findings(share, use_mmap)]
-        yield ItemRows(segments=len(share.segments), log_bytes=share.bytes, rows=rows)
-
-
-def _findings(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
-    if share.level is Level.FULL:
-        from kidxlib.audit.tiered.segment_logs import audit_logs  # compiled loops, which a listing does not wait for
-
-        findings = audit_logs(share.segments, use_mmap)
-    else:
-        findings = _findings_on_objects(share.segments)
-    for segment, finding in findings:
-        if not finding.verdict.is_problem_free:
-            yield RemoteFindingRow.found(segment.partition, segment.key, finding, segment.object(finding.file))
-
-
-def _findings_on_objects(segments: Iterable[RemoteSegmentToRead]) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
-    from kidxlib.audit.tiered.segment_logs import findings_at_any_level, findings_on_contents  # compiled loops, too
-
-    def look(segment: RemoteSegmentToRead) -> list[Finding]:
-        contents = read_contents(segment)
-        return [*findings_at_any_level(segment, contents), *findings_on_contents(segment, contents)]
-
-    for segment, findings in in_order(lambda segment: (segment, look(segment)), segments):
-        yield from ((segment, finding) for finding in findings)
 
 
 def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:

@@ -27,16 +27,14 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
 from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.audit.tiered.remade import RemadeObject
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
-from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
-from kidxlib.engine.work import ItemRows, reads_little
+from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
-from kidxlib.log.remote.layout import Layout, object_name
+from kidxlib.log.remote.layout import object_name
 from kidxlib.log.remote.segments import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
@@ -44,11 +42,12 @@ from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadat
 from kidxlib.operations.tiered.numbers import local_logs
 from kidxlib.operations.tiered.record import Key, keys_of_remote_segments, record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
-from kidxlib.storage.directory import Directory, read_file
+from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import Location
-from kidxlib.storage.publisher import Owner, Published, Publisher, publish_if
+from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
@@ -59,94 +58,6 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentsToMend:
-    asked: SegmentsToRemake
-    mirror: Location
-
-
-def partition_directory(place: Location, layout: Layout, partition: TopicIdPartition) -> Directory:
-    """The directory of a partition's objects in a bucket or a mirror of one."""
-    return Directory(str(place), layout.partition_path(partition))
-
-
-@row
-class RemadeRow(Row):
-    """An object of a remote segment, as its log says that it should be."""
-
-    topic: str = column("the topic")
-    partition: Int32 = column("number of the partition")
-    topic_id: str = column("the topic's id, as Kafka shows it")
-    start_offset: int = column("the first offset of the segment")
-    segment_id: str = column("the segment's id, as Kafka shows it")
-    log_bytes: int = column("size of its log")
-    is_local: bool = column("its log was read in a log dir, and not in the bucket")
-    file: str = column("suffix of the object")
-    name: str = column("its name in the directory of the partition")
-    object: str = column("the object")
-    reason: str | None = column("a short word for what is wrong with it; null: nothing is")
-    detail: str | None = column("what was found, and what was expected")
-    consequence: str | None = column("what comes of it")
-    made_bytes: int | None = column("bytes of what was made, in the mirror; null: nothing was")
-    made_crc32c: int | None = column("CRC-32C of that")
-    found_bytes: int | None = column("bytes of what is there; null: nothing is")
-    found_crc32c: int | None = column("CRC-32C of that")
-    why_not: str | None = column("why nothing was made")
-
-    @classmethod
-    def remade(cls, segment: RemoteSegmentToRead, made: RemadeObject) -> RemadeRow:
-        name = object_name(segment.start_offset, segment.segment_id, made.suffix)
-        finding = made.finding
-        return cls(
-            topic=segment.partition.topic,
-            partition=segment.partition.partition,
-            topic_id=segment.partition.topic_id,
-            start_offset=segment.start_offset,
-            segment_id=segment.segment_id,
-            log_bytes=segment.log_bytes,
-            is_local=made.is_local,
-            file=made.suffix,
-            name=name,
-            object=str(segment.directory / name),
-            reason=None if finding is None else finding.reason,
-            detail=None if finding is None else finding.detail,
-            consequence=None if finding is None else finding.consequence,
-            made_bytes=None if made.content is None else len(made.content),
-            made_crc32c=None if made.content is None else crc32c(made.content),
-            found_bytes=None if made.found is None else len(made.found),
-            found_crc32c=None if made.found is None else crc32c(made.found),
-            why_not=made.why_not,
-        )
-
-    def is_as_seen(self, content: bytes | None) -> bool:
-        """Whether an object's content is still what was found."""
-        if content is None or self.found_bytes is None:
-            return content is None and self.found_bytes is None
-        return len(content) == self.found_bytes and crc32c(content) == self.found_crc32c
-
-
-REMADE: Final = kinds_of(remade=RemadeRow.columns())
-
-
-def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `REMADE`, one for each object that a segment could have besides its log."""
-    from kidxlib.audit.tiered.remade import remake  # it loads compiled loops, which are not needed where all is well
-
-    for share in shares:
-        rows = []
-        with Publisher() as publisher:
-            for segment, objects in remake(share.asked, use_mmap):
-                directory = partition_directory(share.mirror, segment.layout, segment.partition)
-                for made in objects:
-                    row = RemadeRow.remade(segment, made)
-                    if made.content is not None:
-                        publisher.stage(directory, row.name, made.content)
-                    rows.append({"remade": row.values()})
-            publisher.commit()
-        yield ItemRows(segments=len(share.asked.segments), log_bytes=share.asked.bytes, rows=rows)
-
 
 #: Reasons of findings that no object can mend: brokers ask for no object there.
 _NOT_BY_OBJECTS: Final = ("never-asked-for", "not-in-metadata")
@@ -604,12 +515,12 @@ def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) ->
 def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
     """The objects that are wrong by their log or by the audit. If the log cannot tell, the row says why."""
     named = {(*_key_of(finding), finding.file): finding for finding in broken}
-    for object_row in made:
-        finding = named.get((*_key_of(object_row), object_row.file))
-        if object_row.reason is None and object_row.why_not is not None and finding is not None:
-            yield replace(object_row, reason=finding.reason, detail=finding.detail, consequence=finding.consequence)
-        elif object_row.reason is not None or finding is not None:
-            yield object_row
+    for row in made:
+        finding = named.get((*_key_of(row), row.file))
+        if row.reason is None and row.why_not is not None and finding is not None:
+            yield replace(row, reason=finding.reason, detail=finding.detail, consequence=finding.consequence)
+        elif row.reason is not None or finding is not None:
+            yield row
 
 
 def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.not_segments import NotASegment
-from kidxlib.format.segment_files import segment_file
+from kidxlib.format.segment_files import NotASegment, segment_file
 from kidxlib.indexing.listed import ListedSegments
 from kidxlib.indexing.listing import list_partitions, list_segments, offset_indexes
 from kidxlib.indexing.plan import ListedPartition, Plan

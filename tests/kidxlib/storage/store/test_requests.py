@@ -15,7 +15,7 @@ import pytest
 from kidxlib.errors import StoreBusyError
 from kidxlib.storage.store import requests
 from kidxlib.storage.store.requests import AT_ONCE, in_order
-from kidxlib.terminal.phase import of_store
+from kidxlib.terminal.progress import of_store
 
 _SECONDS = 60.0
 

@@ -28,12 +28,12 @@ from kidxlib.operations.report.savings.measure import (
     Producer,
     Records,
     RecordsToBe,
-    TopicSavings,
     compressed_bytes,
     measure_savings,
     settled_ratio,
     updated,
 )
+from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted
