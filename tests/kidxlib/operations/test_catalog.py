@@ -17,6 +17,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
+from kidxlib.operations import catalog as operations_catalog
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
 from tests.support.spark.jobs import Ended, run_here
@@ -63,7 +64,7 @@ def test_a_source_is_forgotten_in_every_table(tmp_path: Path, monkeypatch: pytes
     assert planned.json["rows"] == {table.name: 2 for table in TABLES} and planned.json["applied"] is False
     assert {table: DeltaTable(catalog / table.name).version() for table in TABLES} == versions
 
-    monkeypatch.setattr(catalog, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(operations_catalog, "_ROWS_AT_ONCE", 1)
     for source in (_FORGOTTEN, halfway):
         done = _forget(source, "--catalog", catalog, "--apply")
         assert done.code == 0, done.err

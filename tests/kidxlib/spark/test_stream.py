@@ -22,7 +22,7 @@ from kidxlib.library.read import read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
-from kidxlib.spark.stream import shares
+from kidxlib.spark.stream_planning import shares
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
