@@ -18,7 +18,7 @@ from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.errors import UntrustedError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.library.recover_file import recover_file
+from kidxlib.library.recover_directory import recover_file
 from kidxlib.operations.recover.forecast import forecast_partition
 from kidxlib.operations.recover.page_cache import (
     NOTE,
