@@ -19,6 +19,7 @@ from kidxlib.log.remote.layout import (
     MANIFEST_SUFFIX,
     STORAGE_DIRECTORY,
     Layout,
+    ensure_named_rightly,
     find_bucket,
     list_objects,
     object_name,
@@ -108,6 +109,7 @@ class RemoteLogs:
         self, bucket: RemoteBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
     ) -> None:
         self.topic_id, self._of_same_name = partition.topic_id, of_same_name
+        self._partition = partition
         self._layout, self.directory = bucket.layout, directory
         self._visible = None if bucket.visible is None else bucket.visible.get(partition, {})
         self._local = bucket.local.get(partition)
@@ -180,6 +182,7 @@ class RemoteLogs:
                 raise UsageError(
                     f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"
                 ) from error
+            ensure_named_rightly(manifest, self._partition, place)
             if not manifest.is_plain:
                 how = " and ".join(
                     word

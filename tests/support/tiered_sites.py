@@ -197,6 +197,13 @@ def _manifest(segment: RemoteSegment, positions: dict[str, Any]) -> dict[str, An
         "segmentIndexes": positions,
         "compression": False,
         "remoteLogSegmentMetadata": {
+            "remoteLogSegmentId": {
+                "topicIdPartition": {
+                    "topicId": segment.partition.topic_id,
+                    "topicPartition": {"topic": segment.partition.topic, "partition": segment.partition.partition},
+                },
+                "id": segment.id,
+            },
             "startOffset": row["start_offset"],
             "endOffset": row["end_offset"],
             "maxTimestampMs": row["max_timestamp_ms"],

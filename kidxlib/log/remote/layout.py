@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.errors import RemoteLogMetadataError
+from kidxlib.errors import RemoteLogMetadataError, UsageError
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -179,12 +179,15 @@ class Manifest:
     """A segment's manifest.
 
     Attributes:
+        partition, segment_id: whose manifest it is.
         indexes: the position and size of each index in the object of all indexes, in bytes, by suffix.
         log_bytes: the size of the log on the broker.
         is_compressed, is_encrypted: how objects differ from the broker's files.
         start_offset, end_offset, max_timestamp_ms, leader_epochs: as in `RemoteLogSegmentMetadata`.
     """
 
+    partition: TopicIdPartition
+    segment_id: str
     indexes: Mapping[str, tuple[int, int]]
     log_bytes: int
     is_compressed: bool
@@ -207,6 +210,8 @@ def read_manifest(data: bytes) -> Manifest:
         if str(fields["version"]) != "1":
             raise RemoteLogMetadataError(f"a manifest of version {fields['version']}, expected 1")
         metadata = fields["remoteLogSegmentMetadata"]
+        segment = metadata["remoteLogSegmentId"]
+        of_topic, of_partition = segment["topicIdPartition"], segment["topicIdPartition"]["topicPartition"]
         indexes = {
             _INDEXES[name]: (int(index["position"]), int(index["size"]))
             for name, index in fields["segmentIndexes"].items()
@@ -214,6 +219,10 @@ def read_manifest(data: bytes) -> Manifest:
         }
         epochs = sorted((int(epoch), int(offset)) for epoch, offset in metadata["segmentLeaderEpochs"].items())
         return Manifest(
+            partition=TopicIdPartition(
+                str(of_topic["topicId"]), str(of_partition["topic"]), int(of_partition["partition"])
+            ),
+            segment_id=str(segment["id"]),
             indexes=indexes,
             log_bytes=int(fields["chunkIndex"]["originalFileSize"]),
             is_compressed=bool(fields["compression"]),
@@ -225,6 +234,21 @@ def read_manifest(data: bytes) -> Manifest:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RemoteLogMetadataError(f"no manifest of a segment: {type(error).__name__}: {error}") from error
+
+
+def ensure_named_rightly(manifest: Manifest, partition: TopicIdPartition, place: Location) -> None:
+    """Ensure that a manifest lies in its own partition's directory. With a `key.prefix` that does not end with `/`, the
+    plugin writes a topic's directory with the prefix in its name (`ObjectKeyFactory.key`).
+
+    Raises:
+        UsageError: it is another partition's.
+    """
+    if manifest.partition != partition:
+        raise UsageError(
+            f"{place}: the manifest of {partition_path(manifest.partition)}, expected that of "
+            f"{partition_path(partition)}: with a key.prefix that does not end with /, or renamed directories, give a "
+            "copy of the bucket whose directories have the names of the manifests"
+        )
 
 
 @dataclass(frozen=True, slots=True)

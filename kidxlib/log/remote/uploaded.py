@@ -34,6 +34,7 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     Layout,
+    ensure_named_rightly,
     list_objects,
     object_name,
     read_manifest,
@@ -106,6 +107,7 @@ def read_uploaded(
 
     Raises:
         OSError: the directory cannot be listed, or an object cannot be read.
+        UsageError: a manifest is another partition's.
     """
     by_segment: defaultdict[tuple[int, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for row in list_objects(directory, layout.suffixes).objects.to_pylist():
@@ -198,6 +200,7 @@ def _own(epochs: Iterable[EpochEntry], start_offset: int, end_offset: int) -> di
 
 def _by_manifest(segment: RemoteSegmentId, places: Mapping[str, Location], objects: _Objects) -> RemoteSegment | str:
     manifest = read_manifest(places[MANIFEST_SUFFIX].read_bytes())
+    ensure_named_rightly(manifest, segment.partition, places[MANIFEST_SUFFIX])
     if not manifest.is_plain:
         return f"{places[MANIFEST_SUFFIX]}: its objects are compressed or encrypted, and kidx cannot read them"
     of_indexes = max((position + size for position, size in manifest.indexes.values()), default=0)

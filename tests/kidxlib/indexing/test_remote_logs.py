@@ -18,7 +18,7 @@ from kidxlib.indexing.listing import list_partitions
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import source_at
-from kidxlib.log.remote.layout import AIVEN, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, object_name
+from kidxlib.log.remote.layout import LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.records.reader import Record
@@ -26,7 +26,7 @@ from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
 from tests.support.spark.jobs import run_here
 from tests.support.tiered import copied, segment, write_metadata
-from tests.support.tiered_sites import Site
+from tests.support.tiered_sites import Site, as_by_aivens_plugin
 
 _PLACE: Final = PROJECT / "samples" / "tiered"
 _SAMPLE: Final = Site(_PLACE / STORAGE_DIRECTORY, _PLACE / "log-dir")
@@ -174,24 +174,8 @@ def test_two_topics_of_one_name(tmp_path: Path) -> None:
 @pytest.fixture
 def aiven(tmp_path: Path) -> Path:
     """The sample, as Aiven's plugin would have named it."""
-    for place in (("readings", 0), ("readings", 1), ("payments", 0)):
-        for each in _SAMPLE.segments(*place):
-            directory = tmp_path / "aiven" / AIVEN.partition_path(each.partition)
-            directory.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(each.object(LOG_SUFFIX), directory)
-            manifest = {
-                "version": "1",
-                "chunkIndex": {"originalFileSize": each.row["log_bytes"]},
-                "segmentIndexes": {},
-                "compression": False,
-                "remoteLogSegmentMetadata": {
-                    "startOffset": each.offsets[0],
-                    "endOffset": each.offsets[1],
-                    "maxTimestampMs": 0,
-                    "segmentLeaderEpochs": {},
-                },
-            }
-            (directory / object_name(each.offsets[0], each.id, MANIFEST_SUFFIX)).write_text(json.dumps(manifest))
+    places = (("readings", 0), ("readings", 1), ("payments", 0))
+    as_by_aivens_plugin([each for place in places for each in _SAMPLE.segments(*place)], tmp_path / "aiven")
     return tmp_path / "aiven"
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import kidxlib
+from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import AIVEN, LOCAL, STORAGE_DIRECTORY, Layout
+from kidxlib.log.remote.metadata_topic import metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
 from kidxlib.log.remote.uploaded import as_read, read_uploaded
 from kidxlib.messages.remote_log_metadata import read_remote_log_metadata, write_remote_log_metadata
 from tests.docs.pages import PROJECT
+from tests.support.logs.golden import DATA
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
+#: Written by Aiven's plugin 1.1.1 in a broker of Kafka 4.3.1.
+_OF_PLUGIN: Final = Site(DATA / "aiven" / "bucket", DATA / "aiven" / "log-dir")
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
 #: No object says when a segment was copied, and by whom.
 _NOT_SAID: Final = ("state_since_ms", "copied_at_ms", "broker_id")
@@ -23,6 +30,32 @@ _NOT_SAID: Final = ("state_since_ms", "copied_at_ms", "broker_id")
 
 def _rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in _NOT_SAID} for row in rows]
+
+
+def test_objects_of_the_real_plugin_say_what_its_broker_wrote() -> None:
+    [(partition, directory)] = AIVEN.list_partitions(_OF_PLUGIN.bucket).items()
+    uploaded = read_uploaded(AIVEN, partition, directory, 1)
+    made = fold_metadata(as_read(uploaded.records())).segments.to_pylist()
+    [metadata] = metadata_partitions([_OF_PLUGIN.log_dir]).values()
+    written = fold_metadata(metadata.records()).segments.to_pylist()
+    assert _rows(made) == _rows([row for row in written if row["topic"] == partition.topic])
+    assert uploaded.unusable == [] and len(made) == 10
+
+
+@pytest.mark.parametrize(("isolation", "count"), [("read_uncommitted", 300), ("read_committed", 235)])
+def test_records_of_the_real_plugins_objects(isolation: str, count: int) -> None:
+    """So many a consumer got of the broker that wrote them."""
+    assert kidxlib.count(_OF_PLUGIN.bucket, layout="aiven", isolation=isolation) == count
+
+
+def test_a_prefix_without_a_slash_is_no_part_of_a_topics_name(tmp_path: Path) -> None:
+    [directory] = Path(shutil.copytree(_OF_PLUGIN.bucket, tmp_path / "bucket")).iterdir()
+    directory.rename(directory.with_name(f"eu-{directory.name}"))
+    [(partition, place)] = AIVEN.list_partitions(tmp_path / "bucket").items()
+    with pytest.raises(UsageError, match=f"manifest of {directory.name}/0, expected that of eu-{directory.name}/0"):
+        read_uploaded(AIVEN, partition, place, 1)
+    with pytest.raises(UsageError, match=f"the manifest of {directory.name}/0"):
+        kidxlib.count(tmp_path / "bucket", layout="aiven")
 
 
 @pytest.mark.parametrize("layout", [LOCAL, AIVEN], ids=lambda layout: layout.name)
