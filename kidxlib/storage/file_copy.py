@@ -133,7 +133,8 @@ def _copied(file: FileCopy, owner: Owner) -> int | None:
                 )
             checksum = None
             if _is_cloned(source.fileno(), descriptor):
-                target.truncate(file.size)
+                if os.fstat(descriptor).st_size != file.size:  # else the last block would be written anew
+                    target.truncate(file.size)
             else:
                 checksum = _write(source.fileno(), descriptor, file.size)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write the pages out

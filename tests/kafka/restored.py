@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from tests.support.kafka.broker import Broker
 
 _CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+_NOBODY: Final = 65534
 #: A partition, as `kafka-topics --describe` prints it.
 _DESCRIBED: Final = re.compile(
     r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)(?:\t|$)", re.MULTILINE
@@ -28,6 +30,12 @@ def state_of(log_dirs: Iterable[Path]) -> dict[str, tuple[int, int, int, str]]:
             content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
             found[str(path)] = (status.st_ino, status.st_mode, status.st_mtime_ns, content)
     return found
+
+
+def give_away(log_dir: Path) -> None:
+    """Make a log dir that of a user who may not write in a bucket of root's."""
+    for path in (log_dir, *log_dir.rglob("*")):
+        os.chown(path, _NOBODY, _NOBODY)
 
 
 def assert_described(broker: Broker, plan: Mapping[str, Any], in_sync: str = "in_sync") -> None:

@@ -23,7 +23,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all, wait_until_read
-from tests.kafka.restored import assert_described, lift, state_of
+from tests.kafka.restored import assert_described, give_away, lift, state_of
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 from tests.support.kafka.cluster import Cluster
 from tests.support.kafka.tiered import (
@@ -38,7 +38,6 @@ from tests.support.kafka.tiered import (
 )
 
 _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
-_NOBODY: Final = 65534
 _CANARY: Final = "canary"
 _COUNT: Final = "rlmm.config.remote.log.metadata.topic.num.partitions"
 _MORE: Final = pytest.mark.exhaustive("more of the same, with a broker each")
@@ -165,8 +164,7 @@ def _restore(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Pat
 def _restored(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Path, *options: str) -> dict[str, Any]:
     """Plan, and carry the plan out. The new log dirs are those of a user who may not write in the bucket."""
     for broker in brokers.values():
-        for path in (broker.log_dir, *broker.log_dir.rglob("*")):
-            os.chown(path, _NOBODY, _NOBODY)
+        give_away(broker.log_dir)
     planned = _restore(sources, brokers, bucket, *options)
     assert planned.out, planned
     applied = _restore(sources, brokers, bucket, *options, "--apply", planned.json["plan"])

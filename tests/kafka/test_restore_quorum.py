@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +21,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.checksums.crc import extend_crc32c
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
-from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
-from tests.kafka.restored import assert_described, state_of
+from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read, wait_until_read
+from tests.kafka.restored import assert_described, give_away, state_of
+from tests.support.kafka.broker import DEADLINE_SECONDS
 from tests.support.kafka.cluster import Cluster
+from tests.support.kafka.tiered import SMALL_SEGMENTS, tiered_broker
 
 _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _SETTINGS: Final = {
@@ -41,16 +44,20 @@ _SETTINGS: Final = {
     "transaction.state.log.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
     "metadata.log.max.record.bytes.between.snapshots": 2_000,
+    "rlmm.config.remote.log.metadata.topic.replication.factor": 3,
     # As the steps of a plan say.
     "offsets.retention.minutes": 2**31 - 1,
     "transactional.id.expiration.ms": 2**31 - 1,
 }
-_PLAIN, _TABLE, _TRANSACTIONS = "plain", "table", "transactions"
-_PARTITIONS: Final = {_PLAIN: 4, _TABLE: 1, _TRANSACTIONS: 2}
+_PLAIN, _TABLE, _TRANSACTIONS, _TIERED = "plain", "table", "transactions", "tiered"
+_PARTITIONS: Final = {_PLAIN: 4, _TABLE: 1, _TRANSACTIONS: 2, _TIERED: 1}
+_CONFIGS: Final = {_TABLE: {"cleanup.policy": "compact", "segment.bytes": "1048576"}, _TIERED: SMALL_SEGMENTS}
 _ALL: Final = [(topic, partition) for topic, count in _PARTITIONS.items() for partition in range(count)]
-_WRITTEN: Final = [(_PLAIN, partition) for partition in range(_PARTITIONS[_PLAIN])] + [(_TABLE, 0)]
+_WRITTEN: Final = [*((_PLAIN, partition) for partition in range(_PARTITIONS[_PLAIN])), (_TABLE, 0), (_TIERED, 0)]
 _GROUP: Final = "went-on"
 _FRESH: Final = 40
+#: What waits while no broker runs is to fit into the segments of the tiered topic.
+_BATCH_BYTES: Final = 8_192
 #: So many records are acknowledged at least before the brokers are killed.
 _RECORDS: Final = (500, 1_500)
 _CRC_AT, _CRC_COVERS_FROM = 17, 21
@@ -81,9 +88,8 @@ class _Clients:
     def begin(self) -> None:
         """Make topics, end transactions in both ways, leave one open, commit offsets; and then write all the time."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        configs = {_TABLE: {"cleanup.policy": "compact"}}
         topics = [
-            NewTopic(topic, count, 3, config={"segment.bytes": "1048576", **configs.get(topic, {})})
+            NewTopic(topic, count, 3, config=_CONFIGS.get(topic, {"segment.bytes": "1048576"}))
             for topic, count in _PARTITIONS.items()
         ]
         for created in admin.create_topics(topics).values():
@@ -125,7 +131,8 @@ class _Clients:
         self.acknowledged |= self._write_into(self._idempotent, _WRITTEN)
 
     def _producer(self, more: Mapping[str, object]) -> Producer:
-        return Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 2, "log_level": 2, **more})
+        small = {"batch.size": _BATCH_BYTES}
+        return Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 2, "log_level": 2, **small, **more})
 
     def _write(self) -> None:
         while not self._is_over.wait(0.01):
@@ -165,6 +172,26 @@ class _Clients:
         return note
 
 
+def _cluster(directory: Path, bucket: Path, version: str, old: Cluster | None = None) -> Cluster:
+    """Three brokers with a bucket. In place of `old`, their log dirs are those of a user who may not write in it."""
+    settings = {**_SETTINGS, "rsm.config.dir": bucket}
+    if old is None:
+        return Cluster(directory, settings, version, make=tiered_broker)
+    new = Cluster(directory, settings, version, in_place_of=old, cluster_id=_NEW_CLUSTER, make=tiered_broker)
+    for broker in new.brokers.values():
+        give_away(broker.log_dir)
+    return new
+
+
+def _wait_until_tiered(cluster: Cluster) -> None:
+    """Wait until a broker has deleted a segment of the tiered topic, as it is in the bucket."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    logs = [broker.log_dir / f"{_TIERED}-0" / segment_file(0, LOG_SUFFIX) for broker in cluster.brokers.values()]
+    while all(log.exists() for log in logs):
+        assert time.monotonic() < deadline, "segments stay in the log dirs"
+        threading.Event().wait(0.05)
+
+
 def _consumer(bootstrap: str) -> contextlib.closing[Consumer]:
     return contextlib.closing(
         Consumer({"bootstrap.servers": bootstrap, "group.id": _GROUP, "enable.auto.commit": False, "log_level": 2})
@@ -188,7 +215,7 @@ class _Disaster:
     text: str
 
 
-def _spoil(old: Cluster, new: Cluster, rng: random.Random) -> _Disaster:
+def _spoil(old: Cluster, new: Cluster, bucket: Path, rng: random.Random) -> _Disaster:
     """Lose controllers' directories, perhaps a disk and the end of a replica; and change a batch of another replica."""
     sources = {node: broker.log_dir for node, broker in old.brokers.items()}
     said = []
@@ -208,7 +235,7 @@ def _spoil(old: Cluster, new: Cluster, rng: random.Random) -> _Disaster:
                 if path != oldest:
                     path.unlink()
     said.append(f"metadata kept: {kept}, of {keeper}")
-    replicas = _restore(sources, new).json["replicas"]
+    replicas = _restore(sources, new, bucket).json["replicas"]
     leads = None
     followers = [each for each in replicas if not each["leader"] and each["from"] and each["in_sync"]]
     of_plain = [each for each in followers if each["partition"].startswith(_PLAIN)]
@@ -255,10 +282,11 @@ def _change(directory: Path, rng: random.Random) -> None:
         log.write(content)
 
 
-def _restore(sources: Mapping[int, Path], new: Cluster, *options: str) -> Ended:
+def _restore(sources: Mapping[int, Path], new: Cluster, bucket: Path, *options: str) -> Ended:
     brokers = [word for node, each in new.brokers.items() for word in ("--broker", f"{node}={each.log_dir}")]
     controllers = [word for each in new.brokers.values() for word in ("--controller", str(each.log_dir))]
-    return kidx("restore", *map(str, sources.values()), *brokers, *controllers, "--json", *options)
+    of_bucket = ("--bucket", str(bucket), "--bucket-protected", "read-only", "--living-cluster-stopped")
+    return kidx("restore", *map(str, sources.values()), *brokers, *controllers, *of_bucket, "--json", *options)
 
 
 def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
@@ -309,30 +337,34 @@ def _write_afresh(bootstrap: str) -> int:
     return 2 * _FRESH
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 @pytest.mark.exhaustive("takes minutes; tests/kafka/test_restore.py restores one broker")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, broker_version: str, say: Say) -> None:
     """The check passes, all acknowledged records are there, groups and old producers go on, new ones lose nothing."""
     rng = random.Random(seed)  # of the disaster; the clients have their own, as how much they write depends on time
-    old = Cluster(tmp_path / "old", _SETTINGS, broker_version)
+    bucket = tmp_path / "bucket"
+    old = _cluster(tmp_path / "old", bucket, broker_version)
     with old.running():
         clients = _Clients(old, random.Random(seed))
         clients.begin()
         clients.wait_for(rng.randint(*_RECORDS))
+        _wait_until_tiered(old)
     clients.stop()
-    new = Cluster(tmp_path / "new", _SETTINGS, broker_version, in_place_of=old, cluster_id=_NEW_CLUSTER)
-    disaster = _spoil(old, new, rng)
+    new = _cluster(tmp_path / "new", bucket, broker_version, old)
+    disaster = _spoil(old, new, bucket, rng)
     say(f"seed {seed}: {disaster.text}")
-    left = state_of(disaster.sources.values())
+    left, in_bucket = state_of(disaster.sources.values()), state_of([bucket])
     options = ["--accept-divergence"] if disaster.diverged else []
-    planned = _restore(disaster.sources, new, *options)
-    applied = _restore(disaster.sources, new, *options, "--apply", planned.json["plan"])
+    planned = _restore(disaster.sources, new, bucket, *options)
+    applied = _restore(disaster.sources, new, bucket, *options, "--apply", planned.json["plan"])
     assert applied.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND) and applied.json["applied"], applied
     assert bool(applied.json["disagreements"]) == disaster.diverged and not applied.json["lost"]
     (tmp_path / "restored.json").write_text(applied.out)
     with new.running(disaster.leads):
         _wait_until_in_sync(new, applied.json)
         assert_described(new.brokers[1], applied.json, "replicas")
+        wait_until_read(new.bootstrap, [(_TIERED, 0)])
         checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
         assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
         clients.go_on()
@@ -348,13 +380,16 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
         } == dict.fromkeys(_WRITTEN, fresh)
         said = [line for node in new.brokers for line in new.lines(node) if "stray" in line]
     assert state_of(disaster.sources.values()) == left
+    assert state_of([bucket]) == in_bucket
     assert not said and not [*tmp_path.glob("new/*/data/*-stray")]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 @pytest.mark.exhaustive("takes minutes")
 def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker_version: str) -> None:
     """The two others begin with the restored metadata. Formatted anew once one of them leads, it fetches all of it."""
-    old = Cluster(tmp_path / "old", _SETTINGS, broker_version)
+    bucket = tmp_path / "bucket"
+    old = _cluster(tmp_path / "old", bucket, broker_version)
     with old.running():
         clients = _Clients(old, random.Random(0))
         clients.begin()
@@ -363,8 +398,8 @@ def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker
     sources = {node: broker.log_dir for node, broker in old.brokers.items()}
     for log_dir in sources.values():
         shutil.rmtree(log_dir / METADATA_DIRECTORY)
-    new = Cluster(tmp_path / "new", _SETTINGS, broker_version, in_place_of=old, cluster_id=_NEW_CLUSTER)
-    applied = _restore(sources, new, "--apply", _restore(sources, new).json["plan"])
+    new = _cluster(tmp_path / "new", bucket, broker_version, old)
+    applied = _restore(sources, new, bucket, "--apply", _restore(sources, new, bucket).json["plan"])
     (tmp_path / "restored.json").write_text(applied.out)
     lost = new.brokers[3]
     shutil.rmtree(lost.log_dir)
@@ -373,6 +408,7 @@ def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker
         new.start(3)
         _wait_until_in_sync(new, applied.json)
         assert_described(lost, applied.json, "replicas")
+        wait_until_read(new.bootstrap, [(_TIERED, 0)])
         checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
         assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
         clients.go_on()

@@ -6,8 +6,8 @@
 
 Aiven's plugin, Tiered Storage for Apache Kafka, writes a log, one object with all indexes, and a manifest. A topic has
 a directory `<topic>-<topic id>`, with a directory for each partition, named by its number. Source: `ObjectKeyFactory`,
-`SegmentManifestV1`, `SegmentIndexesV1` of the plugin's version 1. Tested with its published test vectors, not with the
-plugin itself.
+`SegmentManifestV1`, `SegmentIndexesV1` of the plugin's version 1.1.1. Tested with its published test vectors, and with
+objects that it wrote.
 """
 
 from __future__ import annotations

@@ -331,10 +331,11 @@ def _wanted(
     ids: dict[str, set[str]] = defaultdict(set)
     for local, replicas in taken.inventory.replicas.items():
         ids[local.topic] |= {replica.topic_id for replica in replicas if replica.topic_id is not None}
-    configs: Mapping[str, Mapping[str, str]] = {}
+    not_tiered: set[str] = set()
     if surviving is not None:
         ids |= {topic: {topic_id} for topic, topic_id in surviving.metadata.topics.items()}
-        configs = surviving.metadata.topic_configs
+        configs = surviving.metadata.topic_configs  # of a topic that was made later it says nothing
+        not_tiered = {topic for topic in surviving.metadata.topics if configs.get(topic, {}).get(_ENABLED) != "true"}
     listed = taken.bucket.layout.list_partitions(taken.bucket.place)
     in_bucket: dict[str, set[str]] = defaultdict(set)
     for partition in listed:
@@ -346,7 +347,7 @@ def _wanted(
             taken.left_out.append(f"{place}: --topics does not match")
         elif known and partition.topic_id not in known:
             taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
-        elif surviving is not None and known and configs.get(topic, {}).get(_ENABLED) != "true":
+        elif topic in not_tiered:
             taken.left_out.append(f"{place}: the metadata does not say {_ENABLED}=true of topic {topic}")
         elif not known and len(in_bucket[topic]) > 1:
             taken.refusals.append(
