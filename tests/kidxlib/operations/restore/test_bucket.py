@@ -15,7 +15,14 @@ import pytest
 import kidxlib
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import (
+    BOOTSTRAP_SNAPSHOT,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
@@ -25,9 +32,10 @@ from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.faults.processes import Ended
-from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3
+from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
+from tests.support.cluster_metadata import data, leader_change, write_copy
 from tests.support.object_store import BUCKET, ObjectStore, use
 from tests.support.terminal import without_progress
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
@@ -117,6 +125,22 @@ def test_what_a_leader_begins_with(site: Site, new: Path) -> None:
     assert _offsets(_metadata(new)) == _offsets(_metadata(site.log_dir))
     assert len(plan["bucket"]["made_metadata_partitions"]) == plan["bucket"]["metadata_partitions"] == 50
     assert _state(site.bucket) == before
+
+
+def test_a_topic_that_is_newer_than_the_metadata_keeps_its_remote_segments(
+    site: Site, new: Path, tmp_path: Path
+) -> None:
+    """The metadata says nothing of it; that is no word on whether it was tiered."""
+    old = formatted_by_4_3(tmp_path / "old")
+    _give(old, _NOBODY)
+    _applied(site.bucket, old, *_SAID, "--accept-loss")
+    (old / BOOTSTRAP_SNAPSHOT).unlink()
+    text = (old / META_PROPERTIES).read_text()
+    (old / META_PROPERTIES).write_text(text.replace("cluster.id=c", "cluster.id=o").replace("d" * 21, "e" * 21))
+    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, levels())})
+    plan = _restore(site.bucket, new, *_SAID, sources=(old,)).json
+    assert plan["metadata"] is not None and not plan["refused"] and not plan["left_out"]
+    assert plan["bucket"]["segments"] == sum(len(site.segments(*place)) for place in _PARTITIONS)
 
 
 def test_a_lost_transaction_index_is_told_before_the_first_start(site: Site, new: Path) -> None:
