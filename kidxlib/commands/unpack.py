@@ -49,7 +49,7 @@ def run_unpack(request: Unpack, backend: Backend) -> Outcome:
     checksum and were not written; 1 failed.
     """
     from kidxlib.indexing.directories import index_dir_to_write
-    from kidxlib.operations.packed import unpack
+    from kidxlib.operations.unpack import unpack
 
     place = index_dir_to_write("--index-dir", request.index_dir)
     unpacked = unpack(backend, request.sources, request.pattern, place)
