@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC
@@ -234,30 +234,54 @@ class Decision(enum.StrEnum):
     UNDECIDED = "undecided"  # nobody set the values that a decision would depend on
 
 
-class Reason(enum.StrEnum):
+class _Word(enum.StrEnum):
+    """A word of plans, with its meaning for `docs/retention.md`."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+
+class Reason(_Word):
     """Why a segment is deleted or stays."""
 
     # it goes
-    LOG_START = "log-start"
-    SIZE = "size"
-    TIME = "time"
+    LOG_START = "log-start", "it lies below the log start offset"
+    SIZE = "size", "without it the partition still has `retention.bytes`"
+    TIME = "time", "its largest timestamp is older than `retention.ms`"
     # it stays
-    ACTIVE = "active"
-    HIGH_WATERMARK = "high-watermark"
-    AFTER_KEPT = "behind"
-    TIME_NOT_REACHED = "time-not-reached"
-    FUTURE_TIMESTAMP = "future-timestamp"
-    NO_TIMESTAMPS = "no-timestamps"
-    SIZE_NOT_REACHED = "size-not-reached"
-    NO_LIMIT = "no-limit"
-    COMPACTED = "compacted"
-    NO_POLICY = "no-policy"
-    NOT_WELL = "not-well"
-    LOOKS_COMPACTED = "looks-compacted"
-    INTERNAL_TOPIC = "internal-topic"
-    NOT_MODELLED = "not modelled"
+    ACTIVE = "active", "it is the last, and empty"
+    HIGH_WATERMARK = "high-watermark", "it reaches above the high watermark"
+    AFTER_KEPT = "behind", "it would go, but an earlier segment stays"
+    TIME_NOT_REACHED = "time-not-reached", "its largest timestamp is not that old"
+    FUTURE_TIMESTAMP = "future-timestamp", "its largest timestamp lies in the future"
+    NO_TIMESTAMPS = "no-timestamps", "no batch has one, and the log was modified within `retention.ms`"
+    SIZE_NOT_REACHED = "size-not-reached", "the only limit, `retention.bytes`, is not reached"
+    NO_LIMIT = "no-limit", "the topic has neither limit"
+    COMPACTED = "compacted", "`cleanup.policy` is `compact` alone"
+    NO_POLICY = "no-policy", "`cleanup.policy` is empty"
+    NOT_WELL = (
+        "not-well",
+        "its [status](catalog.md#the-status-of-a-segment) is `quarantined`, `changed` or `unreadable`",
+    )
+    LOOKS_COMPACTED = (
+        "looks-compacted",
+        "its topic looks compacted, and no setting of origin `topic` or `broker` says `delete`",
+    )
+    INTERNAL_TOPIC = (
+        "internal-topic",
+        "its topic is one of Kafka's internal topics; `--include-internal` decides on these, too",
+    )
+    NOT_MODELLED = (
+        "not modelled",
+        "`__cluster_metadata`, a topic with remote storage, or a [bucket of tiered storage](tiered.md)",
+    )
     # it is not decided on
-    POLICY_UNKNOWN = "policy-unknown"
+    POLICY_UNKNOWN = "policy-unknown", "a value that a deletion rests on is not set; the segment stays"
 
 
 #: The reasons by the numbers that stand for them in columns.
@@ -272,18 +296,45 @@ def decision_of(reason: Reason) -> Decision:
     return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
 
 
-class PlanWarning(enum.StrEnum):
+class PlanWarning(_Word):
     """A decision, or the reason for it, that a person would not expect."""
 
-    WHOLE_PARTITION = "whole-partition"
-    LOOKS_COMPACTED = "looks-compacted"
-    FUTURE_TIMESTAMP = "future-timestamp"
-    TIMESTAMPS_IN_SECONDS = "timestamps-in-seconds"
-    TIMESTAMPS_BACKWARDS = "timestamps-backwards"
-    ONLY_REPLICA = "only-replica"
-    LATE_HIGH_WATERMARK = "late-high-watermark"
-    TIME_INDEX_PADDED = "time-index-padded"
-    TIME_INDEX_INCOMPLETE = "time-index-cut-short"
+    WHOLE_PARTITION = "whole-partition", "all segments of the partition go"
+    LOOKS_COMPACTED = (
+        "looks-compacted",
+        "the segment goes although its topic looks compacted: its `cleanup.policy` is set to `delete`",
+    )
+    FUTURE_TIMESTAMP = (
+        "future-timestamp",
+        "its largest timestamp lies in the future: by time, the segment stays until that time and `retention.ms` more"
+        " (the local log of a tiered topic, too, up to Kafka 4.4.0: KAFKA-20609). If it may be in µs or ns, the line"
+        " says so",
+    )
+    TIMESTAMPS_IN_SECONDS = (
+        "timestamps-in-seconds",
+        "the segment goes by time, and its largest timestamp may be in seconds. A broker deletes it at once, too",
+    )
+    TIMESTAMPS_BACKWARDS = (
+        "timestamps-backwards",
+        "the segment is old enough and stays, because an earlier segment has a newer timestamp",
+    )
+    ONLY_REPLICA = (
+        "only-replica",
+        "the segment reaches above the checkpoint's high watermark, and goes, as there is no other replica; `--apply`"
+        " leaves it to the broker",
+    )
+    LATE_HIGH_WATERMARK = (
+        "late-high-watermark",
+        "only the checkpoint's high watermark keeps the segment: a broker that learns a later one deletes it",
+    )
+    TIME_INDEX_PADDED = (
+        "time-index-padded",
+        "with `--from-files`: the time index ends in zeros, and a broker takes 1970 for the largest timestamp",
+    )
+    TIME_INDEX_INCOMPLETE = (
+        "time-index-cut-short",
+        "with `--from-files`: the time index ends before the largest timestamp, or is missing or empty",
+    )
 
 
 def kept_for_its_topic(

@@ -13,6 +13,7 @@ from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, 
 from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.retention.policy import PlanWarning, Reason, decision_of
 from tests.docs.messages_page import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
@@ -30,6 +31,7 @@ FIGURE: Final = re.compile(r"(<!-- = (?P<benchmark>[\w-]+); (?P<words>[^|`\n]+?)
 START_PAGE: Final = "docs/start.md"
 PERFORMANCE_PAGE: Final = "docs/performance.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
+RETENTION_PAGE: Final = "docs/retention.md"
 
 _INDEX_TREE: Final = (
     "var/index/",
@@ -172,6 +174,23 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _words_of_plans() -> Iterator[str]:
+    """The reasons and warnings of a plan of retention."""
+    yield "## Reasons"
+    yield ""
+    yield "| decision | reason | |"
+    yield "|---|---|---|"
+    for reason in Reason:
+        yield f"| `{decision_of(reason)}` | `{reason}` | {reason.meaning} |"
+    yield ""
+    yield "## Warnings"
+    yield ""
+    yield "| warning | |"
+    yield "|---|---|"
+    for warning in PlanWarning:
+        yield f"| `{warning}` | {warning.meaning} |"
+
+
 #: What stands between the markers of which page.
 RENDERED: Final = {
     START_PAGE: _trees,
@@ -179,6 +198,7 @@ RENDERED: Final = {
     MESSAGES_PAGE: listed,
     PERFORMANCE_PAGE: _targets,
     ARCHITECTURE_PAGE: _packages,
+    RETENTION_PAGE: _words_of_plans,
 }
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from kidxlib.compaction import orphans, task
 from kidxlib.operations.compare import copy_in_store
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import partition_fold as fold
-from kidxlib.retention import policy as retention_reasons
 from kidxlib.storage.store import client
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
 from tests.docs.render import FIGURE, pages_made, rendered, with_what_is_kept
@@ -27,7 +26,6 @@ _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _STATUS_ROW = re.compile(r"^\| `([a-z]+)` \|", re.MULTILINE)
 _REASON_ROW = re.compile(r"^\| `([a-z]+)` \| `([a-z-]+)` \|", re.MULTILINE)
-_RETENTION_REASON_ROW = re.compile(r"^\| `(delete|keep|undecided)` \| `([a-z -]+)` \|", re.MULTILINE)
 _WARNING_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
 
@@ -97,16 +95,6 @@ def test_every_status_and_reason_is_explained() -> None:
     section = page[page.index("## The status of a segment") : page.index("## Timestamps")]
     assert set(_REASON_ROW.findall(section)) == in_code
     assert set(_STATUS_ROW.findall(section)) == {status.value for status in outcome.Status}
-
-
-def test_every_reason_and_warning_of_retention_is_explained() -> None:
-    page = read("docs/retention.md")
-    reasons = page[page.index("## Reasons") : page.index("## Warnings")]
-    assert _RETENTION_REASON_ROW.findall(reasons) == [
-        (retention_reasons.decision_of(reason).value, reason.value) for reason in retention_reasons.Reason
-    ]
-    warnings = page[page.index("## Warnings") :]
-    assert _WARNING_ROW.findall(warnings) == [warning.value for warning in retention_reasons.PlanWarning]
 
 
 def test_every_reason_of_an_audit_is_explained() -> None:
