@@ -20,7 +20,7 @@ from kidxlib.records.reader import Header, Record
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """A log follows, with the offset of its name."""
+    """The beginning of a log."""
 
     kind: ClassVar[str] = "log"
     base_offset: int
@@ -28,9 +28,7 @@ class LogStart:
 
 @dataclass(frozen=True, slots=True)
 class KRaftSnapshotStart:
-    """A snapshot of KRaft's log follows: its end in the log, and the epoch there; None for the snapshot that a
-    controller starts with.
-    """
+    """The beginning of a snapshot of KRaft's log: its end and its epoch, both null in `bootstrap.checkpoint`."""
 
     kind: ClassVar[str] = "kraft_snapshot"
     end_offset: int | None
@@ -39,7 +37,8 @@ class KRaftSnapshotStart:
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """
+    """A batch; with magic 0 and 1 a message, or a wrapper.
+
     Attributes:
         crc_valid: whether the checksum is right; None if the batch cannot be judged, as its codec is unknown: then an
             error follows.
@@ -59,7 +58,8 @@ class DumpedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedRecord:
-    """
+    """A record of a batch; control records lack the last three fields.
+
     Attributes:
         timestamp: in ms since the epoch; −1 is none.
         key_size, value_size: in bytes; below 0 is null.
@@ -88,7 +88,7 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class InvalidBytes:
-    """The bytes behind the last whole batch of a log."""
+    """Bytes that are left over at the end of a log."""
 
     kind: ClassVar[str] = "invalid_bytes"
     position: int
@@ -104,14 +104,14 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Sane:
-    """An index that passed `sanityCheck`."""
+    """An index that passed `--index-sanity-check`."""
 
     kind: ClassVar[str] = "sane"
 
 
 @dataclass(frozen=True, slots=True)
 class NotCompared:
-    """The entries of an index follow as they stand, as the file to compare them with is missing."""
+    """The entries that follow were not compared, because this file is missing."""
 
     kind: ClassVar[str] = "not_compared"
     missing: str
@@ -119,6 +119,8 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
+    """An entry of an `.index`."""
+
     kind: ClassVar[str] = "offset_index_entry"
     offset: int
     position: int
@@ -126,6 +128,8 @@ class OffsetEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntry:
+    """An entry of a `.timeindex`."""
+
     kind: ClassVar[str] = "time_index_entry"
     timestamp_ms: int
     offset: int
@@ -133,6 +137,8 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True)
 class AbortedEntry:
+    """An entry of a `.txnindex`."""
+
     kind: ClassVar[str] = "aborted_transaction"
     version: int
     producer_id: int
@@ -143,7 +149,7 @@ class AbortedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerEntry:
-    """An entry of a producer snapshot. A field is None if the file says that there is no such value."""
+    """A producer of a `.snapshot`."""
 
     kind: ClassVar[str] = "producer"
     producer_id: int
@@ -168,7 +174,7 @@ class CheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """Offsets are missing between two records, as after compaction and with transactions."""
+    """Offsets are missing after a record, as compaction and transactions leave it."""
 
     kind: ClassVar[str] = "offset_gap"
     offset: int
@@ -186,7 +192,7 @@ class OffsetMismatch:
 
 @dataclass(frozen=True, slots=True)
 class OffsetNotFound:
-    """No batch ends with an entry's offset; the next one after it ends with `log_offset`, None where none follows."""
+    """No batch ends with an entry's offset; `log_offset` is the end of the next batch, null if there is none."""
 
     kind: ClassVar[str] = "offset_not_found"
     index_offset: int

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, recorded
 from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.dump import json_lines
+from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.retention.policy import PlanWarning, Reason, decision_of
 from tests.docs.messages_page import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
@@ -31,6 +35,7 @@ FIGURE: Final = re.compile(r"(<!-- = (?P<benchmark>[\w-]+); (?P<words>[^|`\n]+?)
 START_PAGE: Final = "docs/start.md"
 PERFORMANCE_PAGE: Final = "docs/performance.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
+DUMP_PAGE: Final = "docs/dump.md"
 RETENTION_PAGE: Final = "docs/retention.md"
 
 _INDEX_TREE: Final = (
@@ -174,6 +179,25 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _objects_of_dumps() -> Iterator[str]:
+    """The objects of `kidx dump --json`: what each is, and its fields in the order in which they are printed."""
+    yield "| `type` | | fields |"
+    yield "|---|---|---|"
+    batch, record = (_keys_made(function) for function in (json_lines._batch_object, json_lines._record_object))
+    special = {DumpedBatch: batch, DumpedRecord: (*record, "key", "value", "headers")}
+    for item in get_args(DumpItem):
+        meaning = _one_line(str(inspect.getdoc(item)).partition("\n\n")[0]).rstrip(".")
+        fields = special.get(item, tuple(field.name for field in dataclasses.fields(item)))
+        yield f"| `{item.kind}` | {meaning} | {_names(fields)} |"
+
+
+def _keys_made(function: Callable[..., object]) -> tuple[str, ...]:
+    """The keys of the dictionaries that a function writes out."""
+    made = (node for node in ast.walk(ast.parse(inspect.getsource(function))) if isinstance(node, ast.Dict))
+    keys = (key for node in made for key in node.keys)
+    return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+
+
 def _words_of_plans() -> Iterator[str]:
     """The reasons and warnings of a plan of retention."""
     yield "## Reasons"
@@ -198,6 +222,7 @@ RENDERED: Final = {
     MESSAGES_PAGE: listed,
     PERFORMANCE_PAGE: _targets,
     ARCHITECTURE_PAGE: _packages,
+    DUMP_PAGE: _objects_of_dumps,
     RETENTION_PAGE: _words_of_plans,
 }
 
