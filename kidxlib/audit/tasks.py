@@ -137,14 +137,14 @@ def _last_stops(
     kafka_version: KafkaRelease | None,
 ) -> dict[Location, LastStop]:
     """How the brokers of log dirs stopped. The log dirs of one node are judged together. `source_of` has the log dirs
-    that were listed in full; of the others only the plan's folders are looked at.
+    that were listed in full; of the others only the plan's directories are looked at.
     """
     folders = defaultdict[Location, list[Location]](list)
     source_names = {log_dir: source.name for log_dir, source in source_of.items()}
     for partition in plan.partitions:
         folders[partition.directory.log_dir].append(partition.directory.path)
         source_names.setdefault(partition.directory.log_dir, partition.directory.source.name)
-    # With what may not be committed yet: the node has folders of that, too.
+    # With what may not be committed yet: the node has directories of that, too.
     read = {name: of_source.to_end for name, of_source in metadata.items()}
     stops: dict[Location, LastStop] = {}
     clusters = list({str(copy.directory): copy for copy in read.values()}.values())

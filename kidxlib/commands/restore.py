@@ -48,7 +48,7 @@ class Restore(WithoutCatalog):
     apply: str | None = option(
         "--apply",
         metavar="PLAN",
-        help="Do what the plan with this id says, which the plan ends with. Without it nothing is written.",
+        help="Do what the plan with this id says; the plan's last line has the id. Without --apply nothing is written.",
     )
     topic_configs: tuple[Path, ...] = option(
         "--topic-configs",
@@ -56,85 +56,87 @@ class Restore(WithoutCatalog):
         metavar="FILE",
         multiple=True,
         type=click.Path(path_type=Path),
-        help="Output of kafka-configs --describe --all --entity-type topics, for topics whose settings no surviving "
-        "metadata has. Only values that were set for a topic itself count. May be repeated.",
+        help="Output of kafka-configs --describe --all --entity-type topics, for topics whose settings are in no "
+        "metadata that is left. Only values that were set for a topic itself count. May be repeated.",
     )
     topics: str = option(
         "--topics",
         metavar="REGEX",
         default=".*",
-        help="Restore only topics whose full name matches. Topics of brokers are among them only if they match: "
-        "__consumer_offsets for the offsets of groups, __transaction_state for transactions that are open.",
+        help="Restore only topics whose full name matches. Brokers' own topics have to match, too: "
+        "__consumer_offsets has the offsets of groups, __transaction_state the open transactions.",
     )
     until_offsets: Path | None = option(
         "--until-offsets",
         "until_offsets",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="End partitions before these offsets, or earlier, where no transaction is open: a file as kafka-delete-"
-        "records has it. Partitions that it does not name are restored whole.",
+        help="End partitions before the offsets in FILE, which has the form of kafka-delete-records; or earlier, where "
+        "no transaction is open. Partitions that FILE does not name are restored whole.",
     )
     propose_until: str | None = option(
         "--propose-until",
         "propose_until",
         metavar="TIME",
-        help="Only write --until-offsets FILE: each partition before its first batch with a record that is later than "
-        "this: ISO 8601 with a zone, or ms since the epoch.",
+        help="Only write --until-offsets FILE, with the offset of the first batch of each partition that has a later "
+        "record. TIME is ISO 8601 with a zone, or ms since the epoch.",
     )
     reset_offsets: Path | None = option(
         "--reset-offsets",
         "reset_offsets",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Write the offsets of groups that lie beyond the ends of partitions, for kafka-consumer-groups "
-        "--reset-offsets --from-file.",
+        help="Write the groups whose offsets lie beyond the ends of partitions, with new offsets, for "
+        "kafka-consumer-groups --reset-offsets --from-file.",
     )
     holds: bool = option(
         "--hold-retention/--no-hold-retention",
         "holds",
         default=True,
         show_default=True,
-        help="Give all topics settings with which Kafka removes no record, until you lift that.",
+        help="Give all topics settings with which Kafka removes no record, until you lift the hold.",
     )
     keeps_cluster_id: bool = option(
         "--keep-cluster-id",
         "keeps_cluster_id",
         is_flag=True,
-        help="The new log dirs have the old cluster's id: no node of the old cluster lives, or will be started again.",
+        help="Accept that the new log dirs have the old cluster's id: no node of the old cluster runs, or will be "
+        "started again.",
     )
     accepts_loss: bool = option(
-        "--accept-loss", "accepts_loss", is_flag=True, help="Go on without the records that the lost lines name."
+        "--accept-loss", "accepts_loss", is_flag=True, help="Go on without the records that the lines lost: name."
     )
     accepts_divergence: bool = option(
         "--accept-divergence",
         "accepts_divergence",
         is_flag=True,
-        help="Where replicas disagree, take the leader's records.",
+        help="Take the leader's records where replicas disagree.",
     )
 
     bucket: str | None = option(
         "--bucket",
         metavar="PLACE",
-        help="The bucket of the cluster's tiered storage, a directory or s3://…: partitions that no log dir has come "
-        "back from it, and tiered topics of log dirs with it. Nothing is written there.",
+        help="The bucket of the cluster's tiered storage, a directory or s3://…. Partitions that are in no log dir "
+        "come back from it; those in a log dir keep their remote segments. Nothing is written there.",
     )
     layout: str | None = option(
         "--layout",
         type=click.Choice(LAYOUT_NAMES),
-        help="The plugin that has named the bucket's objects: Kafka's LocalTieredStorage or Aiven's. [default: local]",
+        help="The plugin that wrote the bucket: Kafka's LocalTieredStorage or Aiven's. [default: local]",
     )
     bucket_protected: str | None = option(
         "--bucket-protected",
         "bucket_protected",
         type=click.Choice(PROTECTED),
-        help="How you have made it impossible that the new cluster deletes from the bucket: the store keeps what is "
-        "deleted, or brokers may not delete. It is checked as far as that can be seen from here.",
+        help="How you keep the new cluster from deleting in the bucket: the store keeps what is deleted, or brokers "
+        "may not delete. kidx checks as much of it as it can see.",
     )
     living_cluster_stopped: bool = option(
         "--living-cluster-stopped",
         "living_cluster_stopped",
         is_flag=True,
-        help="No node of the cluster that wrote the bucket runs, or will be started again; or PLACE is a copy.",
+        help="Say that no node of the cluster that wrote the bucket runs, or will be started again; or that PLACE is a "
+        "copy.",
     )
 
     def __post_init__(self) -> None:
@@ -205,19 +207,17 @@ class Restore(WithoutCatalog):
 
 
 def run_restore(request: Restore, backend: Backend) -> Outcome:
-    """Restore a cluster from its brokers' disks, or its bucket: its metadata, and the logs, into new directories.
+    """Restore a cluster into new log dirs, from its brokers' disks or its bucket: its metadata and its logs.
 
-    DIR[,DIR]… are the log dirs of one old broker or controller each, with commas between them, or copies of them.
-    Nothing is written there. The newest metadata of any node is taken; if no copy survives, metadata is made from the
-    folders. Without --apply nothing is written: the plan says what comes from where, who leads and why, what is lost or
-    left out, and the steps for the first start.
-
-    --bucket names the bucket of tiered storage. Topics come back from it alone where no log dir is left.
+    Each DIR[,DIR]… names the log dirs of one old broker or controller, or copies of them, with commas between them.
+    Nothing is written there. kidx takes the newest metadata of any node; if no copy is left, it makes metadata from the
+    partitions' directories. Without --apply nothing is written at all: the plan says what comes from where, who leads
+    and why, what is lost or left out, and the steps for the first start.
 
     Format the new nodes first (kafka-storage format), and start none of them before --apply is done.
 
-    Exit codes: 0 nothing is lost; 2 refused or wrong options, nothing written; 3 something is lost, replicas disagree,
-    or records are missing within a log, and you have accepted it; 1 failed.
+    Exit codes: 0 nothing is lost; 2 refused or wrong options, nothing written; 3 records are missing within a log, or
+    you have accepted a loss or a disagreement; 1 failed.
     """
     from kidxlib.operations.restore.restore import propose, restore
 

@@ -29,17 +29,17 @@ class RestoreCheck(CommandOptions):
         "command_config",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="The settings with which clients connect, by SASL or TLS, as Kafka's tools take them, or librdkafka.",
+        help="The settings of a client for SASL or TLS, as Kafka's tools or librdkafka take them.",
     )
 
 
 def run_restore_check(request: RestoreCheck, _: None) -> Outcome:
     """Compare a running cluster with what kidx restore has restored.
 
-    PLAN.json is the output of kidx restore … --apply PLAN --json. Consumers read all records in both isolation
-    levels, up to the end that was restored; digests are compared. Compared are also topics and their ids, replicas,
-    the ends of logs, and the offsets of groups. Nothing is written. If all is equal, the kafka-configs commands that
-    lift the hold on retention are printed.
+    PLAN.json is the output of kidx restore … --apply PLAN --json. The check compares topics and their ids, replicas,
+    the ends of logs, and the offsets of groups. Consumers read all records up to the restored ends, at both isolation
+    levels, and the check compares digests of them. Nothing is written. If all is equal, it prints the kafka-configs
+    commands that lift the hold on retention.
 
     Exit codes: 0 all is equal; 3 something differs, or could not be compared; 2 wrong options or inputs; 1 failed.
     """

@@ -220,8 +220,8 @@ def unmounted_in(log_dirs: Collection[Location]) -> str | None:
 def folders_passed_over(
     place: str, skipped: Skipped, there: Iterable[TopicPartition], meant: Iterable[TopicPartition]
 ) -> Iterator[str]:
-    """Lines on the folders that have records and are not read: those that a broker moves, deletes or has set aside, and
-    those that somebody has renamed.
+    """Lines on the directories that have records and are not read: those that a broker moves, deletes or has set aside,
+    and those that somebody has renamed.
 
     A listing of `place` gave `skipped` and the partitions that are `there`; those of them that are asked for are
     `meant`.
@@ -237,7 +237,7 @@ def folders_passed_over(
 
 
 def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
-    """The folders whose names are not those of partitions, or begin with a dot."""
+    """The directories whose names are not those of partitions, or begin with a dot."""
     folders: list[Location] = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):
@@ -246,8 +246,8 @@ def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
 
 
 def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str | None) -> str | None:
-    """The first folder of a partition that brokers move, delete or have set aside, or that somebody has renamed. One of
-    a deleted topic of the same name does not count.
+    """The first directory of a partition that brokers move, delete or have set aside, or that somebody has renamed. A
+    deleted topic's directory does not count, though it has the same name.
     """
     for folder in folders:
         is_moved_there = is_moved(folder.name) and loaded_as(folder.name) == partition

@@ -18,7 +18,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.words import counted
 
-#: How to read folders that do not have a partition's name.
+#: How to read directories that do not have a partition's name.
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
 #: How many partitions a line names.
 _NAMED: Final = 5
@@ -58,8 +58,8 @@ class LeftOut:
         records: how many records have the offsets; None if these were not counted.
         directory_id: the `directory.id` of the log dir that has the partition by the metadata, where the partition has
             no directory; None if the metadata does not say it.
-        aside: a folder with the records of a partition without a directory, which the broker moves, deletes or has set
-            aside, or which somebody has renamed; None for none.
+        aside: for a partition without a directory, one with its records that the broker moves, deletes or has set
+            aside, or that somebody has renamed; None for none.
         remedy: what to do about logs that begin among missing offsets and that no broker loads; None for none.
         unmounted: the empty ones of the log dirs that are read, if none of these has the partition; None for none.
         told_by: what shows that a partition is in an older log dir, or has another topic's id.

@@ -52,8 +52,8 @@ class AbsentPartition:
 
     Attributes:
         known_to: what names it.
-        aside: folders of it that the broker moves, deletes or has set aside, or that somebody has renamed; those with
-            most bytes of logs first.
+        aside: directories of it that the broker moves, deletes or has set aside, or that somebody has renamed; the one
+            with most bytes of logs first.
         is_only_replica: by the cluster's metadata no other node has one.
     """
 
@@ -69,7 +69,7 @@ class AbsentPartition:
 
     @property
     def remedy(self) -> str:
-        """What to do; a folder that is left may be the only copy."""
+        """What to do; a directory that is left may be the only copy."""
         if not self.aside:
             return (
                 "look for the directory on other disks and copies, and put it back; or let it come from another replica"
@@ -83,7 +83,7 @@ class AbsentPartition:
         )
 
 
-#: What a broker that starts does with a folder (`LogManager.loadLog`).
+#: What a broker that starts does with a directory (`LogManager.loadLog`).
 _BECOMES: Final = {
     "delete": "deletes it a minute later (file.delete.delay.ms)",
     "stray": "serves nothing of it",
@@ -92,7 +92,7 @@ _BECOMES: Final = {
 
 
 def _becomes(name: str) -> str:
-    """What a broker that starts does with a folder of this name, in words."""
+    """What a broker that starts does with a directory of this name, in words."""
     if is_moved(name):
         return _BECOMES[name.rpartition("-")[2]]
     return "does not start beside it" if loaded_as(name) is None else "takes it for another partition"
@@ -209,8 +209,8 @@ def _serves(log_dir: ListedLogDir, name: str, metadata: Sequence[ClusterMetadata
 def _aside(
     folders: Iterable[Location], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
 ) -> tuple[Location, ...]:
-    """The folders of a partition among folders whose names are no partition's, for `AbsentPartition.aside`. Those of a
-    topic of the same name that was deleted before do not count.
+    """The directories of a partition among those whose names are no partition's, for `AbsentPartition.aside`. Those of
+    a topic of the same name that was deleted before do not count.
     """
     ids = {copy.topics.get(partition.topic) for copy in metadata}
     of_partition = [

@@ -1,4 +1,4 @@
-"""A node's log dirs compared with the cluster's metadata: folders that the node sets aside, takes for others, or does
+"""A node's log dirs compared with the cluster's metadata: directories that it sets aside, takes for others, or does
 not serve, by names, topic ids and assignments.
 
 Source: `LogManager.isStrayReplica` (`isStrayKraftReplica` before 4.0), `LogManager.loadLog`,
@@ -79,7 +79,7 @@ class NodeLogDir:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that a broker loads as a partition, or as a copy of one that moves to another log dir.
+    """A directory that a broker loads as a partition, or as a copy of one that moves to another log dir.
 
     Attributes:
         named: the partition of its name.
@@ -128,7 +128,7 @@ def obstacles_by_metadata(
     log_dirs: Sequence[NodeLogDir], node_id: int, metadata: ClusterMetadata, *, are_all: bool
 ) -> Iterator[Obstacle]:
     """What a node sets aside, does not serve or drops of its log dirs, by the cluster's metadata. That is read to its
-    end: the node's copy had by then what the node has a folder of. `are_all`: the node has no other log dirs.
+    end: the node's copy had by then what the node has a directory of. `are_all`: the node has no other log dirs.
     """
     known = _NodeMetadata(
         node_id, metadata.topics, metadata.topic_names, metadata.assignments, metadata.log_dirs.get(node_id, ())
@@ -157,8 +157,8 @@ def is_of_kraft(log_dir: Location) -> bool:
 
 def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
     """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
-    knows which; without its metadata, the folders that are fewer are named. A file that does not parse is reported with
-    the partition's files.
+    knows which; without its metadata, the directories that are fewer are named. A file that does not parse is reported
+    with the partition's files.
     """
     by_topic: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
     by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
@@ -220,7 +220,7 @@ def _metadata_field(lines: list[str], number: int) -> str:
 
 
 def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
-    """The folders that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
+    """The directories that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
     elsewhere.
     """
     for log_dir in log_dirs:
@@ -238,7 +238,7 @@ def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
 
 
 def _why_stray(folder: _Folder, metadata: _NodeMetadata) -> tuple[Location, str] | None:
-    """Why a broker takes a folder for one that is not its own (`LogManager.isStrayReplica`), and which file says so."""
+    """Why a broker takes a directory for another node's (`LogManager.isStrayReplica`), and which file says so."""
     path = folder.path / PARTITION_METADATA
     if folder.topic_id is None:
         return folder.path, f"no {PARTITION_METADATA}"
@@ -274,7 +274,7 @@ def _stray(folder: _Folder, metadata: _NodeMetadata, where: Location, found: str
 
 
 def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata: _NodeMetadata) -> Iterator[Obstacle]:
-    """A folder with one topic's name and another one's id. The id decides whether it is loaded, the name as what."""
+    """A directory with one topic's name and another one's id. The id decides whether it is loaded, the name as what."""
     name = metadata.names[folder.topic_id or ""]
     if name == folder.named.topic:
         return
@@ -299,9 +299,9 @@ def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata:
 
 
 def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str) -> str:
-    """What to do about a partition's folder with another topic's id: it may be a copy of that topic, or have the log of
-    the partition and a wrong file. The end of its log, compared with the checkpoints, tells. `topic_id` is of the topic
-    of its name.
+    """What to do about a partition's directory with another topic's id: it may be a copy of that topic, or have the log
+    of the partition and a wrong file. The end of its log, compared with the checkpoints, tells. `topic_id` is of the
+    topic of its name.
     """
     end, own = _log_end(folder.path), folder.log_dir.known_ends.get(folder.named)
     of_other = {log_dir.known_ends.get(other) for log_dir in log_dirs}
@@ -402,9 +402,9 @@ def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
 
 
 def _promoted_short(folder: _Folder) -> Iterator[Obstacle]:
-    """A copy that a broker takes for the partition, which no other folder has, and that ends below what the log dir's
-    checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too, into the
-    checkpoints of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
+    """A copy that a broker takes for the partition, which no other directory has, and that ends below what the log
+    dir's checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too,
+    into the checkpoints of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
     `LogManager.recoverAbandonedFutureLogs`; KIP-858).
     """
     known = folder.log_dir.known_ends.get(folder.named, 0)

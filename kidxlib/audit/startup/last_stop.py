@@ -269,7 +269,7 @@ def last_stop_of_folders(
     metadata: ClusterMetadata | None,
     kafka_version: KafkaRelease | None = None,
 ) -> LastStop:
-    """How the broker stopped, by some of a log dir's folders alone: it may be any directory, and the others do not
+    """How the broker stopped, by some of a log dir's directories alone: it may be any directory, and the others do not
     count.
     """
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()

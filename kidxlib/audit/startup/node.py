@@ -1,7 +1,7 @@
 """All that a node meets in its log dirs as it starts, before it reads a partition's log.
 
 A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata, and
-then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover` both go by this module.
+then, for each log dir, checkpoints and directories. `kidx verify` and `kidx recover` both go by this module.
 
 Sources: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`;
 `BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaRaftLog.recoverSnapshots` and `readSnapshot`, `Snapshots.parse`,
@@ -319,7 +319,7 @@ def _differs(path: Location, says: str, other: str, remedy: str) -> Obstacle:
 def obstacles_of_folders(
     log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
 ) -> tuple[Obstacle, ...]:
-    """What a node meets in some folders of a log dir, without a look at the others: ids and assignments."""
+    """What a node meets in some directories of a log dir, without a look at the others: ids and assignments."""
     properties = accepted_properties(log_dir)
     if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
         return tuple(_without_metadata(log_dir, folders))
@@ -328,7 +328,7 @@ def obstacles_of_folders(
 
 
 def read_to_end(directory: Location) -> ClusterMetadata | None:
-    """A node's copy of the cluster's metadata to its end, committed or not, as the node has folders of uncommitted
+    """A node's copy of the cluster's metadata to its end, committed or not, as the node has directories of uncommitted
     partitions, too. None where it cannot be read.
     """
     try:
@@ -579,9 +579,9 @@ def _obstacles_of_node(
 def _by_metadata(
     log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, obstacles: Sequence[Obstacle]
 ) -> Iterator[Obstacle]:
-    """The obstacles that were found by the metadata. If that has lost something itself, the folders that a node would
-    set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost, and
-    it is no obstacle.
+    """The obstacles that were found by the metadata. If that has lost something itself, the directories that a node
+    would set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost,
+    and it is no obstacle.
     """
     aside = [
         obstacle
@@ -637,7 +637,7 @@ def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[
 
 
 def _without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
-    """What folders tell by themselves, where nobody knows the cluster's metadata."""
+    """What directories tell by themselves, where nobody knows the cluster's metadata."""
     served: dict[TopicPartition, Location] = {}
     futures: list[tuple[TopicPartition, Location]] = []
     for folder in folders:

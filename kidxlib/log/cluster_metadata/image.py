@@ -379,7 +379,7 @@ class ClusterMetadata:
 
     @property
     def to_end(self) -> ClusterMetadata:
-        """The metadata to the end of the copy. A broker's folders follow what was committed when it stopped. With
+        """The metadata to the end of the copy. A broker's directories follow what was committed when it stopped. With
         several voters only the snapshot is known to be committed, and it may be an hour older.
         """
         return self.at_end or self

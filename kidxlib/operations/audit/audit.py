@@ -81,7 +81,7 @@ class _PlannedAudit:
         plan: the listed sources, with the directories where index files are looked for.
         tasks: the segments to read.
         gone: how many known partitions have no directory.
-        aside: folders that Kafka moves, deletes or has set aside.
+        aside: directories that Kafka moves, deletes or has set aside.
         log_dir_failures: what keeps a broker from starting with a log dir, besides partitions' logs.
         cut_metadata: what the only voter of a quorum has lost of the cluster's metadata, in words.
         not_audited: partitions that the budget leaves out.

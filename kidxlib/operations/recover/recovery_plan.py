@@ -151,7 +151,7 @@ class RecoveryPlan:
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
         is_only_voter: such a node is the quorum's only voter, so that nobody else has a copy.
         absent: partitions whose directories are not there.
-        aside: folders that a broker has set aside, deletes or moves: kidx looks at nothing in them.
+        aside: directories that a broker has set aside, deletes or moves: kidx looks at nothing in them.
         gaps: offsets between logs that are in none.
         cuts: logs are cut where the broker would cut them; else the broker does that.
         accepts_loss: partitions of which the broker drops records are left to it.
@@ -270,7 +270,7 @@ class RecoveryPlan:
 
     @property
     def noted(self) -> list[str]:
-        """What becomes of partitions of which nothing is known to be lost, and of folders set aside."""
+        """What becomes of partitions of which nothing is known to be lost, and of directories set aside."""
         empty = [forecast for forecast in self.forecasts if forecast.is_empty and not forecast.stop.known_end]
         return [
             *(f"{forecast.directory}: {forecast.stop.why_empty}" for forecast in empty),

@@ -1,5 +1,5 @@
-"""Carries a restore out: copies folders, makes them ready for their brokers' first start, reads what consumers will get
-of them, and then writes the metadata.
+"""Carries a restore out: copies directories, makes them ready for their brokers' first start, reads what consumers will
+get of them, and then writes the metadata.
 
 The metadata comes last: until then the new directories are those of an empty cluster, and a node that starts on them
 sets the copies aside, and removes none.
@@ -208,7 +208,7 @@ def _ensure_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
     now = (simulation.log_start_offset or 0, simulation.log_end_offset or 0, kept)
     if ends != now or forecast.dropped or forecast.refusals:
         raise KidxError(
-            f"{forecast.directory}: the copy is to have (start, end, bytes) {ends}, and a broker would make {now} of "
+            f"{forecast.directory}: expected a copy with (start, end, bytes) {ends}, and a broker would make {now} of "
             f"it; {_AGAIN}"
         )
 

@@ -1,5 +1,5 @@
-"""The restored cluster as a whole: the partitions that folders were found of, and around them what surviving metadata
-or the logs say of the cluster.
+"""The restored cluster as a whole: the partitions that directories were found of, and around them what surviving
+metadata or the logs say of the cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Known:
 
     Attributes:
         surviving: None: no copy of the metadata survives.
-        found: the partitions that folders were found of.
+        found: the partitions that directories were found of.
         brokers: in order of their node ids.
         controllers: one or more, formatted alike.
         has_bucket: whether tiered topics come back with their bucket.
@@ -188,11 +188,11 @@ def _not_found(topics: Sequence[RestoredTopic], of_other_ids: Sequence[RestoredP
     empty = [partition for topic in topics for partition in topic.partitions if partition.begins_empty]
     if empty:
         names = _some(f"{partition.topic}-{partition.partition}" for partition in empty)
-        yield CannotComeBack("records of partitions", len(empty), f"no source has a folder: {names} begin empty")
+        yield CannotComeBack("records of partitions", len(empty), f"no source has a directory: {names} begin empty")
     if of_other_ids:
         names = _some(f"{partition.topic}-{partition.partition}" for partition in of_other_ids)
         yield CannotComeBack(
-            "folders of older topics", len(of_other_ids), f"the metadata has another id for these topics: {names}"
+            "directories of older topics", len(of_other_ids), f"the metadata has another id for these topics: {names}"
         )
 
 
@@ -267,5 +267,5 @@ def _why_not_these_controllers(controllers: Sequence[FormattedController]) -> It
     if missing:
         yield (
             f"{first.path}: controller {missing[0]} is a voter, and its directory is not given: if it leads first, "
-            "brokers set all folders aside; name the metadata log dirs of all controllers"
+            "brokers set all partitions aside; name the metadata log dirs of all controllers"
         )

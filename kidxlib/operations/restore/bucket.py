@@ -257,7 +257,7 @@ def taken_from(
 
 
 def _folders(taken: TakenBucket, remotes: Sequence[_Remote]) -> dict[TopicPartition, MadeFolder]:
-    """The folders of partitions that no log dir has; those of the others are compared with their remote segments."""
+    """The directories of partitions that no log dir has; the other directories are compared with remote segments."""
     folders: dict[TopicPartition, MadeFolder] = {}
     for remote in remotes:
         _count(taken, remote)
@@ -309,17 +309,17 @@ def _in_the_way(bucket: Bucket, brokers: Sequence[NewBroker]) -> Iterator[str]:
 
 
 def _metadata_partitions(taken: TakenBucket, metadata: RemoteMetadata, surviving: SurvivingMetadata | None) -> int:
-    """How many partitions `__remote_log_metadata` has: by the cluster's metadata, else by its folders, else as Kafka
-    makes it.
+    """How many partitions `__remote_log_metadata` has: by the cluster's metadata, else by its directories, else as
+    Kafka makes it.
     """
     assigned = [] if surviving is None else [*surviving.metadata.assignments]
     numbers = [each.partition for each in assigned if each.topic == REMOTE_LOG_METADATA_TOPIC]
     count = max([*numbers, *metadata.read], default=METADATA_PARTITIONS_DEFAULT - 1) + 1
     if metadata.known and count not in metadata.possible_counts:
         taken.refusals.append(
-            f"{REMOTE_LOG_METADATA_TOPIC}: the sources have {count} partitions of it, and its records do not stand "
-            "where Kafka looks for them then: name the log dirs with all of it; or take its folders out, so that it is "
-            "made from the bucket"
+            f"{REMOTE_LOG_METADATA_TOPIC}: the sources have {count} partitions of it, and its records are not in "
+            "those in which Kafka then looks for them: name the log dirs with all of it; or take its directories out, "
+            "so that it is made from the bucket"
         )
     return count
 
@@ -377,7 +377,7 @@ def _remotes(
             says = "has lost the first records on" if partition in forgotten else "says nothing of"
             taken.refusals.append(
                 f"{directory}: {REMOTE_LOG_METADATA_TOPIC}-{number} of the sources {says} its objects, so that brokers "
-                "would not find them: take that folder out of the sources, and it is made from the bucket"
+                "would not find them: take that directory out of the sources, and it is made from the bucket"
             )
     for partition, of_partition in rows.items():
         segments = read_segments(of_partition)
@@ -492,7 +492,7 @@ def _tell_gaps(taken: TakenBucket, remote: _Remote, local_start: int | None) -> 
 
 
 def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
-    """Whether a leader that starts with a log dir's folder deletes remote segments, or does not find them."""
+    """Whether a leader that starts with a log dir's directory deletes remote segments, or does not find them."""
     simulation = replica.forecast.simulation
     try:
         epochs = read_leader_epochs(replica.directory)
@@ -505,7 +505,7 @@ def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
         end_offset=replica.end_offset,
         recovered=[entry for seen in replica.forecast.seen.logs for entry in seen.epochs],
     )
-    instead = "take this folder out of the sources, and the partition comes from the bucket alone"
+    instead = "take this directory out of the sources, and the partition comes from the bucket alone"
     if (found := finding_on_local_epochs(remote.rows, log)) is not None:
         finding = found[1]
         taken.refusals.append(
@@ -523,7 +523,7 @@ def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
 
 
 def _folder_of(taken: TakenBucket, remote: _Remote) -> MadeFolder | None:
-    """The folder of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
+    """The directory of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
     refused.
     """
     if not remote.visible:

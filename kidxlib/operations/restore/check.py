@@ -198,7 +198,7 @@ def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _Foun
     for name, topic_id in applied.topics.items():
         if name not in topics:
             found.differs.append(
-                f"topic {name}: the cluster has none; its folders are set aside as {_STRAY}, or deleted"
+                f"topic {name}: the cluster has none; its directories are set aside as {_STRAY}, or deleted"
             )
         elif topics[name].topic_id != topic_id:
             found.differs.append(f"topic {name}: topic id {topics[name].topic_id}, restored as {topic_id}")
@@ -243,12 +243,12 @@ def _more_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic]
 
 
 def _look_for_stray(applied: AppliedRestore, found: _Found) -> None:
-    """Look for folders that a broker has set aside, where its log dirs are on this machine."""
+    """Look for directories that a broker has set aside, where its log dirs are on this machine."""
     for log_dir in applied.log_dirs:
         try:
             names = sorted(os.listdir(log_dir))
         except OSError:
-            found.notes.append(f"{log_dir}: not on this machine, so not looked at for folders {_STRAY}")
+            found.notes.append(f"{log_dir}: not on this machine, so not looked at for directories {_STRAY}")
             continue
         found.differs += [
             f"{log_dir / name}: set aside by its broker: its metadata does not have this replica"

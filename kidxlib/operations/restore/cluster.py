@@ -28,7 +28,7 @@ UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredPartition:
-    """A partition, with those of its replicas that a folder was found of.
+    """A partition, with those of its replicas that a directory was found of.
 
     Attributes:
         replicas: the brokers that get a copy; the preferred leader is the first.
@@ -36,7 +36,7 @@ class RestoredPartition:
         leader: the broker with the longest log, by leader epoch and then end.
         leader_epoch: above every epoch in any source.
         directories: for each replica the id of its new log dir (`directory.id`).
-        begins_empty: no source has a folder: the partition is there because the topic's partitions have no gaps.
+        begins_empty: no source has a directory: the partition is there because the topic's partitions have no gaps.
     """
 
     topic: str
@@ -163,7 +163,7 @@ class LogEvidence:
 class RestoredCluster:
     """
     Attributes:
-        source: where the metadata comes from; None: it was made from the folders.
+        source: where the metadata comes from; None: it was made from the directories.
         topics: in order of their names.
         brokers: in order of their node ids.
         features: levels by name, `metadata.version` among them.

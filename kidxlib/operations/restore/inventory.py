@@ -44,17 +44,17 @@ BUCKET_NODE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldReplica:
-    """A partition's folder in a log dir of a source.
+    """A partition's directory in a log dir of a source.
 
     Attributes:
         node_id: the broker's.
         place: the broker's log dirs.
-        last_stop: how the broker stopped, by the log dir of the folder.
+        last_stop: how the broker stopped, by the log dir of the directory.
         topic_id: from `partition.metadata`; None: it is not known.
         forecast: what a broker without recovery points would make of it.
         highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
         epoch_by_checkpoint: the last epoch in `leader-epoch-checkpoint` that begins below the end; −1: there is none.
-        origin: the place in a bucket that the folder was made of; None: it is a broker's.
+        origin: the place in a bucket that the directory was made of; None: it is a broker's.
         remote_start: the first offset that consumers get of a bucket; None: none is given, or it has nothing of it.
     """
 
@@ -150,7 +150,7 @@ class OldBroker:
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """The partitions that it has folders of, of all topics."""
+        """The partitions that it has directories of, of all topics."""
         listed = (directory.topic_partition for directory in self.place.directories.values())
         return {partition for partition in listed if partition is not None}
 

@@ -1,4 +1,4 @@
-"""The log dir that is made of a bucket: folders of partitions as a follower makes them of remote segments, and of
+"""The log dir that is made of a bucket: directories of partitions as a follower makes them of remote segments, and of
 `__remote_log_metadata`.
 """
 
@@ -27,7 +27,7 @@ _RECORDS_PER_BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeFolder:
-    """A partition's folder that is made.
+    """A partition's directory that is made.
 
     Attributes:
         log_start_offset: for the checkpoint; None: the log begins with its first segment.

@@ -74,7 +74,7 @@ def protection_of(
         if said is Protected.VERSIONING:
             _ask_store(place, seen, refusals)
         elif said is Protected.READ_ONLY:
-            seen.append("read-only, as you say: what the brokers' credentials may do cannot be asked from here")
+            seen.append("read-only, as you say: kidx cannot see what the brokers' credentials may do")
     elif said is Protected.VERSIONING:
         refusals.append(
             f"{bucket}: a directory keeps no versions: mount it read-only for the brokers, and give {_OPTION} read-only"
@@ -136,8 +136,8 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
         status = bucket_versioning(bucket)
     except OSError as error:
         refusals.append(
-            f"{bucket}: whether it keeps versions cannot be asked: {describe_error(error)}; give {_OPTION} read-only "
-            "if the brokers may not delete"
+            f"{bucket}: the store does not say whether it keeps versions: {describe_error(error)}; give {_OPTION} "
+            "read-only if the brokers may not delete"
         )
         return
     if status != "Enabled":
@@ -150,7 +150,7 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
     try:
         seen += _rules(bucket_lifecycle(bucket))
     except OSError as error:
-        seen.append(f"whether a lifecycle removes older versions cannot be asked: {describe_error(error)}")
+        seen.append(f"the store does not say whether a lifecycle removes older versions: {describe_error(error)}")
 
 
 def _rules(rules: Iterable[Mapping[str, Any]]) -> Iterator[str]:

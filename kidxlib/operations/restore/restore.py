@@ -282,8 +282,11 @@ def _tell_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
 def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
     source = plan.cluster.source
     if source is None:
-        folders = "folders" if plan.bucket is None else "folders and the bucket"
-        yield f"metadata: no copy survives; it is made from the {folders}, which do not say what else the cluster had"
+        bucket = "" if plan.bucket is None else " and the bucket"
+        yield (
+            f"metadata: no copy survives; it is made from the partitions' directories{bucket}, which do not say what "
+            "else the cluster had"
+        )
     else:
         time = "no time" if source.timestamp_ms is None else show_time(source.timestamp_ms)
         older = f"; {counted(len(source.older), 'older copy', 'older copies')}" if source.older else ""
@@ -359,7 +362,7 @@ def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
                 f"{decimal(sum(removed))}, in the first day: {held}"
             )
     held = "no cleaner works on compacted topics" if plan.options.holds else "cleaners work on compacted topics"
-    yield f"{held}; consumers' offsets are not held by topics: see the steps"
+    yield f"{held}; no setting of a topic holds consumers' offsets: see the steps"
 
 
 def _removed(leaders: Iterable[OldReplica], was: Mapping[str, str | None], until_ms: int) -> Iterator[int]:
@@ -409,13 +412,13 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
         yield f"run the same command with --apply {plan.id} --json > restored.json, and keep that file for the check"
     yield (
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
-        "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
+        "server.properties of all new brokers: else Kafka soon removes the offsets of groups that were idle for a week"
     )
     yield from _bucket_steps(plan)
     names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
     yield (
-        f"start the controllers ({names}), and no other before one of them leads: the first that is active takes the "
-        "metadata from its directory, and where none was restored the cluster begins empty"
+        f"start the controllers ({names}), and no other before one of them leads: the first active controller takes "
+        "the metadata from its directory; without restored metadata there the cluster begins empty"
     )
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
@@ -453,6 +456,6 @@ def _bucket_steps(plan: RestorePlan) -> Iterator[str]:
     layout = "" if taken.bucket.layout.name == "local" else f" --layout {taken.bucket.layout.name}"
     places = " ".join(f"--tiered-metadata {path}" for broker in plan.brokers for path in broker.log_dirs)
     yield (
-        f"kidx verify-tiered {taken.bucket.place}{layout} {places} --level full: it reads all logs, and tells where a "
-        "transaction index is lost, with which consumers get aborted records; leave nothing that it calls broken"
+        f"kidx verify-tiered {taken.bucket.place}{layout} {places} --level full: it reads all logs, and names "
+        "lost transaction indexes, without which consumers get aborted records; mend all that it calls broken"
     )

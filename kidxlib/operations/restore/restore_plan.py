@@ -75,7 +75,7 @@ class PlannedReplica:
 
     Attributes:
         log_dir: None where it begins empty: the broker chooses.
-        source: the folder that is copied; None where it begins empty.
+        source: the directory that is copied; None where it begins empty.
         why: whether it is in sync, in words.
     """
 
@@ -95,7 +95,7 @@ class RestorePlan:
         replicas: in the order of partitions and of their replicas.
         lost: records that the old cluster had, and the restored one lacks, a line each.
         disagreements: how replicas differ from the leader's, a line each.
-        left_out: folders that are not restored, a line each.
+        left_out: directories that are not restored, a line each.
         space: of each file system with new log dirs.
         refusals: why the plan is not applied, each with what to do.
         ends: of partitions for which somebody has given one.
@@ -376,7 +376,7 @@ class SortedOut:
 
 
 def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
-    """Leave out folders of other topics of the same name, and of nodes that the metadata does not assign."""
+    """Leave out directories of other topics of the same name, and of nodes that the metadata does not assign."""
     partitions: list[list[OldReplica]] = []
     left_out: list[str] = []
     refusals: list[str] = []
@@ -390,7 +390,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
             if replica.topic_id is None:
                 refusals.append(
                     f"{replica.directory}: no partition.metadata that can be read, so nobody knows which topic it is: "
-                    "take the folder out of the source; or put the file in place with kidx recover --mend on a copy"
+                    "take the directory out of the source; or put the file in place with kidx recover --mend on a copy"
                 )
             elif topic_id is not None and replica.topic_id != topic_id:
                 left_out.append(
@@ -413,8 +413,8 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
     for topic, of_topic in ids.items():
         if len(of_topic) > 1:
             refusals.append(
-                f"topic {topic}: folders with several topic ids ({', '.join(sorted(of_topic))}), and no metadata says "
-                "which of them was deleted: take those of the deleted topic out of the sources"
+                f"topic {topic}: directories with several topic ids ({', '.join(sorted(of_topic))}), and no metadata "
+                "says which of them was deleted: take those of the deleted topic out of the sources"
             )
     aside, of_aside = _aside(inventory, topics)
     return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
@@ -435,7 +435,7 @@ def _on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
 
 
 def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Folders that a broker deletes, moves or has set aside; and refusals where such a folder is the only one."""
+    """Directories that a broker deletes, moves or has set aside; and refusals where such a one is the only one."""
     left_out: list[str] = []
     refusals: list[str] = []
     for broker in inventory.brokers:
@@ -443,11 +443,12 @@ def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], li
             partition = loaded_as(folder.path.name)
             is_wanted = partition is not None and topics.fullmatch(partition.topic) is not None
             if not is_wanted or partition is None or partition in inventory.replicas or folder.kind == "-delete":
-                left_out.append(f"{folder.path}: a folder {folder.kind}")
+                left_out.append(f"{folder.path}: a directory {folder.kind}")
             else:
                 refusals.append(
-                    f"{folder.path}: a folder {folder.kind}, and no source has {partition.directory}: if its records "
-                    f"are wanted, rename it to {partition.directory} in a copy of the log dir; else take it away there"
+                    f"{folder.path}: a directory {folder.kind}, and no source has {partition.directory}: if its "
+                    f"records are wanted, rename it to {partition.directory} in a copy of the log dir; else take it "
+                    "away there"
                 )
     return left_out, refusals
 
@@ -484,7 +485,7 @@ class _Placing:
 
     def _of(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
         if judged is None or not judged.is_copied:
-            why = "begins empty: no source has its folder" if judged is None else judged.why
+            why = "begins empty: no source has its directory" if judged is None else judged.why
             return PlannedReplica(partition, node, None, None, False, False, why)
         return self._planned(partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why)
 
@@ -567,7 +568,7 @@ def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | N
             alone = ", ".join(map(str, assignment.in_sync))
             yield (
                 f"{partition.directory}: by the metadata only brokers {alone} were in sync, and no source has their "
-                f"folders: records after offset {choice.leader.end_offset} may be gone"
+                f"directories: records after offset {choice.leader.end_offset} may be gone"
             )
 
 
@@ -575,7 +576,7 @@ def _empty(cluster: RestoredCluster) -> Iterator[str]:
     for topic in cluster.topics:
         for partition in topic.partitions:
             if partition.begins_empty:
-                yield f"{topic.name}-{partition.partition}: no source has a folder, so that it begins empty at offset 0"
+                yield f"{topic.name}-{partition.partition}: no source has its directory: it begins empty, at offset 0"
 
 
 def _absent(inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]) -> Iterator[str]:
@@ -629,7 +630,7 @@ def _without_replaced(cluster: RestoredCluster, ends: Ends) -> RestoredCluster:
     }
     if not cut:
         return cluster
-    why = f"{', '.join(sorted(cut))}: a value that was replaced since the given end may be gone, and its key lacks it"
+    why = f"{', '.join(sorted(cut))}: a value that was replaced after the given end may be gone: its key has none"
     replaced = CannotComeBack("older values of compacted topics", None, why)
     return replace(cluster, cannot_come_back=(*cluster.cannot_come_back, replaced))
 
@@ -645,13 +646,13 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         if leader.topic_partition.topic == _REMOTE_METADATA and leader.end_offset > 0:
             yield (
                 f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
-                "folder and those of tiered topics out of the sources"
+                "directory and those of tiered topics out of the sources"
             )
         elif segments and 0 < start < segments[0].base_offset:
             yield (
                 f"{leader.directory}: its log begins at offset {start}, and its first segment at "
-                f"{segments[0].base_offset}: the rest is in a bucket: name it with --bucket; or take the folder out of "
-                "the source"
+                f"{segments[0].base_offset}: the rest is in a bucket: name it with --bucket; or take the directory "
+                "out of the source"
             )
 
 

@@ -61,5 +61,5 @@ def left_out_topics(
     for name in names:
         if topics.fullmatch(name) is None:
             without = f": {_WITHOUT[name]}; add |{name} to --topics to restore it" if name in _WITHOUT else ""
-            of_it = counted(folders[name], "folder")
+            of_it = counted(folders[name], "directory", "directories")
             yield f"topic {name}: --topics does not match; {of_it} of it in the sources{without}"

@@ -155,7 +155,7 @@ def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | No
     try:
         return surviving_metadata(log_dirs)
     except ClusterMetadataError as error:
-        raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
+        raise UsageError(f"{error}; leave this copy out only if you know that another or none is better") from error
 
 
 def _read(log_dir: Location, directory: Location) -> _Copy:
@@ -242,7 +242,7 @@ def _taken_over(replica: Replica) -> _TakenOver:
 
 
 def made_from_folders() -> Sequence[CannotComeBack]:
-    """What no folder says, where no metadata survives."""
+    """What no directory says, where no metadata survives."""
     why = "only the cluster's metadata has them, and no copy survives"
     kinds = (
         *("ACLs", "SCRAM users", "quotas", "delegation tokens", "client metrics subscriptions"),

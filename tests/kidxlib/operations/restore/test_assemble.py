@@ -93,7 +93,7 @@ def test_metadata_and_folders_together(tmp_path: Path) -> None:
     lacks = {each.kind: (each.count, each.why) for each in cluster.cannot_come_back}
     assert lacks["records of partitions"][0] == 3
     assert "empty-0, new-0, t-2 begin empty" in lacks["records of partitions"][1]
-    assert lacks["folders of older topics"][0] == 1
+    assert lacks["directories of older topics"][0] == 1
     assert "what was set after the copy's end" in lacks
 
 

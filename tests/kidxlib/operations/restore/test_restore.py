@@ -146,7 +146,7 @@ def _set_aside(old: Path, new: Path) -> str:
 
 def _two_ids(old: Path, new: Path) -> str:
     _folder(old, "txn-mixed-1", _id("other"))
-    return "folders with several topic ids"
+    return "directories with several topic ids"
 
 
 def _tiered(old: Path, new: Path) -> str:
