@@ -239,7 +239,8 @@ class _Word(enum.StrEnum):
 
     meaning: str
 
-    def __new__(cls, word: str, meaning: str) -> Self:
+    # A member is also looked up by its word alone.
+    def __new__(cls, word: str, meaning: str = "") -> Self:
         member = str.__new__(cls, word)
         member._value_ = word
         member.meaning = meaning
