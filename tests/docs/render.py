@@ -15,9 +15,9 @@ from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, 
 from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
-from kidxlib.dump import json_lines
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.retention.policy import PlanWarning, Reason, decision_of
+from kidxlib.terminal import dump
 from tests.docs.messages_page import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
@@ -183,7 +183,7 @@ def _objects_of_dumps() -> Iterator[str]:
     """The objects of `kidx dump --json`: what each is, and its fields in the order in which they are printed."""
     yield "| `type` | | fields |"
     yield "|---|---|---|"
-    batch, record = (_keys_made(function) for function in (json_lines._batch_object, json_lines._record_object))
+    batch, record = (_keys_made(function) for function in (dump._batch_object, dump._record_object))
     special = {DumpedBatch: batch, DumpedRecord: (*record, "key", "value", "headers")}
     for item in get_args(DumpItem):
         meaning = _one_line(str(inspect.getdoc(item)).partition("\n\n")[0]).rstrip(".")
