@@ -43,10 +43,11 @@ class Unpack(OnSources):
 def run_unpack(request: Unpack, backend: Backend) -> Outcome:
     """Write the index files that kidx build --pack keeps in the catalog as single files, byte for byte: .index,
     .timeindex, .txnindex, producer snapshots and leader epochs, as they were built. A broker reads them beside its
-    logs. The catalog stays as it is.
+    logs. Nothing is written of a partition with a log on this machine that has changed since it was built. The catalog
+    stays as it is.
 
-    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files do not have their
-    checksum and were not written; 1 failed.
+    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files were not written, as a
+    log has changed or they do not have their checksum; 1 failed.
     """
     from kidxlib.indexing.directories import index_dir_to_write
     from kidxlib.operations.unpack import unpack

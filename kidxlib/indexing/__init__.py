@@ -1,3 +1,4 @@
-"""From directories to index files: list sources, plan their partitions, compare them with the catalog, scan, publish,
-finish partitions, count.
+"""From directories to index files: `discover` and `listing` list sources, `listed` is the table of what is there.
+`plan` has their segments, `changes` compares them with the catalog, `segments` scans and publishes, and
+`finish_partition` does what depends on the order of segments.
 """

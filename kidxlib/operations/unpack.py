@@ -1,18 +1,21 @@
-"""Writes packed index files as single files, byte for byte (`unpack`)."""
+"""Writes packed index files as single files, byte for byte (`unpack`), where no log has changed since it was built."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from pathlib import Path
 
 import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import UNPACKED, UnpackedPartition
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
@@ -24,9 +27,10 @@ from kidxlib.operations.backend import Backend
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import FileVersion, Location, location, version_at
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.publisher import Published, Publisher
+from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
@@ -37,11 +41,23 @@ class PartitionToUnpack:
     Attributes:
         packed: where its files are in the catalog.
         directory: where they go.
+        logs: the paths of its logs on this machine, and which state of them was built.
     """
 
     key: PartitionKey
     packed: PackedPath
     directory: Directory
+    logs: Sequence[tuple[Path, FileVersion]]
+
+    def changed_log(self) -> Path | None:
+        """A log that is not as it was built. A log that is gone, or cannot be looked at, is none: no broker reads its
+        indexes there.
+        """
+        for path, built in self.logs:
+            now = version_at(path)
+            if now is not None and now != built:
+                return path
+        return None
 
 
 @dataclass(slots=True)
@@ -79,10 +95,15 @@ def _committed(publisher: Publisher, waiting: list[UnpackedPartition]) -> Iterat
 
 
 def _staged(partition: PartitionToUnpack, publisher: Publisher) -> UnpackedPartition:
-    """Stage a partition's files. The `.index` of a segment comes last, as in a build."""
+    """Stage a partition's files. The `.index` of a segment comes last, as in a build. A broker that has stopped cleanly
+    believes them, and so nothing is staged where a log has changed.
+    """
     counts = dict.fromkeys((Published.WRITTEN, Published.UNCHANGED), 0)
     file_bytes, broken = 0, []
     names = partition.packed.sizes()
+    if (changed := partition.changed_log()) is not None:
+        broken.append(f"{changed}: the log has changed since it was built, and nothing of its partition; build again")
+        names = {}
     for name in sorted(names, key=lambda name: (name.partition(".")[0], name.endswith(OFFSET_INDEX_SUFFIX), name)):
         try:
             content = (partition.packed / name).read_bytes()
@@ -123,7 +144,8 @@ def unpack(backend: Backend, named: Sequence[str], pattern: re.Pattern[str], ind
             f"{tables.path}: no packed index file of a topic that matches {pattern.pattern}; give another --topics"
         )
     keys.sort(key=itemgetter(1, 2, 0))  # as files are sorted
-    tasks = [_task(tables.path, key, index_dir, by_source=len(sources) > 1) for key in keys]
+    logs = _logs(tables, sources)
+    tasks = [_task(tables.path, key, index_dir, logs[key], by_source=len(sources) > 1) for key in keys]
     size = -(-len(tasks) // (engine.cores * BINS_PER_CORE))
     sizes = tables.read(INDEX_BYTES, ["size_bytes"], [Among("source", sources)])
     file_bytes = int(pc.sum(sizes["size_bytes"]).as_py() or 0)
@@ -151,8 +173,27 @@ def _paths(paths: Mapping[str, str], sources: Sequence[str]) -> dict[str, str]:
     return {name: path for name, path in paths.items() if name in sources}
 
 
-def _task(catalog: str, key: PartitionKey, index_dir: Location, *, by_source: bool) -> PartitionToUnpack:
+def _logs(tables: TablesToRead, sources: Sequence[str]) -> Mapping[PartitionKey, list[tuple[Path, FileVersion]]]:
+    """The logs that are on this machine, and which state of them was built, by partition."""
+    columns = [*PARTITIONS.key, "log_path", *LogVersion.names()]
+    logs: defaultdict[PartitionKey, list[tuple[Path, FileVersion]]] = defaultdict(list)
+    rows = tables.read(SEGMENTS, columns, [PRESENT, Among("source", sources)])
+    for source, topic, number, log_path, *version in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+        path = location(log_path)
+        if isinstance(path, Path) and version[0] is not None:
+            logs[source, topic, number].append((path, FileVersion(*version)))
+    return logs
+
+
+def _task(
+    catalog: str,
+    key: PartitionKey,
+    index_dir: Location,
+    logs: Sequence[tuple[Path, FileVersion]],
+    *,
+    by_source: bool,
+) -> PartitionToUnpack:
     source, topic, number = key
     name = TopicPartition(topic, number).directory
     path = f"{source}/{name}" if by_source else name
-    return PartitionToUnpack(key, PackedPath.of_source(catalog, source) / name, Directory(str(index_dir), path))
+    return PartitionToUnpack(key, PackedPath.of_source(catalog, source) / name, Directory(str(index_dir), path), logs)

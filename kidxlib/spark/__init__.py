@@ -1,5 +1,6 @@
 """Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known,
-and `read` for bulk.
+and `read` for bulk. In the driver, `planning` turns options, limits and pushed filters into offsets and reads; `limits`
+only parses. `task_rows` reads in a task, and `stream_planning` plans a micro-batch.
 
 A name is imported at its first use: the processes that Spark starts to get a schema need few of them.
 """

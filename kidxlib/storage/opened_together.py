@@ -26,6 +26,8 @@ SMALL_BYTES: Final = 1024 * 1024
 #: The most bytes of logs that are in memory for one pass over them, and the most items of a pass where nobody says.
 TOGETHER_BYTES: Final = 32 * 1024 * 1024
 _TOGETHER_ITEMS: Final = 300
+#: The most logs that are mapped at a time. Each keeps two descriptors, and many systems allow a process 1,024.
+_MAPPED_MOST: Final = 100
 #: The number of Linux's system call, the same on all processors that kidx runs on. Elsewhere it is another call's.
 _CACHESTAT: Final = 451 if sys.platform == "linux" else None
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -106,7 +108,8 @@ class OpenedTogether:
             if log is not None:
                 ensure_unchanged(descriptor, version)
             else:
-                log = self._read_or_mapped(descriptor, version, use_mmap=use_mmap)
+                may_map = use_mmap and len(self._mapped) < _MAPPED_MOST
+                log = self._read_or_mapped(descriptor, version, use_mmap=may_map)
                 stays_open = log.is_mapped
         finally:
             if not stays_open:

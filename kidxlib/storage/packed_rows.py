@@ -12,21 +12,21 @@ import functools
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.packed import CONTENT, CRC, KEY, SIZE, TABLE, PackedFile, name_of
 from kidxlib.storage.store.delta import file_system_of, storage_options
-from kidxlib.storage.store.s3 import is_object
 
 #: Row groups are told apart by these; a file's and a group's bounds have them.
 _BOUNDED: Final = ("topic", "partition", "base_offset")
@@ -101,7 +101,10 @@ class PackedRows:
         self._place = f"{catalog}/{TABLE}"
         self._lock = threading.Lock()
         self._delta: DeltaTable | None = None
-        self._commit: pafs.FileInfo | None = None
+        place = location(self._place)
+        #: On this machine the file system is asked itself: delta-rs takes some hundred times as long.
+        self._directory = place if isinstance(place, Path) else None
+        self._commit: FileVersion | None = None
         self._files: list[_DataFile] = []
         self._system: Any = None
         self._open: OrderedDict[str, _DataFile] = OrderedDict()
@@ -240,12 +243,14 @@ class PackedRows:
     def _has_changed(self, version: int) -> bool:
         return self._is_there(_commit_file(version + 1)) or self._commit != self._commit_now(version)
 
-    def _commit_now(self, version: int) -> pafs.FileInfo | None:
-        """The size and time of a version's file; None in a store."""
-        return None if is_object(self._place) else self._system.get_file_info(_commit_file(version))
+    def _commit_now(self, version: int) -> FileVersion | None:
+        """The state of a version's file; None in a store."""
+        return None if self._directory is None else version_at(self._directory / _commit_file(version))
 
     def _is_there(self, name: str) -> bool:
         """Whether the table has a file. One request of a store, which `get_file_info` would follow by a listing."""
+        if self._directory is not None:
+            return (self._directory / name).exists()
         try:
             self._system.open_input_file(name).close()
         except FileNotFoundError:

@@ -21,6 +21,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
 _libc.mlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _RESIDENT: Final = 1
+#: A page that the kernel is just reading ahead is not dropped.
+_DROPS: Final = 10
 
 
 def drop(path: Path) -> bool:
@@ -28,10 +30,13 @@ def drop(path: Path) -> bool:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # pages that are not on disk yet would stay
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(_DROPS):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            if not resident(path):
+                return True
     finally:
         os.close(descriptor)
-    return not resident(path)
+    return False
 
 
 def resident(path: Path) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -227,7 +227,8 @@ def taken_from(
             f"--topics {topics.pattern}: without {REMOTE_LOG_METADATA_TOPIC} no broker finds what is in the bucket: "
             f"add |{REMOTE_LOG_METADATA_TOPIC}"
         )
-    taken.refusals += _in_the_way(bucket, brokers)
+    new_dirs = [path for broker in brokers for path in broker.log_dirs]
+    taken.refusals += _in_the_way(bucket, [*new_dirs, *(controller.log_dir for controller in controllers)])
     try:
         metadata = MetadataReader(inventory.paths, ANY_TOPIC).read()
         taken.metadata_partitions = _metadata_partitions(taken, metadata, surviving)
@@ -302,8 +303,8 @@ def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:
                 )
 
 
-def _in_the_way(bucket: Bucket, brokers: Sequence[NewBroker]) -> Iterator[str]:
-    for path in (path for broker in brokers for path in broker.log_dirs):
+def _in_the_way(bucket: Bucket, new_dirs: Iterable[Path]) -> Iterator[str]:
+    for path in sorted(set(new_dirs)):
         if isinstance(bucket.place, Path) and overlapping(path, [bucket.place]) is not None:
             yield f"{path}: it is, holds or lies in the bucket {bucket.place}, where nothing is written; name another"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +31,10 @@ from kidxlib.operations.restore.protection import Protected
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, sort_out
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.surviving import surviving_or_refused
-from kidxlib.operations.restore.targets import new_brokers
+from kidxlib.operations.restore.targets import new_brokers, overlapping
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import first_of_each_kind, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -61,6 +63,11 @@ class BucketOptions:
     layout: str | None
     protected: Protected | None
     is_cluster_stopped: bool
+
+    @property
+    def directories(self) -> set[Path]:
+        """The real path of the directory; none if the bucket is in an object store."""
+        return set() if is_object(self.place) else {Path(os.path.realpath(self.place))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +111,18 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
+    only_read = of_sources | (set() if request.bucket is None else request.bucket.directories)
     with contextlib.ExitStack() as stack:
         for path in sorted(of_sources):
             stack.enter_context(locked_to_read(path))
         for path in sorted(new_dirs - of_sources):
-            stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
+            stack.enter_context(_new_dir_locked(path, only_read, is_plan=request.apply is None))
         controllers = [_controller(path) for path in request.controllers]
         inventory = take_inventory(sources, backend.engine, request.options.topics)
         bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
-        _ensure_elsewhere("--reset-offsets", request.options.resets, [*of_sources, *new_dirs])
+        _ensure_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)
         warn_of_first(plan.not_known)
         _tell(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
@@ -165,7 +173,8 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     assert request.until is not None and request.proposes_ms is not None
     outcome, sources = Outcome(), source_brokers(request.sources)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
-    _ensure_elsewhere("--until-offsets", request.until, of_sources)
+    of_bucket = set() if request.bucket is None else request.bucket.directories
+    _ensure_elsewhere("--until-offsets", request.until, [*of_sources, *of_bucket])
     with contextlib.ExitStack() as stack:
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
@@ -197,10 +206,15 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     )
 
 
-def _ensure_elsewhere(option: str, path: Path | None, log_dirs: Iterable[Path]) -> None:
-    """See that a file which is written lies in no log dir."""
-    if path is not None and any(path.resolve().is_relative_to(log_dir) for log_dir in log_dirs):
-        raise UsageError(f"{option} {path}: in a log dir, where nothing is written; name a file elsewhere")
+def _new_dir_locked(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
+    """The lock of a new log dir. In what is only read, where the plan refuses it, no file of a lock is made."""
+    return locked_to_read(path) if is_plan or overlapping(path, only_read) is not None else locked(path)
+
+
+def _ensure_elsewhere(option: str, path: Path | None, places: Iterable[Path]) -> None:
+    """See that a file which is written lies in no log dir and in no bucket."""
+    if path is not None and (found := overlapping(path.resolve(), places)) is not None:
+        raise UsageError(f"{option} {path}: in {found}, where nothing else is written; name a file elsewhere")
 
 
 def _controller(path: Path) -> FormattedController:

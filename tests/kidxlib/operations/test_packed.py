@@ -218,6 +218,20 @@ def test_bytes_without_their_checksum_are_not_used(both: Both, tmp_path: Path) -
     assert missing == {f"plain-zstd-0/{packed.name_of(0, 'index')}"}
 
 
+def test_nothing_is_unpacked_beside_a_log_that_has_changed(both: Both, tmp_path: Path) -> None:
+    """A broker that has stopped cleanly believes index files, and these may lead behind the end of the log."""
+    log = min((both.log_dir / "plain-zstd-0").glob(f"*{LOG_SUFFIX}"))
+    os.truncate(log, log.stat().st_size - 1)
+    unpack = ("unpack", "--catalog", both.packed, "--index-dir", tmp_path / "some", "--json")
+    [line] = _kidx(*unpack, code=3).json["not_well"]
+    assert line.startswith(f"{log}: ")
+    others = {name for name in _files(both.index_dir) if not name.startswith("plain-zstd-0/")}
+    assert _files(tmp_path / "some").keys() == others != set()
+    _kidx("build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", both.packed, *_PACK, code=(0, 3))
+    _kidx(*unpack)
+    assert _files(tmp_path / "some").keys() > others
+
+
 def test_compaction_changes_rows_as_it_changes_files(both: Both) -> None:
     """Sparser indexes, and orphans of logs that are gone."""
     for log in sorted((both.log_dir / "txn-mixed-0").glob(f"*{LOG_SUFFIX}"))[:1]:

@@ -229,11 +229,18 @@ def test_a_read_only_mount_protects_from_root(site: Site, new: Path, tmp_path: P
         os.system(f"umount {mounted}")
 
 
-def test_a_new_log_dir_is_not_in_the_bucket(site: Site) -> None:
+def test_nothing_is_written_into_the_bucket(site: Site, new: Path) -> None:
+    """No log dir, no metadata, no file of offsets, and no lock."""
     inside = formatted_by_4_3(site.bucket / "inside")
-    ended = _restore(site.bucket, inside, *_SAID, "--accept-loss")
-    assert ended.code == ExitCode.USAGE
-    assert any("it is, holds or lies in the bucket" in line for line in ended.json["refused"])
+    before = sorted(site.bucket.rglob("*"))
+    for broker, options in ((inside, ()), (new, ("--controller", str(inside)))):
+        ended = _restore(site.bucket, broker, *_SAID, "--accept-loss", *options, "--apply", "0123456789ab")
+        assert ended.code == ExitCode.USAGE
+        assert any("it is, holds or lies in the bucket" in line for line in ended.json["refused"])
+    resets = site.bucket / "resets.csv"
+    ended = _restore(site.bucket, new, *_SAID, "--accept-loss", "--reset-offsets", str(resets))
+    assert ended.code == ExitCode.USAGE and str(resets) in ended.err
+    assert sorted(site.bucket.rglob("*")) == before
 
 
 def test_segments_that_cannot_be_read_are_left_out_and_are_a_loss(site: Site, new: Path) -> None:

@@ -178,9 +178,10 @@ def test_a_source_is_never_a_target(tmp_path: Path) -> None:
     new = _new(tmp_path, 1)
     before |= _contents(new)
     for broker, metadata in ((old, controller), (inside, controller), (new, inside)):
-        ended = _restore([old], {1: broker}, controller=metadata)
-        assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
-        assert any("where nothing is written" in line for line in ended.json["refused"])
+        for options in ([], ["--apply", "0123456789ab"]):
+            ended = _restore([old], {1: broker}, *options, controller=metadata)
+            assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
+            assert any("where nothing is written" in line for line in ended.json["refused"])
 
 
 def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
