@@ -33,7 +33,8 @@ from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode, end_process
-from kidxlib.terminal.progress import Done, Span
+from kidxlib.terminal.progress import Done
+from kidxlib.text.times import Span
 
 _PR_SET_PDEATHSIG: Final = 1
 #: If a command is killed, Python's process that removes its semaphores would print a warning.

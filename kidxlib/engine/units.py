@@ -18,7 +18,7 @@ from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.terminal.progress import Span
+from kidxlib.text.times import Span
 
 #: How many rows a worker holds before it writes them. Few segments have as many, but one may have millions of events.
 _ROWS_PER_GROUP: Final = 65_536

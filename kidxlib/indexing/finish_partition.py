@@ -229,6 +229,7 @@ class _Finisher:
             for number in range(len(segments)):
                 self.add(_plain_task(segments, number))
             return
+        self.files.take_owner_of(base_offsets[-1])
         self._plain.append(FinishedPlain(segments.base_offsets, self._fold.add_plain(segments)))
         self._base_offsets += base_offsets
 

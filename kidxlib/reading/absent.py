@@ -63,12 +63,12 @@ class BrokersMetadata:
         """
         if cluster_id not in self._metadata:
             self._metadata[cluster_id] = None
-            copies, failed = list[ClusterMetadata](), list[ClusterMetadataError | OSError]()
+            copies, failed = list[ClusterMetadata](), list[KidxError | OSError]()
             for log_dir in self.log_dirs:
                 try:
                     if self.owner(log_dir).cluster_id == cluster_id and (log_dir / METADATA_DIRECTORY).exists():
                         copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
-                except (ClusterMetadataError, OSError) as error:
+                except (CheckpointError, ClusterMetadataError, OSError) as error:
                     failed.append(error)
             if failed and not copies:
                 raise failed[0]

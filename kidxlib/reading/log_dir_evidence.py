@@ -28,7 +28,8 @@ class LogDirEvidenceReader:
         #: The contents of checkpoint files, as `read_offset_checkpoint` returns them.
         self.offsets_in: ReadOffsets = cache(read_offset_checkpoint)
         self._log_dirs = log_dirs
-        self._brokers: dict[Location, BrokersMetadata] = {}
+        self._brokers = BrokersMetadata(log_dirs)
+        self._others: dict[Location, BrokersMetadata] = {}
 
     def evidence_on_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
@@ -37,9 +38,11 @@ class LogDirEvidenceReader:
         offset of its first log; None for that of the first log that is in the directory now.
         """
         log_dir = directory.parent
-        brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
+        brokers = self._brokers
+        if log_dir not in self._log_dirs:
+            brokers = self._others.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
         return replace(
             evidence_of_checkpoints(directory, partition, first_base, high_watermark, self.offsets_in),
             is_compacted=partial(is_compacted, partition.topic, log_dir, brokers),
-            what_is_aside=partial(LogsAside(brokers.log_dirs).remedy, directory),
+            what_is_aside=partial(LogsAside([log_dir, *self._log_dirs]).remedy, directory),
         )

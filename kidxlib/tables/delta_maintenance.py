@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileSystem
@@ -41,11 +40,6 @@ from kidxlib.tables.sorted_files import KeyRange, SortedFile, key_ranges, write_
 
 #: Files are cut by this number of sampled keys, or up to twice as many.
 _SAMPLED: Final = 50_000
-
-_PARQUET: Final = ds.ParquetFileFormat(  # as `rows_in` reads them
-    read_options=ds.ParquetReadOptions(None, "us"),
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
-)
 
 
 def write_merged(place: FileSystem, table: Table, old: pa.Table, new: list[SortedFile]) -> bool:
@@ -81,7 +75,13 @@ def _sampled_keys(place: FileSystem, table: Table, paths: Collection[str]) -> tu
 
 def _rows_between(place: FileSystem, table: Table, path: str, part: KeyRange) -> pa.Table:
     """The rows of one file within a range, in the catalog's schema."""
-    fragment = _PARQUET.make_fragment(unquote(path), filesystem=place)
+    import pyarrow.dataset as ds  # slow to import, and most commands need none
+
+    parquet = ds.ParquetFileFormat(  # as `rows_in` reads them
+        read_options=ds.ParquetReadOptions(None, "us"),
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True),
+    )
+    fragment = parquet.make_fragment(unquote(path), filesystem=place)
     names = [name for name in table.column_names if name in fragment.physical_schema.names]
     return in_schema(fragment.to_table(columns=names, filter=part.expression), table.schema())
 

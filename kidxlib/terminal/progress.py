@@ -32,21 +32,6 @@ _COMPILING: Final = "compiling for this processor, once"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The time of reading, in seconds since the epoch. If nothing was read, the end is before the beginning."""
-
-    begin: float = float("inf")
-    end: float = float("-inf")
-
-    def __or__(self, other: Span) -> Span:
-        return Span(min(self.begin, other.begin), max(self.end, other.end))
-
-    @property
-    def seconds(self) -> float:
-        return max(0.0, self.end - self.begin)
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """The segments and bytes that have been read so far.
 

@@ -1,8 +1,9 @@
-"""Times as people write them: ISO 8601 with a zone, or milliseconds since the epoch."""
+"""Times as people write them: ISO 8601 with a zone, or milliseconds since the epoch; and spans of time."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -93,3 +94,18 @@ def parse_duration(text: str) -> timedelta:
         return int(match[1]) * _UNITS[match[2]]
     except OverflowError as error:
         raise UsageError(f"{text}: too long a duration; expected 999999999 days at most") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time of reading, in seconds since the epoch. If nothing was read, the end is before the beginning."""
+
+    begin: float = float("inf")
+    end: float = float("-inf")
+
+    def __or__(self, other: Span) -> Span:
+        return Span(min(self.begin, other.begin), max(self.end, other.end))
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.end - self.begin)

@@ -49,7 +49,8 @@ from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import Done, Span
+from kidxlib.terminal.progress import Done
+from kidxlib.text.times import Span
 
 #: The number of cores before the cluster is started, when its own is not known.
 _CORES_HERE: Final = os.cpu_count() or 1

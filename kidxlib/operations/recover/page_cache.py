@@ -380,7 +380,10 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
     if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _End] = {}
-    opened = os.open(directory, DIRECTORY)
+    try:
+        opened = os.open(directory, DIRECTORY)
+    except OSError:
+        return {}
     try:
         epochs = read_leader_epochs(directory)
         known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch

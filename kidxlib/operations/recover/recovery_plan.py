@@ -52,7 +52,6 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
 from kidxlib.terminal.progress import begin_phase
 
-#: A broker starts with all topics that are there.
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
 #: So many passes are in work in a process: while one waits for the disk, the other one's logs are scanned.
@@ -432,7 +431,7 @@ class ForecastTask:
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
-    log_bytes = sum(task.log_bytes for task in tasks)
+    log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
     with engine.stopping():
         units = pack(tasks, engine.cores)
         is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS

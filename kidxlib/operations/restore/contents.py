@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
@@ -21,15 +21,12 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.remote_logs import RemoteBucket, RemoteOptions, remote_bucket
 from kidxlib.operations.restore.bucket import TakenBucket
-from kidxlib.operations.restore.contents_work import CONTENTS, RestoredLog, read_logs
+from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, read_logs
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.record_digest import IsolatedRecords
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import NewBroker
 from kidxlib.terminal.progress import begin_phase
-
-#: As in `kidxlib.library.read`.
-_THREADS_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +154,7 @@ def _restored_log(leader: PlannedReplica, bucket: RemoteBucket | None, why_not: 
         end_offset=source.end_offset,
         log_bytes=source.kept_bytes,
         topic_id=source.topic_id or "",
-        threads=min(math.ceil(source.kept_bytes / max(bytes_of_core, 1)) or 1, _THREADS_MAX),
+        threads=min(math.ceil(source.kept_bytes / max(bytes_of_core, 1)) or 1, THREADS_MAX),
     )
     if source.first_offset >= source.start_offset:
         return log

@@ -24,6 +24,9 @@ from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
 
+#: The most threads that read a log, as in `kidxlib.library.read`.
+THREADS_MAX: Final = 4
+
 _UNSTABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
 _LEVEL: Final = pa.struct(
     [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
@@ -77,7 +80,7 @@ class RestoredLog:
         return TopicIdPartition(self.topic_id, self.topic_partition.topic, self.topic_partition.partition)
 
     def with_threads(self, threads: int) -> Self:
-        return replace(self, threads=threads)
+        return replace(self, threads=min(max(self.threads, threads), THREADS_MAX))
 
 
 def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:

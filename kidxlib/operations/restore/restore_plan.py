@@ -298,7 +298,8 @@ def plan_restore(
         evidence=inventory.evidence(),
         has_bucket=bucket is not None,
     )
-    cluster = with_settings(restored_cluster(known), proven, taken.topics, holds=options.holds)
+    settled = {} if surviving is None else surviving.metadata.topics
+    cluster = with_settings(restored_cluster(known), proven, settled, taken.topics, holds=options.holds)
     cluster = _without_replaced(cluster, ends)
     lost = [
         *_lost(choices, inventory, ends),

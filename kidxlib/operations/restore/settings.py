@@ -75,18 +75,32 @@ class ProvenSettings:
 
 
 def with_settings(
-    cluster: RestoredCluster, proven: ProvenSettings, tiered: Collection[str] = (), *, holds: bool
+    cluster: RestoredCluster,
+    proven: ProvenSettings,
+    known: Mapping[str, str],
+    tiered: Collection[str] = (),
+    *,
+    holds: bool,
 ) -> RestoredCluster:
     """The cluster, with the settings that each topic gets.
 
     Args:
+        known: topic ids by name of the metadata that survives. Of a topic that was made later it says nothing, so that
+            a setting which is not there may have been set.
         tiered: the topics with segments in a bucket.
     """
-    has_metadata = cluster.source is not None
     topics = (
         replace(
             topic,
-            configs=tuple(_settings(topic, proven.by_topic.get(topic.name), has_metadata, holds, topic.name in tiered)),
+            configs=tuple(
+                _settings(
+                    topic,
+                    proven.by_topic.get(topic.name),
+                    known.get(topic.name) == topic.topic_id,
+                    holds,
+                    topic.name in tiered,
+                )
+            ),
         )
         for topic in cluster.topics
     )

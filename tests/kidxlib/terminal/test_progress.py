@@ -17,7 +17,8 @@ from kidxlib.jit import compiling
 from kidxlib.terminal import options, progress
 from kidxlib.terminal.command import run as run_command
 from kidxlib.terminal.console import shows_details
-from kidxlib.terminal.progress import Done, Phase, Span, begin_phase, end_phases
+from kidxlib.terminal.progress import Done, Phase, begin_phase, end_phases
+from kidxlib.text.times import Span
 from tests.support.logs.golden import SAMPLES
 from tests.support.terminal import run, screen, without_progress
 

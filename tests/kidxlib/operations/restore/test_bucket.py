@@ -130,7 +130,7 @@ def test_what_a_leader_begins_with(site: Site, new: Path) -> None:
 def test_a_topic_that_is_newer_than_the_metadata_keeps_its_remote_segments(
     site: Site, new: Path, tmp_path: Path
 ) -> None:
-    """The metadata says nothing of it; that is no word on whether it was tiered."""
+    """The metadata says nothing of it; that is no word on whether it was tiered, nor on its retention."""
     old = formatted_by_4_3(tmp_path / "old")
     _give(old, _NOBODY)
     _applied(site.bucket, old, *_SAID, "--accept-loss")
@@ -141,6 +141,10 @@ def test_a_topic_that_is_newer_than_the_metadata_keeps_its_remote_segments(
     plan = _restore(site.bucket, new, *_SAID, sources=(old,)).json
     assert plan["metadata"] is not None and not plan["refused"] and not plan["left_out"]
     assert plan["bucket"]["segments"] == sum(len(site.segments(*place)) for place in _PARTITIONS)
+    of_topics = [topic["configs"] for topic in plan["topics"]]
+    retention = [config for configs in of_topics for config in configs if config["name"] == "retention.ms"]
+    assert len(retention) == len(of_topics) and {config["proof"] for config in retention} == {"nothing", "kafka"}
+    assert not any("--delete-config" in line and "retention" in line for line in plan["lift"])
 
 
 def test_a_lost_transaction_index_is_told_before_the_first_start(site: Site, new: Path) -> None:

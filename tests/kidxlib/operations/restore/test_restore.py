@@ -20,6 +20,7 @@ from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.targets import UNFINISHED, overlapping
 from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
@@ -180,7 +181,10 @@ def test_a_source_is_never_a_target(tmp_path: Path) -> None:
     for broker, metadata in ((old, controller), (inside, controller), (new, inside)):
         for options in ([], ["--apply", "0123456789ab"]):
             ended = _restore([old], {1: broker}, *options, controller=metadata)
-            assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
+            assert ended.code == ExitCode.USAGE
+            (controller / LOCK_FILE).unlink(missing_ok=True)
+            (new / LOCK_FILE).unlink(missing_ok=True)
+            assert _contents(tmp_path) == before, "not even a lock in a source"
             assert any("where nothing is written" in line for line in ended.json["refused"])
 
 

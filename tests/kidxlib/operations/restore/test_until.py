@@ -268,7 +268,7 @@ def test_groups_behind_the_end_are_set_back(old: Path, new: Path, tmp_path: Path
     assert planned.code == ExitCode.OK and planned.json["groups_not_restored"] == {"elsewhere": 1}
     assert resets.read_text() == '"a, b",t,0,0\n'
     inside = _restore(old, new, *until, "--reset-offsets", str(old / "resets.csv"))
-    inside.assert_one_line(ExitCode.USAGE, "--reset-offsets", "in a log dir")
+    inside.assert_one_line(ExitCode.USAGE, "--reset-offsets", "where nothing else is written")
     applied = _restore(old, new, *until, "--reset-offsets", str(resets), "--apply", planned.json["plan"])
     checked = {(each["group"], each["partition"]): each["offset"] for each in applied.json["groups"]}
     assert checked == {("a, b", "t-0"): 0, ("before", "t-0"): 0, ("other", "elsewhere-0"): 3}, "what a check expects"
