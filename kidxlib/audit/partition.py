@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -42,9 +43,10 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.layouts import ABORTED_TRANSACTION
 from kidxlib.indexing.listing import offset_indexes
-from kidxlib.recovery.outcome import Status
+from kidxlib.indexing.segments import why_not_read
+from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
-from kidxlib.storage.location import Location, listed_in, version_at
+from kidxlib.storage.location import Location, listed_in, size_of, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
@@ -229,12 +231,21 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
 def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> SwappedLogs:
     """Read the logs that a starting broker puts in the place of others."""
     recoveries: dict[int, Recovery] = {}
+    not_read: dict[int, ScanEnd] = {}
     for name in simulation.renamed:
         base_offset = segment_files.parse_segment_log(name.removesuffix(segment_files.SWAP_SUFFIX))
-        if base_offset is not None and (version := version_at(task.directory / name)) is not None:
-            path = str(task.directory / name)
-            recoveries[base_offset] = read_in_chunks(path, version.size, base_offset, task.options)
-    return SwappedLogs(recoveries, task.is_compacted)
+        if base_offset is None:
+            continue
+        place = task.directory / name
+        path = str(place)
+        try:
+            size = size_of(path if isinstance(place, Path) else place)
+            recoveries[base_offset] = read_in_chunks(path, size, base_offset, task.options)
+        except (LogChangedError, OSError) as error:
+            not_read[base_offset] = why_not_read(path, error)
+            if not_read[base_offset].status is Status.GONE:  # a running broker has renamed it since
+                return NO_SWAPS
+    return SwappedLogs(recoveries, not_read, task.is_compacted)
 
 
 def _not_ready(

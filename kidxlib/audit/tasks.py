@@ -21,6 +21,7 @@ from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
+from kidxlib.storage.small_files import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,7 @@ def _is_compacted(
     if of_cluster is None or topic not in of_cluster.to_end.topics:
         return None
     policy = topic_config(of_cluster.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
-    return None if policy is None else "compact" in policy.value.split(",")
+    return None if policy is None else "compact" in listed(policy.value)
 
 
 def _last_stops(

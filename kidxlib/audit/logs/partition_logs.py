@@ -19,7 +19,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.layouts import NO_LEADER_EPOCH
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.log.overlaps import TELLS_MORE, LogRange, Overlap, overlaps_of
-from kidxlib.recovery.outcome import USABLE, Status
+from kidxlib.recovery.outcome import USABLE, ScanEnd, Status
 from kidxlib.text.words import counted
 
 _OVERLAPS: Final = "overlaps-segment-before"
@@ -34,10 +34,12 @@ class SwappedLogs:
 
     Attributes:
         recoveries: what is in them, by base offset.
+        not_read: why the others could not be read, by base offset.
         is_compacted: whether the cleaner may have written them; None: nobody knows.
     """
 
     recoveries: Mapping[int, Recovery] = field(default_factory=dict)
+    not_read: Mapping[int, ScanEnd] = field(default_factory=dict)
     is_compacted: bool | None = None
 
 
@@ -335,9 +337,15 @@ def _swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> It
 
 
 def replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> list[AuditedLog]:
-    """The logs in whose place a starting broker puts others, which are called `.swap`."""
+    """The logs in whose place a starting broker puts others, which are called `.swap`: it removes them, or, where the
+    other has no offset that it can find, renames it over the log (`LogLoader.load`).
+    """
     names = (segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX) for log in logs)
-    return [log for log, name in zip(logs, names, strict=True) if simulation.removed.get(name) is Removal.SWAPPED]
+    return [
+        log
+        for log, name in zip(logs, names, strict=True)
+        if simulation.removed.get(name) is Removal.SWAPPED or f"{name}{segment_files.SWAP_SUFFIX}" in simulation.renamed
+    ]
 
 
 def _of_swaps(
@@ -347,9 +355,10 @@ def _of_swaps(
     The cleaner leaves fewer records, and where a broker was killed there, both are to be seen.
     """
     replaced = replaced_by_swaps(logs, simulation)
-    if not replaced:
+    ends = {**swapped.not_read, **{offset: recovery.end for offset, recovery in swapped.recoveries.items()}}
+    if not replaced or not ends:
         return None
-    first, swaps = min(swapped.recoveries), list(swapped.recoveries.values())
+    first, swaps = min(ends), list(swapped.recoveries.values())
     found = Finding(
         file=segment_files.LOG_SUFFIX,
         verdict=Verdict.BROKEN,
@@ -360,18 +369,27 @@ def _of_swaps(
     )
     name = f"{segment_files.segment_file(first, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
     takes = f"{name} takes its place when a broker starts"
-    for base_offset, recovery in swapped.recoveries.items():
-        if recovery.end.status is not Status.OK:
-            swap = f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
-            what = f"{swap} is damaged: {recovery.end.reason} at byte {recovery.end.position}"
+    for base_offset, end in ends.items():
+        swap = f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
+        if base_offset in swapped.not_read:
+            consequence = f"if it lacks records, {found.consequence}"
+            found = replace(found, reason=end.reason, consequence=consequence)
+            return replaced[0].base_offset, replace(found, detail=f"{takes}, and {swap} was not read: {end.detail}")
+        if end.status is not Status.OK:
+            what = f"{swap} is damaged: {end.reason} at byte {end.position}"
             return replaced[0].base_offset, replace(found, detail=f"{takes}, and {what}")
     recoveries = [log.recovery for log in replaced if log.recovery is not None]
     before, after = (_records_and_end(each) for each in (recoveries, swaps))
     if after[1] >= before[1] and (None in (before[0], after[0]) or (after[0] or 0) >= (before[0] or 0)):
         return None
     detail = f"{takes}, and has {_records(after)}; what it replaces has {_records(before)}"
+    if None in (before[0], after[0]):
+        detail += "; records were not compared: compressed messages of magic 0 and 1 hide how many there are"
     lacking = [*swapped.recoveries.items(), *((log.base_offset, log.recovery) for log in logs)]
-    was_cleaned = any(log is not None and log.may_lack_records(base_offset) for base_offset, log in lacking)
+    was_cleaned = any(
+        log is not None and log.records is not None and log.may_lack_records(base_offset)
+        for base_offset, log in lacking
+    )
     if swapped.is_compacted or (swapped.is_compacted is None and was_cleaned):
         consequence = "compaction leaves fewer records, and the broker was killed as it put them in place"
         found = replace(found, verdict=Verdict.SAFE, reason="swapped-in", consequence=consequence)
@@ -389,6 +407,8 @@ def _records_and_end(recoveries: Sequence[Recovery]) -> tuple[int | None, int]:
 
 def _records(counted_to: tuple[int | None, int]) -> str:
     records, end = counted_to
+    if records == 0:
+        return "no records"
     return f"{'records' if records is None else counted(records, 'record')} up to offset {end - 1}"
 
 

@@ -12,14 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from kidxlib.audit import partition
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.segment import SegmentForPartition, audit_segment
 from kidxlib.audit.startup import obstacles
+from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tasks import partition_audits
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
@@ -33,13 +37,15 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.log.cluster_metadata.image import read_cluster_metadata
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
-from tests.support.audits import audited, show_summary, summarised, verified
+from tests.support.audits import audited, problems_of, show_summary, summarised, verified
+from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
 from tests.support.logs import encoded, golden
 from tests.support.logs.batches import Batch
 
@@ -220,6 +226,20 @@ def _half_of_the_batches(content: bytes) -> int:
     while at < len(content) // 2:
         at += 12 + int.from_bytes(content[at + 8 : at + 12])
     return at
+
+
+def _cut_swap_with_its_index(log_dir: Path) -> None:
+    """The last entry of the index leads behind the end of the swap, so that a start finds no offset in it."""
+    _swap_of(log_dir, _half_of_the_batches)
+    index = log_dir / _DIRECTORY / segment_files.segment_file(_LARGE, segment_files.OFFSET_INDEX_SUFFIX)
+    shutil.copyfile(index, f"{index}{segment_files.SWAP_SUFFIX}")
+
+
+def _swap_of_wrappers(log_dir: Path) -> None:
+    """Of two messages each, with the offset of the second one; the swap has one of the two."""
+    messages = [encoded.message(Record(offset, 0, None, b"value"), 1) for offset in range(2)]
+    content = [encoded.wrapper(messages, offset, magic=1, codec=1, compress=encoded.gzip) for offset in (1, 3)]
+    _directory("old-0", **{f"{0:020d}.log": b"".join(content), f"{0:020d}.log.swap": content[0]})(log_dir)
 
 
 def _compacted(log_dir: Path) -> None:
@@ -515,6 +535,22 @@ _CASES = [
     Planted(
         (), "a swap that is cut off", partial(_swap_of, size=lambda content: len(content) - 9), "log.swap is damaged: "
     ),
+    Planted(
+        (),
+        "a swap of no bytes",
+        partial(_swap_of, size=lambda content: 0),
+        "84 .log: swap-lacks-records: 00000000000000000084.log.swap takes its place when a broker starts, and has no "
+        "records; what it replaces has",
+    ),
+    Planted((), "a swap of 20 bytes", partial(_swap_of, size=lambda content: 20), "log.swap is damaged: "),
+    Planted((), "a cut swap with its index", _cut_swap_with_its_index, "broken: txn-mixed-0 84 .log: swap-lacks-rec"),
+    Planted(
+        (),
+        "a swap of old wrappers",
+        _swap_of_wrappers,
+        "broken: old-0 0 .log: swap-lacks-records: 00000000000000000000.log.swap takes its place when a broker starts, "
+        "and has records up to offset 1; what it replaces has records up to offset 3; records were not compared: ",
+    ),
     Planted((), "a swap that is as long", partial(_swap_of, size=len), "│ .log │     4 │    0 │    0 │", 0),
     Planted(("--fail-on", "safe"), "a swap of the cleaner", _compacted, "safe: txn-mixed-0 84 .log: swapped-in: "),
     Planted((), "the same without the option", _compacted, "safe: txn-mixed-0 84 .log: swapped-in: ", 0),
@@ -557,6 +593,53 @@ def test_no_gate_passes_what_it_is_there_for(
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
     assert summary.fails(fail_on) == (planted.code == ExitCode.PROBLEMS_FOUND), shown
+
+
+@pytest.mark.parametrize(("is_gone", "found"), [(True, {}), (False, {f"{_LARGE:020d}.log": ("broken", "cannot-read")})])
+def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
+    is_gone: bool,
+    found: dict[str, tuple[str, str]],
+    sound: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A running broker has given it its name by then; or its blocks cannot be read, here as it is a directory."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    _swap_of(log_dir, _half_of_the_batches)
+    swap = Path(f"{_log(log_dir, _LARGE)}{segment_files.SWAP_SUFFIX}")
+
+    def simulated(*arguments: Any, **options: Any) -> StartupSimulation:
+        simulation = simulate_startup(*arguments, **options)
+        swap.unlink()
+        if not is_gone:
+            swap.mkdir()
+        return simulation
+
+    monkeypatch.setattr(partition, "simulate_startup", simulated)
+    assert problems_of(audited(log_dir).files) == found
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("delete, compact", "swapped-in"), ("delete", "swap-lacks-records")])
+def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Path, tmp_path: Path) -> None:
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    _swap_of(log_dir, _half_of_the_batches)
+    records = [topic("txn-mixed", topic_id("t")), config("txn-mixed", "cleanup.policy", policy)]
+    copy = write_copy(tmp_path / "metadata", {0: leader_change(0, [1]) + data(1, records)})
+    options, sources = RecoverOptions(), [source_at(str(log_dir), "it")]
+    target = Target(index_dir=None, by_source=False)
+    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(options))
+    audits, _ = partition_audits(
+        plan,
+        sources,
+        lambda _: OptionsOfTopic(options),
+        clean_shutdown=None,
+        tiering=False,
+        metadata={"it": read_cluster_metadata(copy)},
+    )
+    read = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()]
+    [audit] = audits.values()
+    findings = audit_partition(audit, map(SegmentForPartition.of, read)).findings
+    assert reason in {each.finding.reason for each in findings}
 
 
 def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
