@@ -111,11 +111,13 @@ class Taken:
     Attributes:
         inventory: all sources, the log dir that is made of the bucket among them.
         topics: those with remote segments that the restored cluster reads.
+        not_tiered: those whose objects are left out, as metadata that survives does not say that they are tiered.
         left_out, lost, refusals: as in `RestorePlan`.
     """
 
     inventory: Inventory
     topics: set[str] = field(default_factory=set)
+    not_tiered: set[str] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -349,6 +351,7 @@ def _wanted(
         elif known and partition.topic_id not in known:
             taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
         elif topic in not_tiered:
+            taken.not_tiered.add(topic)
             taken.left_out.append(f"{place}: the metadata does not say {_ENABLED}=true of topic {topic}")
         elif not known and len(in_bucket[topic]) > 1:
             taken.refusals.append(

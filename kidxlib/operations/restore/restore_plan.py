@@ -22,7 +22,7 @@ from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
-from kidxlib.operations.restore.bucket import Bucket, TakenBucket, taken_from
+from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
 from kidxlib.operations.restore.cluster import (
     UNASSIGNED,
@@ -36,7 +36,7 @@ from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_T
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
-from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
+from kidxlib.operations.restore.settings import ProvenSettings, is_tiered, lifts, with_settings
 from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
@@ -326,7 +326,8 @@ def plan_restore(
         groups=_groups(inventory, choices, cluster),
         bucket=taken if isinstance(taken, TakenBucket) else None,
     )
-    of_sources = [*sorted_out.refusals, *(_why_not_tiered(choices) if bucket is None else taken.refusals)]
+    of_bucket = _why_not_tiered(choices) if bucket is None else [*taken.refusals, *_not_compared(cluster, taken)]
+    of_sources = [*sorted_out.refusals, *of_bucket]
     return replace(plan, refusals=list(dict.fromkeys(_refusals(plan, known, choices, of_sources))))
 
 
@@ -345,6 +346,16 @@ def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sou
         yield from map(_accept_loss, plan.lost)
     if not options.accepts_divergence:
         yield from map(_accept_divergence, plan.disagreements)
+
+
+def _not_compared(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
+    """Topics that became tiered after the end of the metadata that survives."""
+    for topic in cluster.topics:
+        if topic.name in taken.not_tiered and is_tiered(topic):
+            yield (
+                f"topic {topic.name}: --topic-configs says that it is tiered, and the metadata does not, so that its "
+                "remote segments were not compared: leave it out (--topics), or name a log dir with newer metadata"
+            )
 
 
 def _accept_loss(text: str) -> str:

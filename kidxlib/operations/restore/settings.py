@@ -180,6 +180,11 @@ def _quoted(setting: str) -> str:
     return f"{name}=[{value}]" if "," in value else setting
 
 
+def is_tiered(topic: RestoredTopic) -> bool:
+    """Whether its brokers will read what a bucket has of it."""
+    return any(config.name == _TIERED and config.value == "true" for config in topic.configs)
+
+
 def unproven(topic: RestoredTopic) -> list[str]:
     """The settings of a topic that no source says."""
     return [config.name for config in topic.configs if config.proof is ConfigProof.NOTHING]

@@ -35,7 +35,7 @@ from tests.faults.processes import Ended
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
-from tests.support.cluster_metadata import data, leader_change, write_copy
+from tests.support.cluster_metadata import data, leader_change, partition, topic, write_copy
 from tests.support.object_store import BUCKET, ObjectStore, use
 from tests.support.terminal import without_progress
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
@@ -95,8 +95,8 @@ def _state(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
 
 def _metadata(log_dir: Path) -> list[dict[str, Any]]:
     rows = []
-    for partition in metadata_partitions([log_dir]).values():
-        rows += fold_metadata(partition.records()).segments.to_pylist()
+    for of_number in metadata_partitions([log_dir]).values():
+        rows += fold_metadata(of_number.records()).segments.to_pylist()
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["start_offset"]))
 
 
@@ -127,17 +127,39 @@ def test_what_a_leader_begins_with(site: Site, new: Path) -> None:
     assert _state(site.bucket) == before
 
 
-def test_a_topic_that_is_newer_than_the_metadata_keeps_its_remote_segments(
-    site: Site, new: Path, tmp_path: Path
-) -> None:
-    """The metadata says nothing of it; that is no word on whether it was tiered, nor on its retention."""
-    old = formatted_by_4_3(tmp_path / "old")
+def _old_with_metadata(site: Site, directory: Path, values: Sequence[bytes]) -> Path:
+    """The log dir of an old broker, which has all partitions, and metadata with some records."""
+    old = formatted_by_4_3(directory / "old")
     _give(old, _NOBODY)
     _applied(site.bucket, old, *_SAID, "--accept-loss")
     (old / BOOTSTRAP_SNAPSHOT).unlink()
     text = (old / META_PROPERTIES).read_text()
     (old / META_PROPERTIES).write_text(text.replace("cluster.id=c", "cluster.id=o").replace("d" * 21, "e" * 21))
-    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, levels())})
+    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    return old
+
+
+def test_a_topic_that_became_tiered_after_the_metadata_is_not_restored_as_tiered(
+    site: Site, new: Path, tmp_path: Path
+) -> None:
+    """Its remote segments are left out, and so nobody has compared them with its log."""
+    of_readings = site.segments("readings")[0].partition.topic_id
+    partitions = [partition(of_readings, number, [1], []) for number in (0, 1)]
+    old = _old_with_metadata(site, tmp_path, [*levels(), topic("readings", of_readings), *partitions])
+    enabled = "remote.storage.enable=true"
+    synonyms = f"synonyms={{DYNAMIC_TOPIC_CONFIG:{enabled}}}"
+    configs = tmp_path / "configs"
+    configs.write_text(f"All configs for topic readings are:\n  {enabled} sensitive=false {synonyms}\n")
+    plain = _restore(site.bucket, new, *_SAID, sources=(old,)).json["refused"]
+    refused = _restore(site.bucket, new, *_SAID, "--topic-configs", str(configs), sources=(old,)).json["refused"]
+    assert len([line for line in refused if line not in plain and line.startswith("topic readings: ")]) == 1
+
+
+def test_a_topic_that_is_newer_than_the_metadata_keeps_its_remote_segments(
+    site: Site, new: Path, tmp_path: Path
+) -> None:
+    """The metadata says nothing of it; that is no word on whether it was tiered, nor on its retention."""
+    old = _old_with_metadata(site, tmp_path, levels())
     plan = _restore(site.bucket, new, *_SAID, sources=(old,)).json
     assert plan["metadata"] is not None and not plan["refused"] and not plan["left_out"]
     assert plan["bucket"]["segments"] == sum(len(site.segments(*place)) for place in _PARTITIONS)
