@@ -202,7 +202,8 @@ def run_compare(request: Compare, backend: Backend) -> Outcome:
     directory, or a copy of one of these at s3://BUCKET/PREFIX.
 
     Exit codes: 0 B has all that A has; 2 wrong options or inputs, nothing done; 3 B lacks something, has something
-    else, ends earlier (without --allow-behind), or something could not be compared; 1 failed.
+    else, ends earlier (without --allow-behind, or by more than --max-behind), or something could not be compared; 1
+    failed.
     """
     if request.has_catalog:
         return _compare_with_catalog(request, backend)

@@ -124,10 +124,13 @@ def warn_of_left_out(plan: ReadPlan) -> None:
     """Log what is not read, or not there, a line for each reason."""
     if not plan.named_partitions:
         _log.warning("%s", "; ".join(plan.notes))
-    for line in plan.problems:
+    first_logs = lines_of_left_out(left for left in plan.left_out if left.why is Why.FIRST_LOGS_NOT_KNOWN)
+    warned = [*plan.problems, *first_logs]
+    for line in warned:
         _log.warning("%s", line)
     for line in plan.remarks:
-        _log.info("%s", line)
+        if line not in warned:
+            _log.info("%s", line)
 
 
 def plan_reads(

@@ -16,11 +16,6 @@ from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.filesize import decimal
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
 
 from kidxlib.jit import compiling
 from kidxlib.storage.store.requests import requests_made
@@ -158,7 +153,12 @@ class _Lines:
 
 
 class MovingLine:
+    """A line that moves. What draws it is imported once there is one: workers, which have none, import this file."""
+
     def __init__(self, phase: Phase) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
         self._phase = phase
         self._spinner = Spinner("line")
         self.console = Console(stderr=True, highlight=False)
@@ -177,6 +177,10 @@ class MovingLine:
         self._live.stop()
 
     def _shown(self) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
         phase = self._phase
         name, done = phase.state()
         slow = f", {of_store()}" if of_store() else ""

@@ -326,7 +326,7 @@ class _PartitionFindings:
             last_offset=until - 1,
             records=_records(rows),
             bytes=_bytes(rows),
-            segments=sum(bool(row.one_bytes) and not row.other_bytes for row in rows),
+            segments=sum(row.base_offset >= at and _Extent.of(row).one > 0 for row in rows),
         )
 
     def _only_in_other_finding(self, row: LogPairRow) -> Finding:

@@ -717,6 +717,6 @@ def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
     if alone.renamed:
         yield Refusal(
             f"{directory / alone.renamed[0]}: the broker was about to put it in the place of other files, and does so "
-            "as it starts: let it start by itself",
+            "as it starts: run kidx verify, which says whether records go, and let it start by itself",
             recovers=True,
         )

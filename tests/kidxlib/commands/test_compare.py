@@ -372,7 +372,12 @@ def test_how_many_segments_may_be_lacking_at_the_end(sides: Sides, how: str) -> 
     def codes() -> list[int]:
         return [sides.compared("--as", how, *("--max-behind", str(most)))[0] for most in range(3)]
 
-    _cut(sides.log(5891), 79)
+    log = sides.log(5891)
+    whole = log.read_bytes()
+    for without_a_batch in (b"", whole[:50], bytes(len(whole))):
+        log.write_bytes(without_a_batch)
+        assert codes() == [3, 0, 0], without_a_batch[:60]
+    log.write_bytes(whole[:-79])
     assert codes() == [0, 0, 0]
     for base_offset, expected in ((5891, [3, 0, 0]), (5797, [3, 3, 0]), (84, [3, 3, 3])):
         _without_segment(base_offset)(sides)
