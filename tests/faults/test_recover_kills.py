@@ -33,20 +33,21 @@ _STEPS: Final = "steps"
 #: A kidx that kills itself and its workers just before it changes a file for the so-manieth time. It writes down how
 #: often it did.
 _KILLED: Final = """
-import os, signal, sys
+import os, signal, sys, threading
 import kidxlib.operations.recover.recover, kidxlib.terminal.command
 from kidxlib.cli.main import main
 last = int(os.environ.pop("LAST_STEP"))
 count = os.open(os.environ.pop("STEPS_FILE"), os.O_WRONLY | os.O_CREAT, 0o644)
-taken = 0
+taken, one_at_a_time = 0, threading.Lock()
 changes = {"os.mkdir", "os.rename", "os.remove", "os.truncate", "os.chown", "os.chmod"}
 def step(event, arguments):
     global taken
     if event in changes or event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
-        taken += 1
-        os.pwrite(count, b"%d" % taken, 0)
-        if taken == last:
-            os.killpg(0, signal.SIGKILL)
+        with one_at_a_time:
+            taken += 1
+            os.pwrite(count, b"%d" % taken, 0)
+            if taken == last:
+                os.killpg(0, signal.SIGKILL)
 sys.addaudithook(step)
 main()
 """
