@@ -38,7 +38,7 @@ import kidxlib.operations.recover.recover, kidxlib.terminal.command
 from kidxlib.cli.main import main
 last = int(os.environ.pop("LAST_STEP"))
 count = os.open(os.environ.pop("STEPS_FILE"), os.O_WRONLY | os.O_CREAT, 0o644)
-taken, one_at_a_time = 0, threading.Lock()
+taken, one_at_a_time = 0, threading.RLock()
 changes = {"os.mkdir", "os.rename", "os.remove", "os.truncate", "os.chown", "os.chmod"}
 def step(event, arguments):
     global taken
