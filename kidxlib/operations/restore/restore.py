@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,6 @@ from kidxlib.operations.restore.surviving import surviving_or_refused
 from kidxlib.operations.restore.targets import new_brokers, overlapping
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import first_of_each_kind, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -63,11 +61,6 @@ class BucketOptions:
     layout: str | None
     protected: Protected | None
     is_cluster_stopped: bool
-
-    @property
-    def directories(self) -> set[Path]:
-        """The real path of the directory; none if the bucket is in an object store."""
-        return set() if is_object(self.place) else {Path(os.path.realpath(self.place))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +104,15 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
-    only_read = of_sources | (set() if request.bucket is None else request.bucket.directories)
     with contextlib.ExitStack() as stack:
+        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
+        only_read = of_sources | _directories(bucket)
         for path in sorted(of_sources):
             stack.enter_context(locked_to_read(path))
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(_new_dir_locked(path, only_read, is_plan=request.apply is None))
         controllers = [_controller(path) for path in request.controllers]
         inventory = take_inventory(sources, backend.engine, request.options.topics)
-        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
         _ensure_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)
@@ -168,14 +161,19 @@ def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
     )
 
 
+def _directories(bucket: Bucket | None) -> set[Path]:
+    """The directory of the bucket; none if it is in an object store."""
+    return {bucket.place} if bucket is not None and isinstance(bucket.place, Path) else set()
+
+
 def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     """Write where partitions end by a time, for somebody to look at. No source is written to."""
     assert request.until is not None and request.proposes_ms is not None
     outcome, sources = Outcome(), source_brokers(request.sources)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
-    of_bucket = set() if request.bucket is None else request.bucket.directories
-    _ensure_elsewhere("--until-offsets", request.until, [*of_sources, *of_bucket])
     with contextlib.ExitStack() as stack:
+        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
+        _ensure_elsewhere("--until-offsets", request.until, [*of_sources, *_directories(bucket)])
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
         inventory = take_inventory(sources, backend.engine, request.options.topics)

@@ -36,7 +36,7 @@ from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_T
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
-from kidxlib.operations.restore.settings import ProvenSettings, is_tiered, lifts, with_settings
+from kidxlib.operations.restore.settings import ProvenSettings, lifts, will_be_tiered, with_settings
 from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
@@ -351,7 +351,7 @@ def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sou
 def _not_compared(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
     """Topics that became tiered after the end of the metadata that survives."""
     for topic in cluster.topics:
-        if topic.name in taken.not_tiered and is_tiered(topic):
+        if topic.name in taken.not_tiered and will_be_tiered(topic):
             yield (
                 f"topic {topic.name}: --topic-configs says that it is tiered, and the metadata does not, so that its "
                 "remote segments were not compared: leave it out (--topics), or name a log dir with newer metadata"

@@ -108,7 +108,7 @@ def with_settings(
 
 
 def _settings(
-    topic: RestoredTopic, described: OwnSettings | None, has_metadata: bool, holds: bool, is_tiered: bool
+    topic: RestoredTopic, described: OwnSettings | None, is_in_metadata: bool, holds: bool, is_tiered: bool
 ) -> Iterator[RestoredConfig]:
     own = {config.name: config for config in topic.configs}
     if described is not None:
@@ -124,11 +124,11 @@ def _settings(
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
     is_tiered = is_tiered or (_TIERED in own and own[_TIERED].was == "true")
-    if is_tiered and (holds or not has_metadata):
+    if is_tiered and (holds or not is_in_metadata):
         held |= _LOCAL_AS_ALL
     if is_tiered and holds:
         held[_NO_COPY] = "true"
-    nobody = ConfigProof.METADATA if has_metadata else ConfigProof.NOTHING
+    nobody = ConfigProof.METADATA if is_in_metadata else ConfigProof.NOTHING
     for name, safe in held.items():
         config = own.pop(name, None)
         if config is None:
@@ -180,7 +180,7 @@ def _quoted(setting: str) -> str:
     return f"{name}=[{value}]" if "," in value else setting
 
 
-def is_tiered(topic: RestoredTopic) -> bool:
+def will_be_tiered(topic: RestoredTopic) -> bool:
     """Whether its brokers will read what a bucket has of it."""
     return any(config.name == _TIERED and config.value == "true" for config in topic.configs)
 

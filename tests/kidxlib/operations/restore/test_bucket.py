@@ -27,6 +27,7 @@ from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
+from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
@@ -267,6 +268,16 @@ def test_nothing_is_written_into_the_bucket(site: Site, new: Path) -> None:
     ended = _restore(site.bucket, new, *_SAID, "--accept-loss", "--reset-offsets", str(resets))
     assert ended.code == ExitCode.USAGE and str(resets) in ended.err
     assert sorted(site.bucket.rglob("*")) == before
+
+
+def test_a_new_log_dir_beside_the_bucket_is_locked(site: Site, tmp_path: Path) -> None:
+    """The directory that is given holds that of the bucket, and other things."""
+    tier = tmp_path / "tier"
+    shutil.copytree(site.bucket, tier / STORAGE_DIRECTORY)
+    beside = formatted_by_4_3(tier / "new")
+    _give(beside, _NOBODY)
+    _applied(tier, beside, *_SAID, "--accept-loss")
+    assert (beside / LOCK_FILE).exists()
 
 
 def test_segments_that_cannot_be_read_are_left_out_and_are_a_loss(site: Site, new: Path) -> None:
