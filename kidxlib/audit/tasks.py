@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from kidxlib.audit.gaps import explains_gaps
 from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
 from kidxlib.audit.startup.node import directory_ids_of, with_ids
@@ -21,7 +22,6 @@ from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.small_files import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +119,15 @@ def partition_audits(
 def _is_compacted(
     directory: PartitionDirectory, metadata: Mapping[str, ClusterMetadata], stop: LastStop
 ) -> bool | None:
-    """Whether a partition's topic is compacted, by the cluster's metadata or the cleaner's checkpoint."""
+    """Whether a partition's topic is compacted, by the cluster's metadata; where that does not tell, by the cleaner's
+    checkpoint, in which a topic may stay that is no longer compacted.
+    """
     topic, of_cluster = directory.topic_partition.topic, metadata.get(directory.source.name)
-    if topic in topic_partition.COMPACTED_BY_BROKERS or directory.topic_partition in stop.cleaner_offsets:
-        return True
-    if of_cluster is None or topic not in of_cluster.to_end.topics:
-        return None
-    policy = topic_config(of_cluster.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
-    return None if policy is None else "compact" in listed(policy.value)
+    if of_cluster is not None and topic in of_cluster.to_end.topics:
+        policy = topic_config(of_cluster.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
+        if policy is not None:
+            return explains_gaps(topic, policy)
+    return True if explains_gaps(topic, None) or directory.topic_partition in stop.cleaner_offsets else None
 
 
 def _last_stops(

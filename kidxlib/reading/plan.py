@@ -124,13 +124,12 @@ def warn_of_left_out(plan: ReadPlan) -> None:
     """Log what is not read, or not there, a line for each reason."""
     if not plan.named_partitions:
         _log.warning("%s", "; ".join(plan.notes))
-    first_logs = lines_of_left_out(left for left in plan.left_out if left.why is Why.FIRST_LOGS_NOT_KNOWN)
-    warned = [*plan.problems, *first_logs]
-    for line in warned:
+    remarks = [left for left in plan.left_out if not left.is_problem]
+    not_known = [left for left in remarks if left.why is Why.FIRST_LOGS_NOT_KNOWN]
+    for line in [*plan.problems, *lines_of_left_out(not_known)]:
         _log.warning("%s", line)
-    for line in plan.remarks:
-        if line not in warned:
-            _log.info("%s", line)
+    for line in lines_of_left_out(left for left in remarks if left.why is not Why.FIRST_LOGS_NOT_KNOWN):
+        _log.info("%s", line)
 
 
 def plan_reads(

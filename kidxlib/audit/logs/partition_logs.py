@@ -340,12 +340,17 @@ def replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation)
     """The logs in whose place a starting broker puts others, which are called `.swap`: it removes them, or, where the
     other has no offset that it can find, renames it over the log (`LogLoader.load`).
     """
-    names = (segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX) for log in logs)
     return [
         log
-        for log, name in zip(logs, names, strict=True)
-        if simulation.removed.get(name) is Removal.SWAPPED or f"{name}{segment_files.SWAP_SUFFIX}" in simulation.renamed
+        for log in logs
+        if simulation.removed.get(segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX))
+        is Removal.SWAPPED
+        or _swap_of(log.base_offset) in simulation.renamed
     ]
+
+
+def _swap_of(base_offset: int) -> str:
+    return f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
 
 
 def _of_swaps(
@@ -367,10 +372,9 @@ def _of_swaps(
         consequence="records are lost as a broker starts: move the files .swap elsewhere first, and look at them",
         fate=Fate(),
     )
-    name = f"{segment_files.segment_file(first, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
-    takes = f"{name} takes its place when a broker starts"
+    takes = f"{_swap_of(first)} takes its place when a broker starts"
     for base_offset, end in ends.items():
-        swap = f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
+        swap = _swap_of(base_offset)
         if base_offset in swapped.not_read:
             consequence = f"if it lacks records, {found.consequence}"
             found = replace(found, reason=end.reason, consequence=consequence)

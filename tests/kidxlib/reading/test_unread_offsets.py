@@ -204,6 +204,18 @@ def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
     assert _told(_plan(second)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
 
 
+@pytest.mark.parametrize("offsets", [None, (50, None)])
+def test_first_logs_that_may_be_lost_are_a_warning(
+    offsets: tuple[int, None] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One, whether somebody asks for them or not."""
+    log_dir = _log_dir(tmp_path, (100,))
+    (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 40\n")
+    read(log_dir, offsets=offsets).read_all()
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert sum(line.startswith("not known: ") for line in warnings) == 1, warnings
+
+
 def test_lines_say_which_and_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_dir = _log_dir(tmp_path, replication=150)
     assert read(log_dir).read_all().num_rows == count(log_dir) == 150
