@@ -100,10 +100,12 @@ def _staged(partition: PartitionToUnpack, publisher: Publisher) -> UnpackedParti
     """
     counts = dict.fromkeys((Published.WRITTEN, Published.UNCHANGED), 0)
     file_bytes, broken = 0, []
-    names = partition.packed.sizes()
-    if (changed := partition.changed_log()) is not None:
-        broken.append(f"{changed}: the log has changed since it was built, and nothing of its partition; build again")
-        names = {}
+    changed = partition.changed_log()
+    if changed is not None:
+        broken.append(
+            f"{changed}: the log has changed since it was built: no file of its partition is written; build again"
+        )
+    names = {} if changed is not None else partition.packed.sizes()
     for name in sorted(names, key=lambda name: (name.partition(".")[0], name.endswith(OFFSET_INDEX_SUFFIX), name)):
         try:
             content = (partition.packed / name).read_bytes()
