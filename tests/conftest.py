@@ -88,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(CREDENTIALS)  # before the first Spark is started, whose tasks have what it has
     exhaustive = config.getoption("exhaustive")
     hypothesis.settings.load_profile("exhaustive" if exhaustive else "ci")
+    if exhaustive and config.getoption("timeout") is None:
+        config.option.timeout = 0  # no limit
     if exhaustive and config.getoption("hypothesis_seed") is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 
