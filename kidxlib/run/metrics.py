@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.errors import UsageError
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -95,7 +96,7 @@ def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
     if not path.exists():
         return {}
     try:
-        families = list(text_string_to_metric_families(path.read_text()))
+        families = list(text_string_to_metric_families(small_file(path).decode()))
     except ValueError as error:
         warn(f"--metrics-file {path}: replaced, as nothing can be kept of it: {error}")
         return {}

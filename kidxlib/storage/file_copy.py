@@ -19,6 +19,7 @@ from kidxlib.errors import PublishError
 from kidxlib.format.checksums.crc import extend_crc32c
 from kidxlib.storage.directory import flush_file_system_of
 from kidxlib.storage.publisher import Owner
+from kidxlib.storage.small_files import regular_file
 
 #: `FICLONE` of Linux's `linux/fs.h`.
 _CLONE: Final = 0x40049409
@@ -123,7 +124,7 @@ def _copy(file: FileCopy, owner: Owner) -> int | None:
 
 
 def _copied(file: FileCopy, owner: Owner) -> int | None:
-    with file.source.open("rb", buffering=0) as source:
+    with regular_file(file.source) as source:
         status = os.fstat(source.fileno())
         descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as target:
@@ -148,7 +149,7 @@ def can_reflink(source: Path, directory: Path) -> bool:
     """Whether a copy of a file in a directory would share its bytes with it. It is tried with a file that has no name,
     and is gone at once.
     """
-    with source.open("rb", buffering=0) as file:
+    with regular_file(source) as file:
         try:
             descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
         except OSError:  # nothing may be written there, or the file system has no such files

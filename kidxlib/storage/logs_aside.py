@@ -31,6 +31,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import is_moved, loaded_as
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.small_files import regular_file
 from kidxlib.text.words import counted
 
 #: The size in bytes of the offset that a batch, or an old message, begins with.
@@ -190,7 +191,7 @@ def _begins_in(path: Location, first_offset: int, end_offset: int) -> bool:
     with contextlib.suppress(OSError):
         if not isinstance(path, Path):
             return path.stat().st_size > 0
-        with path.open("rb") as file:
+        with regular_file(path) as file:
             head = file.read(_OFFSET_BYTES)
         return len(head) == _OFFSET_BYTES and first_offset <= int.from_bytes(head, "big", signed=True) < end_offset
     return False

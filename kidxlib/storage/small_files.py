@@ -68,13 +68,13 @@ def filled_file(path: Location, entry_bytes: int) -> bytes:
     """
     if not isinstance(path, Path):
         return path.read_bytes()
-    with _opened(path) as file:
+    with regular_file(path) as file:
         return file.read(_filled_entries(file.fileno(), entry_bytes) * entry_bytes)
 
 
 def last_filled(path: Path, entry_bytes: int) -> bytes:
     """The last of the entries that `filled_file` reads; nothing where there is none."""
-    with _opened(path) as file:
+    with regular_file(path) as file:
         count = _filled_entries(file.fileno(), entry_bytes)
         return os.pread(file.fileno(), entry_bytes, (count - 1) * entry_bytes) if count else b""
 
@@ -90,7 +90,7 @@ def _filled_entries(descriptor: int, entry_bytes: int) -> int:
 
 def is_room(path: Path, position: int) -> bool:
     """Whether a file has only zeros from a position on. Its holes are not read."""
-    with _opened(path) as file:
+    with regular_file(path) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size
         while position < size:
@@ -110,7 +110,8 @@ def is_room(path: Path, position: int) -> bool:
     return True
 
 
-def _opened(path: Path) -> BinaryIO:
+def regular_file(path: Path) -> BinaryIO:
+    """Open a regular file. Anything else is an OSError; a pipe does not block."""
     return open(_open_regular(path)[0], "rb")
 
 

@@ -14,7 +14,6 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +34,8 @@ _WALKS: Final = 500
 _MANY_WALKS: Final = 20_000
 _WOULD_START: Final = "Spark would start"
 
+_NO_FILES: Final = (click.Choice, click.types.IntParamType, click.types.BoolParamType)
+
 #: What may stand in the place of any value.
 _WORDS: Final = (
     *("", " ", "x", "-1", "0", "1", "007", "1.5", "1e3", "nan", "inf", "99999999999999999999", "-9223372036854775809"),
@@ -44,13 +45,10 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
-class _Inline(Executor):
-    """In place of a pool of processes: does the work in this one, at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
+def _inline(_: Workers, do: Callable[[Any, bool], Any], work: Sequence[Any], take: Callable[[Any], None]) -> None:
+    """In place of worker processes: does the work in this one."""
+    for unit in work:
+        take(do(unit, False))
 
 
 def _no_session() -> None:
@@ -115,14 +113,18 @@ def _arguments(command: click.Command, files: Sequence[str], rng: random.Random)
 
 def _value(parameter: click.Parameter, files: Sequence[str], rng: random.Random) -> str:
     if rng.random() < 0.3:  # a right one, so that others are looked at
-        if isinstance(parameter.type, click.Choice):
-            return str(rng.choice(list(parameter.type.choices)))
-        if isinstance(parameter.type, click.types.IntParamType):
-            return str(rng.randrange(5_000))
-        if parameter.name == "topic":
-            return "topic"
-        return next(path for path in files if path.endswith("kafka-logs"))
+        return _right_value(parameter, files, rng)
     return rng.choice(files) if rng.random() < 0.6 else rng.choice(_WORDS)
+
+
+def _right_value(parameter: click.Parameter, files: Sequence[str], rng: random.Random) -> str:
+    if isinstance(parameter.type, click.Choice):
+        return str(rng.choice(list(parameter.type.choices)))
+    if isinstance(parameter.type, click.types.IntParamType):
+        return str(rng.randrange(5_000))
+    if parameter.name == "topic":
+        return "topic"
+    return next(path for path in files if path.endswith("kafka-logs"))
 
 
 def _run(command: click.Command, name: str, arguments: list[str]) -> Ended:
@@ -151,7 +153,7 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
     of `run`, and fail this test with the arguments that led to it.
     """
     commands = _commands()
-    monkeypatch.setattr(Workers, "_new_pool", lambda _: _Inline())
+    monkeypatch.setattr(Workers, "run", _inline)
     monkeypatch.setattr("jobs.common.spark.session.ensure_reachable_master", _no_session)
     codes: Counter[str] = Counter()
     for number in range(_MANY_WALKS if exhaustive else _WALKS):
@@ -166,8 +168,9 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
         asked = f"{name} {arguments}"
         try:
             ended = _run(commands[name], name, arguments)
-        except Exception as error:
-            raise AssertionError(asked) from error
+        except BaseException as error:  # also the end of the time that a test has
+            error.add_note(asked)
+            raise
         assert ended.code in (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.PROBLEMS_FOUND), (asked, ended)
         lines = [line for line in ended.err.splitlines() if line.startswith("error: ")]
         is_plan = name.endswith("recover") and ended.out != ""  # its lines say what is refused
@@ -175,3 +178,27 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
         assert "Traceback" not in ended.err, (asked, ended)
         codes["would start Spark" if _WOULD_START in ended.err else f"exit {ended.code}"] += 1
     say(", ".join(f"{what}: {count}" for what, count in sorted(codes.items())))
+
+
+@pytest.mark.parametrize("name", _commands())
+@pytest.mark.timeout(60)
+def test_a_pipe_that_nobody_writes_to_holds_no_command_up(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of each value that may be a file, with the values that the command asks for."""
+    command = _commands()[name]
+    monkeypatch.setattr(Workers, "run", _inline)
+    monkeypatch.setattr("jobs.common.spark.session.ensure_reachable_master", _no_session)
+    monkeypatch.chdir(tmp_path)
+    files = _files(tmp_path)
+    pipe, rng = str(tmp_path / "pipe.prom"), random.Random(0)
+    os.mkfifo(pipe)
+    for tried in command.params:
+        if (isinstance(tried, click.Option) and tried.is_flag) or isinstance(tried.type, _NO_FILES):
+            continue
+        arguments: list[str] = []
+        for parameter in command.params:
+            if parameter is tried or parameter.required:
+                value = pipe if parameter is tried else _right_value(parameter, files, rng)
+                arguments += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
+        _run(command, name, arguments)

@@ -41,6 +41,7 @@ from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.log_dir import is_brokers
+from kidxlib.storage.small_files import small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, warn
@@ -171,7 +172,7 @@ class Staging:
     def earlier_plan(self, asked: dict[str, Any]) -> PlannedExport | None:
         """The plan of an earlier run, which was asked for the same; None without one."""
         try:
-            kept = json.loads((self.directory / _PLAN).read_text())
+            kept = json.loads(small_file(self.directory / _PLAN))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -206,7 +207,7 @@ class Staging:
         """The contents of a complete part; None if it is not complete."""
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
-        facts = json.loads(self._facts(number).read_text())
+        facts = json.loads(small_file(self._facts(number)))
         ended = tuple(EndedPartition(**partition) for partition in facts["ended"])
         logs = tuple(LogRead(**log) for log in facts["logs"])
         return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)

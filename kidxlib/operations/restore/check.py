@@ -21,6 +21,7 @@ from kidxlib.operations.restore.running_cluster import (
     client_settings,
 )
 from kidxlib.reading.request import READ_COMMITTED
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.console import first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -94,7 +95,7 @@ def read_applied(path: Path) -> AppliedRestore:
         UsageError: it is something else.
     """
     try:
-        given = json.loads(path.read_text())
+        given = json.loads(small_file(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UsageError(f"{path}: {why}; expected the output of kidx restore … --apply PLAN --json") from error

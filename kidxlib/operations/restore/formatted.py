@@ -40,6 +40,7 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import Owner, Published, publish_if
+from kidxlib.storage.small_files import small_file
 
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.
 _FIRST_SNAPSHOT: Final = kraft_snapshot_file(SnapshotId(0, 0))
@@ -145,7 +146,7 @@ def _properties(log_dir: Path) -> MetaProperties:
 
 def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> FormattedController:
     path = log_dir / below / name
-    content = path.read_bytes()
+    content = small_file(path)
     controls: list[tuple[str | None, bytes, Batch]] = []
     data: list[FramedMessage] = []
     voters: Mapping[int, str] | None = None

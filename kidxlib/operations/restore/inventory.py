@@ -35,7 +35,7 @@ from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.small_files import read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
 
 #: The node id of what is made of a bucket: no broker has it.
@@ -331,6 +331,6 @@ def _ids_in_snapshots(directory: Path) -> Iterator[int]:
     """The largest producer id of each producer snapshot that can be read."""
     for path in directory.iterdir():
         if parse_snapshot(path.name) is not None:
-            with contextlib.suppress(OSError, SnapshotError), path.open("rb") as file:
+            with contextlib.suppress(OSError, SnapshotError), regular_file(path) as file:
                 entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
                 yield int(entries["producer_id"].max(initial=-1))

@@ -29,7 +29,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.restore.record_digest import Consumed, IsolatedRecords, RecordDigest
-from kidxlib.storage.small_files import parse_properties
+from kidxlib.storage.small_files import parse_properties, small_file
 
 #: So long a broker may say nothing.
 _TIMEOUT_SECONDS: Final = 60.0
@@ -95,7 +95,7 @@ def client_settings(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        given = parse_properties(path.read_bytes())
+        given = parse_properties(small_file(path))
     except OSError as error:
         raise UsageError(f"--command-config {path}: cannot be read: {error.strerror}") from error
     settings: dict[str, str] = {}

@@ -24,6 +24,7 @@ from kidxlib.operations.restore.cluster import (
     RestoredTopic,
 )
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
+from kidxlib.storage.small_files import small_file
 
 _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
@@ -59,7 +60,7 @@ class ProvenSettings:
         by_topic: dict[str, OwnSettings] = {}
         for path in files:
             try:
-                text = path.read_text()
+                text = small_file(path).decode()
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
             settings = read_own_settings(path, text)

@@ -30,6 +30,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import small_file
 
 #: Topics that are restored whole: coordinators and the tiered storage would go on from a state that is over.
 RESTORED_WHOLE: Final = INTERNAL_TOPICS | {"__remote_log_metadata"}
@@ -116,7 +117,7 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
     """
     what = f"--until-offsets {path}"
     try:
-        content = json.loads(path.read_bytes(), object_pairs_hook=_each_name_once)
+        content = json.loads(small_file(path), object_pairs_hook=_each_name_once)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{what}: cannot be read: {error}; {_FORM}") from error
     rows = content.get("partitions") if isinstance(content, dict) else None
