@@ -4,19 +4,19 @@ directory that the processes and the command share.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
+import multiprocessing
 import os
 import signal
-import sys
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import takewhile
-from multiprocessing.context import SpawnContext, SpawnProcess
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -37,11 +37,15 @@ from kidxlib.terminal.progress import Done
 from kidxlib.text.times import Span
 
 _PR_SET_PDEATHSIG: Final = 1
-#: If a command is killed, Python's process that removes its semaphores would print a warning.
-_NO_WARNING: Final = "ignore::UserWarning:multiprocessing.resource_tracker"
+
+#: The end of a pipe whose other process has ended, or was killed amid a message.
+_GONE: Final = (EOFError, BrokenPipeError, ConnectionResetError)
+
+#: Starts workers without forking: a fork would inherit the lock's file, and threads that hold locks.
+_spawn: Final = multiprocessing.get_context("spawn")
 
 #: In a worker: set once the command was interrupted.
-_stop: Event | None = None
+_stop: ctypes.c_bool | None = None
 
 _Work = TypeVar("_Work")
 _Result = TypeVar("_Result")
@@ -49,32 +53,41 @@ _Result = TypeVar("_Result")
 
 def until_stopped(work: Iterable[_Work]) -> Iterator[_Work]:
     """In a worker, items until the command is interrupted. An item that was begun is finished."""
-    return takewhile(lambda _: _stop is None or not _stop.is_set(), work)
+    return takewhile(lambda _: _stop is None or not _stop.value, work)
 
 
-class _Worker(SpawnProcess):
-    """A worker process. A pool with a dead worker terminates the others, and since Python 3.12 waits for them. But
-    workers ignore SIGTERM, which is sent to all processes of a service, so they are killed.
-    """
+class _Worker:
+    """A worker process, and the pipe by which it gets a unit at a time and gives the result."""
 
-    def run(self) -> None:
-        super().run()
-        end_process(ExitCode.OK)  # to finalize Python, with all that is imported, takes it half a second
+    def __init__(self, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
+        self.pipe, workers_end = _spawn.Pipe()
+        self._process = _spawn.Process(target=_work, args=(workers_end, os.getpid(), stop, flag))
+        with interrupts.kept_from_children():
+            self._process.start()
+        workers_end.close()
 
-    def terminate(self) -> None:
-        self.kill()
+    def begin(self, *unit: object) -> bool:
+        """Give it a unit; False: it has died while it had nothing to do."""
+        try:
+            self.pipe.send(unit)
+        except _GONE:
+            return False
+        return True
 
-
-class _Context(SpawnContext):
-    """Starts workers without forking: a fork would inherit the lock's file, and threads that hold locks."""
-
-    Process = _Worker
+    def join(self) -> None:
+        """Wait until it has done its unit, if it has one, and has ended."""
+        self.pipe.close()
+        self._process.join()
 
 
 class Workers:
     """Processes that do units of work. They are reused, as a process takes a second to start.
 
     Leaving the context waits for them to end. After an error, no further unit is begun.
+
+    A worker may be killed at any moment. So each has a pipe of its own. It shares two bytes with the command, and no
+    lock, which would stay locked: queues and events have some. And `concurrent.futures` of Python 3.11 waits for ever
+    where a worker dies while the next one is started.
 
     Attributes:
         processes: the most processes.
@@ -84,45 +97,46 @@ class Workers:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.are_started = False
-        if _NO_WARNING not in sys.warnoptions:
-            sys.warnoptions.append(_NO_WARNING)
-        self._context = _Context()
-        with interrupts.kept_from_children():  # Python's process that removes semaphores ignores only these signals
-            self._stop = self._context.Event()
-        self._compiling = self._context.RawValue(ctypes.c_bool, False)
+        self._stop = _spawn.RawValue(ctypes.c_bool, False)
+        self._compiling = _spawn.RawValue(ctypes.c_bool, False)
         compiling.share_flag(self._compiling)
-        self._pool = self._new_pool()
+        self._idle: list[_Worker] = []
+        self._others: list[_Worker] = []  # which have died, or have a unit that nobody waits for any more
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._pool.shutdown(cancel_futures=True)
+        self._ask_to_stop()
+        for worker in [*self._idle, *self._others]:
+            worker.pipe.close()
+        for worker in [*self._idle, *self._others]:
+            worker.join()
+
+    def _ask_to_stop(self) -> None:
+        self._stop.value = True
 
     def until_stopped(self, items: Iterable[_Work]) -> Iterator[_Work]:
         """In the command itself, items until it is interrupted."""
-        return takewhile(lambda _: not self._stop.is_set(), items)
+        return takewhile(lambda _: not self._stop.value, items)
 
     def stopping(self) -> AbstractContextManager[None]:
         """Within the context, no unit is begun after a signal; `Interrupted` is raised at its end."""
-        return interrupts.stopping(self._stop.set)
+        return interrupts.stopping(self._ask_to_stop)
 
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
         """Do units of work, and take each result as it comes. `do` is told whether it may map files. Within `stopping`,
         units that were begun before a signal are finished and taken.
 
-        If a worker dies (a mapped file shrank, or has a bad sector), all others end too. New workers repeat the
-        unfinished units, and read files instead of mapping them: no file can kill a worker then.
+        If a worker dies (a mapped file shrank, or has a bad sector), no further unit is begun. What is unfinished then
+        is done again by workers that read files instead of mapping them: no file can kill a worker then.
         """
         self.are_started = True
         for use_mmap in (True, False):
             unfinished = self._try(do, work, use_mmap, take)
-            if not unfinished or self._stop.is_set():
+            if not unfinished or self._stop.value:
                 return
-            self._pool.shutdown()
             compiling.set_flag(False)
-            self._pool = self._new_pool()
             warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
         raise KidxError(
@@ -138,30 +152,62 @@ class Workers:
         take: Callable[[_Result], None],
     ) -> list[_Work]:
         """Returns the units that were not finished because a worker died."""
-        futures: dict[Future[_Result], _Work] = {}
-        unfinished = []
-        with interrupts.kept_from_children():
-            for unit in work:
-                try:
-                    futures[self._pool.submit(do, unit, use_mmap)] = unit
-                except BrokenProcessPool:  # a worker has died already
-                    unfinished.append(unit)
-        for future in as_completed(futures):
+        coming, lost = deque(work), list[_Work]()
+        begun: dict[Connection, tuple[_Worker, _Work]] = {}
+        results = list[_Result]()
+        # All at once, before the first gets a unit, for which this process waits until it has started.
+        self._idle += [self._new_worker() for _ in range(min(self.processes, len(work)) - len(self._idle))]
+        try:
+            while True:
+                while coming and self._idle and not lost and not self._stop.value:
+                    worker = self._idle.pop()
+                    if worker.begin(do, coming[0], use_mmap):
+                        begun[worker.pipe] = worker, coming.popleft()
+                    else:
+                        self._others.append(worker)
+                        self._idle.append(self._new_worker())
+                for result in results:
+                    take(result)
+                if not begun:
+                    return [*lost, *coming]
+                results = []
+                for pipe in wait(list(begun)):
+                    assert isinstance(pipe, Connection)
+                    worker, unit = begun.pop(pipe)
+                    try:
+                        result, error = pipe.recv()
+                    except _GONE:
+                        lost.append(unit)
+                        self._others.append(worker)
+                        continue
+                    self._idle.append(worker)
+                    if error is not None:
+                        raise error
+                    results.append(result)
+        finally:
+            self._others += [worker for worker, _ in begun.values()]
+
+    def _new_worker(self) -> _Worker:
+        return _Worker(self._stop, self._compiling)
+
+
+def _work(pipe: Connection, command: int, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
+    """Be a worker: do units, until the command has closed its end of the pipe."""
+    _begin_worker(command, stop, flag)
+    with contextlib.suppress(*_GONE):
+        while True:
+            do, unit, use_mmap = pipe.recv()
+            result = error = None
             try:
-                result = future.result()
-            except BrokenProcessPool:
-                unfinished.append(futures[future])
-            else:
-                take(result)
-        return unfinished
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.processes, self._context, _begin_worker, (os.getpid(), self._stop, self._compiling)
-        )
+                result = do(unit, use_mmap)
+            except Exception as failure:  # noqa: BLE001  (the command raises it)
+                failure.add_note(f"in a worker process:\n{traceback.format_exc()}")
+                error = failure
+            pipe.send((result, error))
+    end_process(ExitCode.OK)  # to finalize Python, with all that is imported, takes it half a second
 
 
-def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
+def _begin_worker(command: int, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
     """Make a worker end with its command, however that ends. The command handles signals."""
     global _stop
     _stop = stop
@@ -172,7 +218,7 @@ def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != command:
         os._exit(1)
 
 

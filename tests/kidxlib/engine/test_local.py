@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import multiprocessing
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.catalog.rows import Column, kinds_of
-from kidxlib.engine.local import LocalEngine, Workers
+from kidxlib.engine.local import LocalEngine, Workers, until_stopped
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, RowsInItem, SharedRows, Work
 from kidxlib.errors import KidxError
 from tests.faults.disks import mounted
 
 _COLUMN: Final = Column("number", pa.int64(), "", nullable=False)
+_MOMENT_SECONDS: Final = 0.5
 SCHEMA: Final = kinds_of(one=[_COLUMN], many=[_COLUMN])
 
 
@@ -38,6 +43,20 @@ def _die_of_a_mapped_file(items: Iterable[int], use_mmap: bool) -> Iterator[Item
         if use_mmap and item == 3:
             os.kill(os.getpid(), signal.SIGBUS)
         yield from _count([item])
+
+
+def _die_when_asking(_: int, use_mmap: bool) -> int:
+    """Where files may be mapped, be killed while asking again and again whether the command was interrupted."""
+    if use_mmap:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        deque(until_stopped(itertools.repeat(0)), maxlen=0)
+    return os.getpid()
+
+
+def _die_first(number: int, use_mmap: bool) -> int:
+    if use_mmap and number == 0:
+        os._exit(1)
+    return number
 
 
 def _is_pandas_there(items: Iterable[int]) -> Iterator[ItemRows]:
@@ -69,6 +88,32 @@ def test_each_unit_is_there_once(do: Any, workers: Workers, tmp_path: Path) -> N
     assert one == [0, 1, 3, 5, 100_000]
     assert many == sorted(number for item in one for number in range(item))
     assert (engine.done().segments, engine.done().log_bytes) == (5, 100_009)
+
+
+def test_a_worker_that_is_killed_while_it_asks_for_the_end_holds_nobody_up() -> None:
+    """A lock around the answer would stay locked, for the command and for those that come next."""
+    taken: list[int] = []
+    with Workers(2) as workers:
+        workers.run(_die_when_asking, range(2), taken.append)
+    assert len(taken) == 2
+
+
+def test_a_worker_that_dies_while_others_start_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is there gets a unit, dies of it, and is gone before the next one has started."""
+    taken: list[int] = []
+    with Workers(3) as workers:
+        workers.run(_die_first, [1], taken.append)
+        start = SpawnProcess.start
+
+        def start_late(process: SpawnProcess) -> None:
+            start(process)
+            for other in multiprocessing.active_children():
+                if other is not process:
+                    other.join(_MOMENT_SECONDS)
+
+        monkeypatch.setattr(SpawnProcess, "start", start_late)
+        workers.run(_die_first, range(5), taken.append)
+    assert sorted(taken) == [0, 1, 1, 2, 3, 4]
 
 
 def test_workers_import_no_pandas(workers: Workers, tmp_path: Path) -> None:
