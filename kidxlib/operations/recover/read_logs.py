@@ -59,6 +59,8 @@ def read_together(
     """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
     left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
     """
+    if not logs:
+        return {}
     opened_ones: list[SmallLog] = []
     with OpenedTogether(room) as opened:
         for log in logs:
