@@ -7,6 +7,7 @@ the columns that they are.
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,9 +100,11 @@ def _as_tuple(version: FileVersion) -> tuple[int, int, int | None]:
 
 
 def _unpickled(path: str, position: int, size: int) -> Any:
-    with Path(path).open("rb", buffering=0) as file:
-        file.seek(position)
-        return pickle.loads(file.read(size))
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return pickle.loads(os.pread(descriptor, size, position))
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(slots=True)

@@ -446,12 +446,18 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: the forecasts of some partitions. While logs are read from the disk, others are scanned."""
-    rooms = queue.SimpleQueue[NDArray[np.uint8]]()
+    rooms = queue.SimpleQueue[_Room]()
     coming: deque[Future[ItemRows]] = deque()
-    with ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool:
+    with (
+        contextlib.ExitStack() as writers,  # they are closed once no pass is at work
+        ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
+    ):
         for of_pass in passes(tasks):
             if len(coming) < _PASSES_AT_ONCE:
-                rooms.put(new_room())
+                writer: ScanWriter | None = None
+                if (scans := of_pass[0].scans) is not None:
+                    writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
+                rooms.put(_Room(new_room(), writer))
             else:
                 yield coming.popleft().result()
             coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
@@ -459,30 +465,41 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
             yield coming.popleft().result()
 
 
-def _forecast_pass(
-    tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[NDArray[np.uint8]]
-) -> ItemRows:
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What one pass after the other uses, one at a time.
+
+    Attributes:
+        log_bytes: the room of `read_together`.
+        writer: gets the scans; None where nobody reads the logs again. A file for each pass took a tenth of a
+            forecast by headers.
+    """
+
+    log_bytes: NDArray[np.uint8]
+    writer: ScanWriter | None
+
+
+def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_Room]) -> ItemRows:
     """The forecasts of partitions whose small logs are read together, in one of the rooms."""
     room = rooms.get()
-    with contextlib.ExitStack() as stack:
-        stack.callback(rooms.put, room)
-        writer: ScanWriter | None = None
-        if (scans := tasks[0].scans) is not None:
-            writer = stack.enter_context(contextlib.closing(ScanWriter(scans / str(tasks[0].number))))
-        together = read_together([log for task in tasks for log in task.small_logs()], use_mmap, room, writer)
+    try:
+        small = [log for task in tasks for log in task.small_logs()]
+        together = read_together(small, use_mmap, room.log_bytes, room.writer)
         forecasts = {
             task.number: forecast_partition(
                 task.topic_partition,
                 task.directory,
                 task.options,
                 task.stop,
-                LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer, together=together),
+                LogReader(use_mmap=use_mmap, threads=task.threads, kept=room.writer, together=together),
                 everything=task.everything,
                 trusts=task.trusts,
                 is_compacted=task.is_compacted,
             )
             for task in tasks
         }
+    finally:
+        rooms.put(room)
     return ItemRows(
         segments=sum(task.segments for task in tasks),
         log_bytes=sum(task.log_bytes for task in tasks),
