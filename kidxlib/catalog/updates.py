@@ -79,7 +79,7 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
     """Segments of finished partitions (`segment` of `FINISHED`), if finishing changes their rows. Rows that this build
     has changed before are not counted again.
     """
-    segments, rows = _matched(SEGMENTS, found["segment"], known)
+    segments, rows = _with_known_rows(found["segment"], known)
     failed = segments["status"].is_valid()
     values: dict[str, Any] = {name: segments[name] for name in FinishedFacts.names()}
     values |= {name: pc.if_else(failed, segments[name], rows[name]) for name in _OUTCOME}
@@ -87,7 +87,7 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
     new = _columns(SEGMENTS, rows, {**values, "build_id": build_id})
     changed = differing(new, rows, FinishedFacts.names()) | (flags_of(failed) & differing(new, rows, ("status",)))
     counted = changed & flags_of(pc.not_equal(rows["build_id"], pa.scalar(build_id)))
-    return _updates(SEGMENTS, new.filter(changed), int(counted.sum()))
+    return _segment_updates(new.filter(changed), int(counted.sum()))
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
@@ -115,25 +115,25 @@ def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
     """Segments that a listing shows to be missing, moved, active or no longer active: `mark` has their keys and
     `active`, `log_path` and `status`; null: the value stays.
     """
-    marks, rows = _matched(SEGMENTS, found["mark"], known)
+    marks, rows = _with_known_rows(found["mark"], known)
     values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
-    return _updates(SEGMENTS, _columns(SEGMENTS, rows, {**values, "build_id": build_id}))
+    return _segment_updates(_columns(SEGMENTS, rows, {**values, "build_id": build_id}))
 
 
 def coarsened(known: pa.Table, found: Found) -> TableChange:
     """Segments whose indexes compaction has replaced (`COMPACTED`), if their logs are unchanged."""
-    changes, rows = _matched(SEGMENTS, found["compacted"], known)
+    changes, rows = _with_known_rows(found["compacted"], known)
     values: dict[str, Any] = {name: changes[name] for name in IndexFacts.names()}
     new = _columns(SEGMENTS, rows, {**values, "interval_source": IntervalSource.COMPACTION.value})
-    return _updates(SEGMENTS, new.filter(~differing(changes, rows, LogVersion.names())))
+    return _segment_updates(new.filter(~differing(changes, rows, LogVersion.names())))
 
 
 def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
     """Segments that retention has deleted (keys as `segment`), unless they are marked so already."""
-    _, rows = _matched(SEGMENTS, found["segment"], known)
+    _, rows = _with_known_rows(found["segment"], known)
     rows = rows.filter(pc.field("status") != Status.DELETED.value)
     values = {"status": Status.DELETED.value, "active": False, "deleted_at": pa.scalar(now, pa.timestamp("us", "UTC"))}
-    return _updates(SEGMENTS, _columns(SEGMENTS, rows, values))
+    return _segment_updates(_columns(SEGMENTS, rows, values))
 
 
 def audited(known: pa.Table, found: Found) -> TableChange:
@@ -187,9 +187,9 @@ def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) 
     return {kind: rows.filter(positions_in(rows, overtaken, SEGMENTS.key) < 0) for kind, rows in found.items()}
 
 
-def _matched(table: Table, found: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The found rows whose keys are known, and the known rows with these keys, in the same order."""
-    at = positions_in(found, known, table.key)
+def _with_known_rows(found: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The found segments whose keys are known, and the known rows with these keys, in the same order."""
+    at = positions_in(found, known, SEGMENTS.key)
     return found.filter(at >= 0), known.take(at[at >= 0])
 
 
@@ -210,10 +210,9 @@ def _rows_change(table: Table, known: pa.Table, rows: pa.Table, compared: Sequen
     return TableChange(inserts, updates, _no_keys(table), inserts.num_rows + updates.num_rows)
 
 
-def _updates(table: Table, rows: pa.Table, counted: int | None = None) -> TableChange:
-    return TableChange(
-        table.schema().empty_table(), rows, _no_keys(table), rows.num_rows if counted is None else counted
-    )
+def _segment_updates(rows: pa.Table, counted: int | None = None) -> TableChange:
+    none = SEGMENTS.schema().empty_table()
+    return TableChange(none, rows, _no_keys(SEGMENTS), rows.num_rows if counted is None else counted)
 
 
 def _no_keys(table: Table) -> pa.Table:
