@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from jobs.common.backend import open_spark
-from jobs.common.seek.spark_places import SparkPlaces
+from jobs.common.spark_places import SparkPlaces
 from kidxlib.commands.command import spark_job
 from kidxlib.commands.seek import Seek, run_seek
 from kidxlib.terminal.command import run

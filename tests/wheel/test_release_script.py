@@ -22,7 +22,7 @@ def _run(*arguments: str | Path, cwd: Path = PROJECT) -> subprocess.CompletedPro
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.exhaustive("makes all that is published; tests/wheel and tests/jobs/packaging make its parts")
+@pytest.mark.exhaustive("makes all that is published; tests/wheel and tests/jobs/test_packages.py make its parts")
 def test_a_rehearsal_makes_all_that_is_published(tmp_path: Path) -> None:
     made = tmp_path / "release"
     ended = _run("--rehearse", made)

@@ -14,8 +14,16 @@ import signal
 from collections.abc import Sequence
 
 from jobs.common.submit.call import HELP, Call, read_call
-from jobs.common.submit.jobs import PACKAGE, ensure_known_job, usage, version
-from jobs.common.submit.project import MODULES, PROJECT, PYTHON, python_path
+from jobs.common.submit.project import (
+    MODULES,
+    PACKAGE,
+    PROJECT,
+    PYTHON,
+    ensure_known_job,
+    python_path,
+    usage,
+    version,
+)
 from kidxlib.errors import UsageError, describe_error
 
 TYPE_CHECKING = False
@@ -28,7 +36,7 @@ _STDOUT: Final = 1
 _STDERR: Final = 2
 _SET_UP: Final = f"{PROJECT}/setup.sh"
 _ZIP_MODULES: Final = (
-    "import pathlib, sys; from jobs.common.packaging.package import zip_modules; zip_modules(pathlib.Path(sys.argv[1]))"
+    "import pathlib, sys; from jobs.common.packages import zip_modules; zip_modules(pathlib.Path(sys.argv[1]))"
 )
 
 
@@ -83,7 +91,7 @@ def _package(call: Call) -> NoReturn:
     if call.is_dry_run or call.image:
         raise UsageError("package has no such option; there are --directory and --release")
     _call(_SET_UP, "venv")
-    _become(["env", f"PYTHONPATH={PROJECT}", PYTHON, "-m", "jobs.common.packaging.package", *call.words])
+    _become(["env", f"PYTHONPATH={PROJECT}", PYTHON, "-m", "jobs.common.packages", *call.words])
 
 
 def _help_of_job(call: Call) -> NoReturn:

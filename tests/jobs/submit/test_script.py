@@ -189,7 +189,7 @@ def test_a_jobs_help_needs_packages_alone(project: Path, tmp_path: Path) -> None
         (tmp_path / "python").rename(python)
     assert helped.stderr == packed.stderr == b"set up: venv\n"
     assert helped.stdout.decode().splitlines() == [f"{project}:/mine", "-m", "jobs.seek", "--offset", "--help"]
-    package = [str(project), "-m", "jobs.common.packaging.package", "--directory", "x", "--", "y"]
+    package = [str(project), "-m", "jobs.common.packages", "--directory", "x", "--", "y"]
     assert packed.stdout.decode().splitlines() == package
 
 

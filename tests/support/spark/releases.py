@@ -9,7 +9,7 @@ from typing import Final
 import pyspark
 from click.testing import CliRunner
 
-from jobs.common.packaging.package import package
+from jobs.common.packages import package
 
 _JARS: Final = Path(__file__).parents[3] / ".jars" / "delta"
 

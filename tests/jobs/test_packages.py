@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.common.packaging.package import package
+from jobs.common.packages import package
 from kidxlib.messages.definitions import kafka_version
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.jobs import Ended, run_here
 from tests.support.spark.releases import release_archive, unpacked_release
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[2]
 
 
 def _refused(directory: Path, archive: Path) -> Ended:

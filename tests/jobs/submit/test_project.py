@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import jobs
-from jobs.common.submit.jobs import ensure_known_job, job_names, usage
+from jobs.common.submit.project import ensure_known_job, job_names, usage
 from kidxlib.errors import UsageError
 
 _NAMES = [module.name for module in pkgutil.iter_modules(jobs.__path__) if not module.ispkg]

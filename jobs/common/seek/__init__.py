@@ -1,1 +1,0 @@
-"""`seek`: questions and answers that only Spark can read and write."""
