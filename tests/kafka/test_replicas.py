@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
-from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_checkpoints

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit import finding
 from kidxlib.audit.finding import DAMAGE
-from kidxlib.operations.compare.replicas.verdict import Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import Verdict
 from kidxlib.operations.damage.lost import EMPTY_LOG
 from kidxlib.operations.report.sections import audited_before_build, topics_unknown
 from kidxlib.text.times import show_time

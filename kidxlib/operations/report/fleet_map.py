@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from kidxlib.operations.compare.replicas.verdict import Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import Verdict
 from kidxlib.operations.report.questions import (
     COUNTED,
     DAMAGED_BY_PARTITION,

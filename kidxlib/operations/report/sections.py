@@ -17,8 +17,8 @@ from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict
-from kidxlib.operations.compare.replicas.verdict import Verdict as PairVerdict
+from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict
+from kidxlib.operations.compare.catalog_replica_verdict import Verdict as PairVerdict
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
@@ -337,8 +337,8 @@ def replicas_section(
     """
     if not _several_sources(answers):  # without importing what compares them, which takes long to be compiled
         return {"verdicts": {}, "partitions": [], "missing": []}
-    from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
-    from kidxlib.operations.compare.replicas.verdict import missing_partitions
+    from kidxlib.operations.compare.catalog_replica_verdict import missing_partitions
+    from kidxlib.operations.compare.catalog_replicas import compare_replicas
 
     buckets = {row["source"] for row in answers[REMOTE]}
     replicas = [replica for replica in compare_replicas(tables, compacted=compacted) if replica.source not in buckets]

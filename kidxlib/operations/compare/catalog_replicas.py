@@ -38,8 +38,8 @@ from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.engine.shares import cut
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.operations.compare.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
-from kidxlib.operations.compare.replicas.verdict import (
+from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_pairs
+from kidxlib.operations.compare.catalog_replica_verdict import (
     Difference,
     EpochDifference,
     Lack,

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.operations.compare.replicas import compare_replicas as copies_module
-from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
-from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare import catalog_replicas
+from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.tables.memory_tables import MemoryTables
@@ -417,7 +417,7 @@ def test_only_partitions_of_one_topic_id_are_replicas() -> None:
 @pytest.mark.parametrize("segments", [1, 9, 10**6])
 def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segments: int) -> None:
     """However many segments are read at a time: of each partition its own replicas are compared."""
-    monkeypatch.setattr(copies_module, "_SEGMENTS_AT_ONCE", segments)
+    monkeypatch.setattr(catalog_replicas, "_SEGMENTS_AT_ONCE", segments)
     places = [(topic, partition) for topic in "stuv" for partition in range(3)]
     copies = [
         _copy(
