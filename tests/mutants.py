@@ -74,7 +74,7 @@ PARTS: Final = {
         "kidxlib/recovery/partition_fold.py",
         ("tests/kidxlib/library", "tests/kidxlib/indexing", "tests/kafka/test_partitions.py"),
         [
-            Mutant("a gap is not seen", "if segment.base_offset != self._expected_offset:", "if False:"),
+            Mutant("a gap is not seen", "if base_offset != self._expected_offset:", "if False:"),
             Mutant(
                 "state after damage is trusted",
                 "if failure is not None or not segment.problem_free:",
