@@ -36,7 +36,7 @@ def differing(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
     """
     differ = np.zeros(rows.num_rows, np.bool_)
     for name in names:
-        differ |= ~_equal(rows[name].combine_chunks(), others[name].combine_chunks())
+        differ |= ~_equal_values(rows[name].combine_chunks(), others[name].combine_chunks())
     return differ
 
 
@@ -58,14 +58,14 @@ def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[
     return of_bytes.slice(0, rows.num_rows), of_bytes.slice(rows.num_rows)
 
 
-def _equal(some: Values, others: Values) -> Flags:
+def _equal_values(some: Values, others: Values) -> Flags:
     both_null = flags_of(pc.and_(some.is_null(), others.is_null()))
     both_valid = flags_of(pc.and_(some.is_valid(), others.is_valid()))
     if pa.types.is_struct(some.type):
         inside = np.ones(len(some), np.bool_)
         for number in range(some.type.num_fields):
             # `field` leaves out nulls of the struct itself; these rows are decided above.
-            inside &= _equal(some.field(number), others.field(number))
+            inside &= _equal_values(some.field(number), others.field(number))
         return both_null | (both_valid & inside)
     if pa.types.is_list(some.type) or pa.types.is_map(some.type):
         return both_null | _lists_equal(some, others, both_valid)
@@ -88,7 +88,7 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
     if len(filled):
         elements = [_elements(side.take(pa.array(filled))) for side in (some, others)]
         starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
-        equal[filled] = np.logical_and.reduceat(_equal(*elements), starts)
+        equal[filled] = np.logical_and.reduceat(_equal_values(*elements), starts)
     return equal
 
 

@@ -332,10 +332,10 @@ def _answer_in(
     return answer_of(seeker, question, partition.source.name, high_watermark)
 
 
-def _opened(request: Seek) -> AbstractContextManager[Backend | None]:
+def _catalog_opened(request: Seek) -> AbstractContextManager[Backend | None]:
     if request.directories or request.is_quick:
         return contextlib.nullcontext()
     return open_here(request)
 
 
-seek = kidx_command("seek", Seek, run_seek, opened=_opened, reports_as="seek")
+seek = kidx_command("seek", Seek, run_seek, opened=_catalog_opened, reports_as="seek")

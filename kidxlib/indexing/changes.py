@@ -118,7 +118,9 @@ class IndexSizes:
     def of(self, rows: pa.Table, suffixes: Sequence[str]) -> list[Longs]:
         """For each suffix, the size of each row's file. Rows are of `LISTED`, in order."""
         sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
-        self._list(self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist())
+        self._list_in_stores(
+            self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist()
+        )
         start = 0
         for number, of_partition in runs_of_partitions(rows):
             base_offsets = of_partition["base_offset"].to_numpy().tolist()
@@ -128,7 +130,7 @@ class IndexSizes:
             start = end
         return [sizes[:, column] for column in range(len(suffixes))]
 
-    def _list(self, directories: Iterable[Directory]) -> None:
+    def _list_in_stores(self, directories: Iterable[Directory]) -> None:
         """List the new ones in object stores, several at a time."""
         new = [directory for directory in directories if is_object(directory.root) and directory not in self._listed]
         self._listed.update(zip(new, in_order(object_sizes, new), strict=True))

@@ -82,7 +82,7 @@ def finish(
             finisher = _Finisher(task, publisher, listings)
             waiting.append(finisher)
             with contextlib.closing(finisher.files):
-                for segment, is_last in _with_last(segments):
+                for segment, is_last in _with_last_alone(segments):
                     if is_last:
                         finisher.keep_state()
                     if isinstance(segment, PlainSegments):
@@ -91,11 +91,11 @@ def finish(
                         finisher.add(segment)
                 finisher.end()
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
-                yield from _commit(publisher, waiting)
-        yield from _commit(publisher, waiting)
+                yield from _commit_waiting(publisher, waiting)
+        yield from _commit_waiting(publisher, waiting)
 
 
-def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[FinishedPartition]:
+def _commit_waiting(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[FinishedPartition]:
     publisher.commit()
     for finisher in waiting:
         finisher.files.remove_superfluous()
@@ -103,7 +103,7 @@ def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[Finished
     waiting.clear()
 
 
-def _with_last(
+def _with_last_alone(
     segments: Iterable[SegmentTask | PlainSegments],
 ) -> Iterator[tuple[SegmentTask | PlainSegments, bool]]:
     """All of them, and whether it is the last segment, which comes alone."""
@@ -130,12 +130,12 @@ class _BrokerSnapshots:
         self._task = task
 
     @cached_property
-    def _offsets(self) -> frozenset[int | None]:
+    def _snapshot_offsets(self) -> frozenset[int | None]:
         """Listed once, and only where the state is not known without snapshots."""
         return frozenset(parse_snapshot(name) for name in list_directory(self._task.segments_directory))
 
     def content_at(self, offset: int) -> bytes | None:
-        if offset not in self._offsets:
+        if offset not in self._snapshot_offsets:
             return None
         return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
 

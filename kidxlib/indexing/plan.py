@@ -229,13 +229,13 @@ class SegmentsToBuild:
         threads = threads_of(self.rows.num_rows, cores)
         return [
             [
-                self._taken(np.array(bin_[start : start + _SHARE_SEGMENTS]), threads)
+                self._segments_at(np.array(bin_[start : start + _SHARE_SEGMENTS]), threads)
                 for start in range(0, len(bin_), _SHARE_SEGMENTS)
             ]
             for bin_ in map(sorted, bins_of(numbers_in(self.rows["log_bytes"])[0].tolist(), cores))
         ]
 
-    def _taken(self, which: Positions, threads: int) -> SegmentsToBuild:
+    def _segments_at(self, which: Positions, threads: int) -> SegmentsToBuild:
         """Some of the segments: a copy, as a slice would take all of them to its worker."""
         places: Values = pa.array(which)
         rows = self.rows.take(places)

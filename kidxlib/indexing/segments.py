@@ -202,7 +202,7 @@ def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[Built
     """
     with Publisher() as publisher:
         waiting: list[Callable[[], BuiltSegments]] = []
-        for read in _read(tasks, use_mmap):
+        for read in _read_in_passes(tasks, use_mmap):
             waiting.append(_staged(read, publisher))
             staged_files = publisher.staged_files  # none: all is packed, and nothing has to be flushed with others
             if not staged_files or staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
@@ -241,7 +241,7 @@ class _ReadSegments:
         return self.alone is not None and len(self.alone.producer_events) > 0
 
 
-def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
+def _read_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
     alone = partial(_read_alone, use_mmap=use_mmap)
     room = new_room()
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
@@ -290,27 +290,27 @@ def _scanned_together(tasks: Sequence[BuildTask], kept: KeptPass, use_mmap: bool
     ends = kept.scans.ends()
     same: list[tuple[BuildTask, int, os.stat_result]] = []
     for task in tasks:
-        number, status = _number_in(task), None
+        number, status = _number_in_pass(task), None
         with contextlib.suppress(OSError):  # read again, it is told why it cannot be read
             status = os.stat(task.segment.path)
         if status is not None and kept.is_of(number, FileVersion.of(status), task.options):
             same.append((task, number, status))
             continue
         if same:
-            yield _of_pass(same, kept.scans, ends)
+            yield _segments_of_pass(same, kept.scans, ends)
             same = []
         yield _read_alone(task, use_mmap)
     if same:
-        yield _of_pass(same, kept.scans, ends)
+        yield _segments_of_pass(same, kept.scans, ends)
 
 
-def _number_in(task: BuildTask) -> int:
+def _number_in_pass(task: BuildTask) -> int:
     of_pass = None if task.kept_scans is None else task.kept_scans.pass_of(task.segment.base_offset)
     assert of_pass is not None
     return of_pass[1]
 
 
-def _of_pass(
+def _segments_of_pass(
     same: Sequence[tuple[BuildTask, int, os.stat_result]], scans: ScannedLogs, ends: Sequence[ScanEnd]
 ) -> _ReadSegments:
     return _ReadSegments(
@@ -441,11 +441,11 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         time: bytes | None = None
         outcome: tuple[Callable[[], Published], ...]
         if scan == NOT_READ or end.status is Status.QUARANTINED:
-            outcome = (_nothing,)
+            outcome = (_no_index_files,)
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
-            outcome = (_kept,)
+            outcome = (_index_files_kept,)
         elif task.only is None and publisher.packs_anew(task.index_directory):
-            offset, time, outcome = of_offset[scan], of_time[scan], (_written,)
+            offset, time, outcome = of_offset[scan], of_time[scan], (_index_files_written,)
             packs[number] = True
         else:
             # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
@@ -467,7 +467,7 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
             scans=read.scans,
             scan_of=read.scan_of,
             alone=read.alone,
-            published=[_together(outcome) for outcome in outcomes],
+            published=[_done_with_files(outcome) for outcome in outcomes],
             offset_index=offset_index,
             time_index=time_index,
             reads=read.reads,
@@ -478,19 +478,19 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
     return built
 
 
-def _nothing() -> Published:
+def _no_index_files() -> Published:
     return Published.NONE
 
 
-def _kept() -> Published:
+def _index_files_kept() -> Published:
     return Published.KEPT
 
 
-def _written() -> Published:
+def _index_files_written() -> Published:
     return Published.WRITTEN
 
 
-def _together(outcomes: tuple[Callable[[], Published], ...]) -> Published:
+def _done_with_files(outcomes: tuple[Callable[[], Published], ...]) -> Published:
     """What was done with the index files of a segment."""
     if len(outcomes) == 1:
         return outcomes[0]()

@@ -131,12 +131,14 @@ class KnownPartitions:
         """The message that a partition is not in the catalog, or not in a source, and which ones are."""
         numbers = self.sources.get(wanted.topic)
         if numbers is None:
-            topics = _like(wanted.topic, sorted(self.sources))
+            topics = _similar_names(wanted.topic, sorted(self.sources))
             return f"no partition of topic {wanted.topic} in the catalog; there are {topics}"
         if wanted.partition not in numbers:
-            partitions = _some([str(number) for number in sorted(numbers)])
+            partitions = _some_names([str(number) for number in sorted(numbers)])
             return f"no partition {wanted.partition} of topic {wanted.topic} in the catalog; there are {partitions}"
-        return f"{wanted.directory} is not in source {source}; it is in {_some(sorted(numbers[wanted.partition]))}"
+        return (
+            f"{wanted.directory} is not in source {source}; it is in {_some_names(sorted(numbers[wanted.partition]))}"
+        )
 
 
 #: How many names a message lists.
@@ -146,15 +148,15 @@ _NAMED: Final = 3
 def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
     """The message that a partition does not exist, with the most similar names that do."""
     there = sorted(partition.directory for partition in set(known))
-    return f"no partition {wanted.directory} in it; it has {_like(wanted.directory, there)}"
+    return f"no partition {wanted.directory} in it; it has {_similar_names(wanted.directory, there)}"
 
 
-def _like(name: str, there: Sequence[str]) -> str:
+def _similar_names(name: str, there: Sequence[str]) -> str:
     """The names most similar to one that is not there; the first names if none is similar."""
-    return _some(there, difflib.get_close_matches(name, there, n=_NAMED))
+    return _some_names(there, difflib.get_close_matches(name, there, n=_NAMED))
 
 
-def _some(there: Sequence[str], chosen: Sequence[str] = ()) -> str:
+def _some_names(there: Sequence[str], chosen: Sequence[str] = ()) -> str:
     """The chosen names, or the first ones, and how many others there are."""
     named = chosen or there[:_NAMED]
     more = f" and {len(there) - len(named)} more" if len(there) > len(named) else ""

@@ -99,7 +99,7 @@ def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answ
     """Answer for each target in which batch a fetch from there starts, or why there is none. `base_offsets` are those
     of the log's segments.
     """
-    inside = _inside(log, targets, answers)
+    inside = _rows_inside(log, targets, answers)
     floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
     for floor, rows in groups(floors, inside):
         remark_on_overlap(log, floor, rows, answers)
@@ -114,7 +114,7 @@ def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answ
         answers.note(rows, "no batch of the log reaches it")
 
 
-def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
+def _rows_inside(log: Log, targets: Longs, answers: Answers) -> Longs:
     """The rows whose offsets the log may have; the others are answered."""
     start = log.log_start_offset
     is_inside = targets >= start
@@ -195,10 +195,10 @@ class LargestTimestamps:
         log's segments if there is none.
         """
         if len(timestamps):
-            self._load(int(timestamps.max()))
+            self._read_up_to(int(timestamps.max()))
         return np.searchsorted(self.known, timestamps, "left")
 
-    def _load(self, timestamp: int) -> None:
+    def _read_up_to(self, timestamp: int) -> None:
         """Read the largest timestamps, up to the first segment that has this timestamp or a later one."""
         for number in range(len(self.known), len(self._log.segments)):
             largest = self.known[-1] if self.known else _LEAST

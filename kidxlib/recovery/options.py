@@ -68,15 +68,15 @@ class OptionsOfTopic:
 
     def of_id(self, topic_id: str | None) -> RecoverOptions:
         """The options of a topic with this id; None: not known."""
-        return self.of_topic if self._is(topic_id) and self.of_topic is not None else self.otherwise
+        return self.of_topic if self._is_topic(topic_id) and self.of_topic is not None else self.otherwise
 
     def known_of(self, topic_id: str | None) -> dict[str, str]:
         """The settings that a topic with this id has from the metadata: who set each, by Kafka's names."""
-        return dict(self.known) if self._is(topic_id) else {}
+        return dict(self.known) if self._is_topic(topic_id) else {}
 
     def is_told(self, setting: str, topic_id: str | None) -> bool:
         """Whether the user or the metadata sets a setting for a topic with this id; else it is Kafka's default."""
         return setting in self.given or setting in self.known_of(topic_id)
 
-    def _is(self, topic_id: str | None) -> bool:
+    def _is_topic(self, topic_id: str | None) -> bool:
         return self.topic_id is not None and self.topic_id == topic_id

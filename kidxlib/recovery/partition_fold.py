@@ -236,7 +236,7 @@ class PartitionFold:
 
     def add(self, segment: ScannedSegment) -> FoldedSegment:
         """Fold the segment with the next higher base offset."""
-        self._begin(segment.base_offset)
+        self._begin_segment(segment.base_offset)
         source, snapshot = self._source, self._producers.snapshot()
 
         epoch_failure = self._assign_epochs(segment.leader_epochs)
@@ -268,7 +268,7 @@ class PartitionFold:
         for base_offset, next_offset in zip(
             segments.base_offsets.tolist(), segments.next_offsets.tolist(), strict=True
         ):
-            self._begin(base_offset)
+            self._begin_segment(base_offset)
             sources.append(self._source)
             self._goes_on = self._goes_on or base_offset in self._recovered
             self._expected_offset = next_offset
@@ -282,7 +282,7 @@ class PartitionFold:
         self._map_end_offset = int(segments.map_end_offsets[-1])
         return sources
 
-    def _begin(self, base_offset: int) -> None:
+    def _begin_segment(self, base_offset: int) -> None:
         """Find the state at the base offset of the next segment."""
         if base_offset != self._expected_offset:
             self.epochs_are_known = False

@@ -153,11 +153,11 @@ def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Pa
         return NOTHING_PAST
     if end.status is Status.TRUNCATED and is_unfinished(log, end.position, base_offset, next_offset):
         return PastEnd(unfinished=True, batches=0, records=0)
-    batches, records = _count(log, end.position, base_offset, next_offset)
+    batches, records = _counted_from(log, end.position, base_offset, next_offset)
     return PastEnd(unfinished=False, batches=batches, records=records)
 
 
-def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> tuple[int | None, int | None]:
+def _counted_from(log: LogBytes, position: int, base_offset: int, next_offset: int) -> tuple[int | None, int | None]:
     """Count the batches from a position on, and their records."""
     batches: int = 0
     records: int | None = 0
@@ -172,7 +172,7 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
         if scan.end.status is Status.OK:
             return batches, records
         if scan.end.reason == "crc-mismatch":
-            size, damaged_records, next_offset = _damaged(log, position, next_offset)
+            size, damaged_records, next_offset = _read_damaged_batch(log, position, next_offset)
             if size is None:
                 return None, None
             position += size
@@ -187,7 +187,7 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
     return None, None
 
 
-def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None, int | None, int]:
+def _read_damaged_batch(log: LogBytes, position: int, next_offset: int) -> tuple[int | None, int | None, int]:
     """The size, the records and the next offset of a batch with a wrong checksum. The size is None if the header does
     not fit the next batch.
     """

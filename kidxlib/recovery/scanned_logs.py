@@ -122,7 +122,7 @@ def scan_logs(
             scan.make_room()
         position, chunk = _next_chunk(logs[number], state)
         scan.give(number, position, chunk)
-    return scan.scanned(_checksums(scan, logs, options, checked_to))
+    return scan.scanned(_log_checksums(scan, logs, options, checked_to))
 
 
 @dataclass(slots=True)
@@ -234,8 +234,8 @@ class _Scan:
 
     def make_room(self) -> None:
         """Give the events and epochs that logs share twice the room."""
-        self.producer_events = _twice(self.producer_events)
-        self.leader_epochs = _twice(self.leader_epochs)
+        self.producer_events = _with_twice_the_room(self.producer_events)
+        self.leader_epochs = _with_twice_the_room(self.leader_epochs)
 
     def scanned(self, log_crc32c: NDArray[np.int64]) -> ScannedLogs:
         end = self.bounds[-1]
@@ -254,7 +254,7 @@ class _Scan:
         )
 
 
-def _twice(items: NDArray[np.void]) -> NDArray[np.void]:
+def _with_twice_the_room(items: NDArray[np.void]) -> NDArray[np.void]:
     return np.concatenate([items, np.empty_like(items)])
 
 
@@ -273,7 +273,7 @@ def _next_chunk(log: LogBytes, state: np.void) -> tuple[int, NDArray[np.uint8]]:
     return log.window(next_position)
 
 
-def _checksums(
+def _log_checksums(
     scan: _Scan, logs: Sequence[LogBytes], options: Sequence[RecoverOptions], checked_to: int
 ) -> NDArray[np.int64]:
     """The CRC-32C of each whole log, or `NOT_KNOWN`."""

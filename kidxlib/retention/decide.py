@@ -306,12 +306,12 @@ def reasons_of_first(candidates: Candidates, policy: TopicPolicy, ladder: Ladder
     for row, time_ms in enumerate(ladder.times_ms):
         too_old = candidates.too_old(time_ms)
         limited = replace(policy, retention_ms=time_ms, retention_bytes=0)
-        stays[row] = _at(candidates.reasons_to_stay(limited, too_old), deleted[row])
+        stays[row] = _reason_at(candidates.reasons_to_stay(limited, too_old), deleted[row])
         if time_ms == UNLIMITED and unlimited.any():
             neither = candidates.reasons_to_stay(replace(limited, retention_bytes=UNLIMITED), too_old)
-            stays[row, unlimited] = _at(neither, deleted[row])[unlimited]
+            stays[row, unlimited] = _reason_at(neither, deleted[row])[unlimited]
     return stays
 
 
-def _at(reasons: NDArray[np.int8], deleted: Longs) -> NDArray[np.int8]:
+def _reason_at(reasons: NDArray[np.int8], deleted: Longs) -> NDArray[np.int8]:
     return np.append(reasons, np.int8(NONE_STAYS))[deleted]

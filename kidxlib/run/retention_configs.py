@@ -124,7 +124,7 @@ class ConfiguredTopics:
             completed[topic] = {
                 name: NOTHING_KNOWN
                 if name in described and self._doubt(topic, config, settled)
-                else _kept(config, of_cluster).completed(settled)
+                else _keeping_what_cluster_keeps(config, of_cluster).completed(settled)
                 for name, config in by_policy.items()
             }
         return completed
@@ -171,7 +171,9 @@ class ConfiguredTopics:
         """
         if self.known.as_of is None:
             return []
-        taken = ", ".join(f"{name} for {counted_by_origin(origins)}" for name, origins in self._taken(configs).items())
+        taken = ", ".join(
+            f"{name} for {counted_by_origin(origins)}" for name, origins in self._counts_by_origin(configs).items()
+        )
         lines = [
             f"{self.known.as_of}: it gave, for {counted(len(configs), 'topic')} in all: {taken}; values of options and "
             "policies go before these"
@@ -184,7 +186,7 @@ class ConfiguredTopics:
 
     def as_json(self, configs: Configs) -> list[dict[str, Any]]:
         """`lines` as JSON, an object for each copy of metadata."""
-        taken = self._taken(configs)
+        taken = self._counts_by_origin(configs)
         return [metadata_as_json(metadata, len(configs), taken) for metadata in self.known.read()]
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
@@ -215,7 +217,7 @@ class ConfiguredTopics:
         }
         return config_of_described(self.known.as_of, topic, entries)
 
-    def _taken(self, configs: Configs) -> dict[str, Counter[str]]:
+    def _counts_by_origin(self, configs: Configs) -> dict[str, Counter[str]]:
         """For how many topics each value was taken, by who set it."""
         taken: dict[str, Counter[str]] = {name: Counter() for name in DECIDING_CONFIGS}
         for topic, by_policy in configs.items():
@@ -225,7 +227,7 @@ class ConfiguredTopics:
         return taken
 
 
-def _kept(config: TopicConfig, of_cluster: Iterable[TopicConfig]) -> TopicConfig:
+def _keeping_what_cluster_keeps(config: TopicConfig, of_cluster: Iterable[TopicConfig]) -> TopicConfig:
     """A topic's configuration, without values where the cluster's own value keeps more."""
     for own in of_cluster:
         config = config.keeping_what_is_compacted(own).keeping_what_is_tiered(own)

@@ -183,13 +183,13 @@ class PackedRows:
         found = []
         for file in self._files:
             if _may_hold(file.bounds, values):
-                opened = self._opened(file)
+                opened = self._opened_parquet(file)
                 for number, bounds in enumerate(file.groups):
                     if _may_hold(bounds, values):
                         found.append(self._group(opened, file.path, number, contents))
         return found
 
-    def _opened(self, file: _DataFile) -> pq.ParquetFile:
+    def _opened_parquet(self, file: _DataFile) -> pq.ParquetFile:
         if file.opened is None:
             file.opened = pq.ParquetFile(unquote(file.path), filesystem=self._system, pre_buffer=True)
             file.groups = [_group_bounds(file.opened.metadata, n) for n in range(file.opened.num_row_groups)]

@@ -144,17 +144,17 @@ def _known_partitions(
     batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
 ) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask | PlainSegments]]]:
     """The task of each partition, with its segments in order, from rows of `TO_FINISH`."""
-    for key, of_partition in groupby(_segments(batches), key=itemgetter(0)):
+    for key, of_partition in groupby(_segment_tasks(batches), key=itemgetter(0)):
         yield tasks[key], (segments for _, segments in of_partition)
 
 
-def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask | PlainSegments]]:
+def _segment_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask | PlainSegments]]:
     for is_plain, some in groupby(plain_runs(batches, _are_plain), key=itemgetter(0)):
         rows = (run for _, run in some)
         if is_plain:
             yield from map(_plain_segments, rows)
         else:
-            yield from (_segment(head, events) for head, events in with_events(rows))
+            yield from (_segment_task(head, events) for head, events in with_events(rows))
 
 
 def _are_plain(segments: Values) -> Flags:
@@ -184,7 +184,7 @@ def _plain_segments(rows: pa.RecordBatch) -> tuple[PartitionKey, PlainSegments]:
     return (source, topic, partition), plain
 
 
-def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
+def _segment_task(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
     segment = head["segment"]
     scanned = ScannedSegment(
         base_offset=head["base_offset"],
@@ -334,7 +334,7 @@ class KeptStates:
         #: The first row of each partition, and at the end the number of rows.
         self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
         self._logs = self._logs_up_to_each()
-        self._state_of, self._last_of = self._best(changes)
+        self._state_of, self._last_of = self._best_states(changes)
         self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
 
     def partition_to_finish(self, key: PartitionKey, task: PartitionTask) -> PartitionToFinish | None:
@@ -356,7 +356,7 @@ class KeptStates:
         }
         return PartitionToFinish(task, logs)
 
-    def _best(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
+    def _best_states(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
         """The row of the state with the most segments, and the row of the last of these, by the number of the
         partition; −1 where there is none.
         """
@@ -422,7 +422,7 @@ def partitions_to_finish(
     """The tasks' partitions in shares, with the rows that they are finished from; `changes` may have others too."""
     to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
-    wanted = _wanted({key: changes[key] for key in keys})
+    wanted = _first_segments({key: changes[key] for key in keys})
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
     heads, numbers = _heads(tables, wanted, scope)
     states = tables.read(PARTITION_STATES, None, scope)
@@ -439,7 +439,7 @@ def partitions_to_finish(
     return ToFinish(to_finish, _unfolded(kept.heads.filter(~kept.is_folded)))
 
 
-def _wanted(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
+def _first_segments(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
     """The partitions, each with the topic id and the base offset of its first segment that is present."""
     rows = [(*key, change.topic_id, change.first_present) for key, change in changes.items()]
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)

@@ -105,11 +105,11 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
             sweep(partition.index_directory, share.swept_before_ns)
         plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
         add_segments(plan)
-        changes = all_new(plan) if share.tables is None else _compared(share, share.tables, plan)
+        changes = all_new(plan) if share.tables is None else _compared_with_catalog(share, share.tables, plan)
         yield ItemRows(segments=plan.segments.num_rows, batches=_planned_rows(share, plan, changes))
 
 
-def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
+def _compared_with_catalog(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
     keys = rows_of_keys([*(partition.key for partition in share.partitions), *share.unlisted])
     known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
     return compare(

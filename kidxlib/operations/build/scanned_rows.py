@@ -89,9 +89,9 @@ def _of_tasks(tasks: Sequence[BuildTask]) -> dict[str, Values]:
         "topic_id": _array("topic_id", [task.topic_id for task in tasks]),
         "interval_source": _array("interval_source", [task.interval_source for task in tasks]),
         "index_directory": _array("index_directory", [directories[task.index_directory] for task in tasks]),
-        "interval_bytes": _array("interval_bytes", [each.interval_bytes for each in options]),
-        "max_index_bytes": _array("max_index_bytes", [each.max_index_bytes for each in options]),
-        "crc_checked": _array("crc_checked", [each.verify_crc for each in options]),
+        "interval_bytes": _array("interval_bytes", [option.interval_bytes for option in options]),
+        "max_index_bytes": _array("max_index_bytes", [option.max_index_bytes for option in options]),
+        "crc_checked": _array("crc_checked", [option.verify_crc for option in options]),
         "catalog_version": _array("catalog_version", [CATALOG_VERSION] * len(tasks)),
     }
 

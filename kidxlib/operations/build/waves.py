@@ -46,10 +46,10 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
     position, segments, log_bytes = 0, to_read.num_rows, changes.bytes_to_read
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
-    with interrupts.telling(partial(_done, run.request, scanned, segments)):
+    with interrupts.telling(partial(_said_if_interrupted, run.request, scanned, segments)):
         while position < segments:
             wave_bytes = min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
-            rows = _wave(to_read, position, wave_bytes)
+            rows = _next_wave(to_read, position, wave_bytes)
             position += rows.num_rows
             begin_phase(
                 "reading", done=done, segments=segments, log_bytes=log_bytes, after=recording_phase(run.request)
@@ -69,7 +69,7 @@ def recording_phase(request: BuildRequest) -> str:
     return RECORDING if request.keeps_catalog else "collecting results"
 
 
-def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
+def _said_if_interrupted(request: BuildRequest, scanned: Scanned, segments: int) -> str:
     """The words about an interrupted run, of so many segments to read."""
     of_all = f"{scanned.counts.segments:,} of {counted(segments, 'segment')}"
     if request.keeps_catalog:
@@ -115,7 +115,7 @@ def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[Li
     return [plan.partitions[number] for number in sorted(numbers)]
 
 
-def _wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
+def _next_wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
     """The segments from `position` on that stay within `log_bytes`, one at least; all or none of the last partition,
     where that can be.
     """

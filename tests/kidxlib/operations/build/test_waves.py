@@ -44,7 +44,7 @@ def test_a_wave_keeps_partitions_whole(partitions: list[list[int | None]], log_b
     while position < len(rows):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(waves, "_WAVE_SEGMENTS", segments)
-            wave = waves._wave(to_read, position, log_bytes).to_pylist()
+            wave = waves._next_wave(to_read, position, log_bytes).to_pylist()
         assert wave == rows[position : position + len(wave)]
         position += len(wave)
         size = sum(row["log_bytes"] or 0 for row in wave)
