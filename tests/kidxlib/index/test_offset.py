@@ -125,13 +125,6 @@ def test_relative_offsets(base_offset: int, offset: int, fits: bool) -> None:
     assert len(index) == 0
 
 
-def test_resize_keeps_entries() -> None:
-    index = filled(0, [(1, 1), (2, 2)])
-    with pytest.raises(IndexSizeError, match="to be 8 bytes long, expected 16 or more"):
-        index.resize(15)
-    assert (len(index), index.length) == (2, ENTRIES_MAX * 8)
-
-
 def test_bytes_given_are_not_changed() -> None:
     content = bytearray(stored([(1, 1), (2, 2)]))
     before = bytes(content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,6 @@ import pytest
 from kidxlib.errors import (
     CorruptIndexError,
     IndexFullError,
-    IndexSizeError,
     InvalidOffsetError,
     InvalidTimestampError,
     NoSuchEntryError,
@@ -106,25 +104,6 @@ def test_relative_offsets() -> None:
     assert index.to_bytes() == before
     index.maybe_append(1, BASE_OFFSET + 2**31 - 1)
     assert index.lookup(1) == TimestampOffset(1, BASE_OFFSET + 2**31 - 1)
-
-
-def test_room_is_rounded_down() -> None:
-    index = TimeIndex.new(0, 10 * 2**20)
-    assert (index.length, index.max_entries) == (10_485_756, 873_813)
-    with pytest.raises(IndexSizeError):
-        TimeIndex.new(0, 11)
-
-
-def test_lookup_many(rng: random.Random) -> None:
-    """As `lookup` says one by one."""
-    for size in (0, 1, 2, 682, 683, 684, 5000):
-        timestamps = np.cumsum(np.array([rng.randrange(1, 9) for _ in range(size)], np.int64))
-        for content in (stored(list(zip(timestamps.tolist(), range(size), strict=True))), bytes(12 * size)):
-            index = TimeIndex.from_bytes(content, BASE_OFFSET)
-            targets = [rng.randrange(-2, 5 * size + 9) for _ in range(1000)]
-            for asked in (targets, sorted(targets), targets[:3]):
-                found = index.lookup_many(np.array(asked))
-                assert [TimestampOffset(*entry) for entry in found.tolist()] == [index.lookup(one) for one in asked]
 
 
 def test_file(tmp_path: Path) -> None:
