@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from kidxlib.audit.startup.absent import log_dirs_by_node
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
-from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError
+from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.indexing.skipped import Skipped
@@ -46,6 +46,7 @@ class BrokersMetadata:
         self.log_dirs = list(dict.fromkeys(log_dirs))
         self._owners: dict[Location, MetaProperties] = {}
         self._metadata: dict[str, ClusterMetadata | None] = {}
+        self._unread: dict[str, list[str]] = {}
         for log_dir, metadata in (known or {}).items():
             with contextlib.suppress(OSError, KidxError):  # its owner is not known
                 if (cluster_id := self.owner(log_dir).cluster_id) is not None:
@@ -63,22 +64,36 @@ class BrokersMetadata:
         """
         if cluster_id not in self._metadata:
             self._metadata[cluster_id] = None
-            copies, failed = list[ClusterMetadata](), list[KidxError | OSError]()
+            copies, failed = list[ClusterMetadata](), dict[Location, KidxError | OSError]()
             for log_dir in self.log_dirs:
                 try:
-                    if self.owner(log_dir).cluster_id == cluster_id and (log_dir / METADATA_DIRECTORY).exists():
+                    if self.owner(log_dir).cluster_id == cluster_id and _has_metadata(log_dir):
                         copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
                 except (CheckpointError, ClusterMetadataError, OSError) as error:
-                    failed.append(error)
+                    failed[log_dir] = error
             if failed and not copies:
-                raise failed[0]
-            self._metadata[cluster_id] = _furthest(copies)
+                raise next(iter(failed.values()))
+            furthest = self._metadata[cluster_id] = _furthest(copies)
+            if furthest is not None:
+                self._unread[cluster_id] = [
+                    furthest.instead_of(describe_error(error))
+                    for log_dir, error in failed.items()
+                    if _has_metadata(log_dir)
+                ]
         return self._metadata[cluster_id]
 
     def metadata_of(self, log_dir: Location) -> ClusterMetadata | None:
         """The metadata of a log dir's cluster; None if none of the log dirs has it."""
         cluster_id = self.owner(log_dir).cluster_id
         return None if cluster_id is None else self.of_cluster(cluster_id)
+
+    def unread_copies(self, log_dir: Location) -> Sequence[str]:
+        """A line on each copy of the metadata of a log dir's cluster that cannot be read, and in place of which another
+        one counts: it may have been the newest.
+        """
+        if self.metadata_of(log_dir) is None:
+            return ()
+        return self._unread.get(self.owner(log_dir).cluster_id or "", ())
 
     def older_log_dirs(self) -> tuple[Mapping[Location, str], list[str]]:
         """Log dirs that are older than another log dir of their broker, and so lack what was written since, each with
@@ -107,9 +122,13 @@ def not_of_one_time(
     brokers: BrokersMetadata, there: Iterable[tuple[TopicPartition, Location]]
 ) -> tuple[list[LeftOut], list[str]]:
     """The offsets that partitions lack because their log dir is older than another of its broker; and lines on log dirs
-    that are older and have none of the partitions, or that may be older.
+    that are older and have none of the partitions, or that may be older, and on copies of the metadata that cannot be
+    read, so that the metadata may be older.
     """
     older, maybe = brokers.older_log_dirs()
+    for log_dir in brokers.log_dirs:
+        with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
+            maybe += [line for line in brokers.unread_copies(log_dir) if line not in maybe]
     left_out = [
         LeftOut(
             partition=partition,

@@ -202,6 +202,8 @@ class OnlyReplicas:
             if not self._is_stopped[log_dir] or node_id is None:
                 return False
             metadata = self._brokers.metadata_of(log_dir)
+            if self._brokers.unread_copies(log_dir):  # the partition may have other replicas since
+                return False
             if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
                 return False
             # Replicas that came or went since the last snapshot count, committed or not.

@@ -76,7 +76,8 @@ class ReadPlan:
         failed: partitions that cannot be planned, and why, if that does not end the planning.
         unreadable: checkpoint files that are malformed, and what is done without them, a line each; and log dirs
             without the cluster's metadata, while another log dir is empty.
-        of_another_time: log dirs that may be older than others of their broker, a line each.
+        of_another_time: log dirs that may be older than others of their broker, and copies of the metadata that cannot
+            be read, so that older ones count; a line each.
         notes: what a person should know besides, a line each.
     """
 

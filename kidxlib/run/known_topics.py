@@ -181,7 +181,7 @@ def read_known_topics(
         is_of_node = None in (static_node, own.node_id) or static_node == own.node_id
         broker = BrokerSettings(own.node_id, static if is_of_node else None)
         of_sources[source] = TopicsOfSource(metadata, broker, borrowed)
-    known = KnownTopics(of_sources, reader.warnings)
+    known = KnownTopics(of_sources, [*reader.warnings, *reader.unread_copies(of_sources, log_dirs)])
     if not known.warnings:
         _ensure_of_use(options, known)
     if static is None:
@@ -643,6 +643,7 @@ class _Reader:
     log_dirs: Sequence[Location]
     recorded: Callable[[], Iterable[Source]]
     warnings: list[str] = field(default_factory=list)
+    _unread: dict[Location, str] = field(default_factory=dict)
     _properties: dict[str, MetaProperties] = field(default_factory=dict)
     _metadata: dict[str, ClusterMetadata | None] = field(default_factory=dict)
     _recorded_log_dirs: list[Location] | None = None
@@ -662,7 +663,7 @@ class _Reader:
             return MetaProperties()
 
     def optional(self, log_dir: Location) -> ClusterMetadata | None:
-        """The metadata in a log dir; None, with a warning, if it cannot be read."""
+        """The metadata in a log dir; None if it cannot be read, which `unread_copies` tells."""
         directory = log_dir / METADATA_DIRECTORY
         name = str(directory)
         if name not in self._metadata:
@@ -673,7 +674,7 @@ class _Reader:
         try:
             metadata = read_despite_damage(directory, self.high_watermark) if _is_directory(directory) else None
         except (ClusterMetadataError, OSError) as error:
-            self.warnings.append(f"{describe_error(error)}; what it says of topics is not known")
+            self._unread[directory.parent] = describe_error(error)
             return None
         if metadata is not None and metadata.left_out is not None:
             self.warnings.append(
@@ -681,6 +682,22 @@ class _Reader:
                 "lead to its end"
             )
         return metadata
+
+    def unread_copies(
+        self, of_sources: Mapping[str, TopicsOfSource], log_dirs: Mapping[str, Location]
+    ) -> Iterator[str]:
+        """A line on each copy that cannot be read: it may have been the newest, also where another one counts."""
+        for log_dir, why in self._unread.items():
+            cluster = self.properties(log_dir).cluster_id
+            instead = [
+                of_source.metadata
+                for name, of_source in of_sources.items()
+                if cluster is not None and self.properties(log_dirs[name]).cluster_id == cluster
+            ]
+            if instead:
+                yield max(instead, key=lambda metadata: metadata.how_far).instead_of(why)
+            else:
+                yield f"{why}; what it says of topics is not known"
 
     def of_sibling(self, own: MetaProperties) -> ClusterMetadata | None:
         """The metadata in another log dir of the cluster, as `read_known_topics` chooses it."""

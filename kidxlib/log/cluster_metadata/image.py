@@ -384,6 +384,11 @@ class ClusterMetadata:
         """
         return self.at_end or self
 
+    def instead_of(self, why: str) -> str:
+        """The line on another copy of the cluster's metadata that cannot be read, and `why`: this one counts."""
+        as_of = self.to_end.as_of
+        return f"{why}; {self.directory} counts instead, as of {as_of}: what was changed after that is not known"
+
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
     """Read a copy of `__cluster_metadata` as far as it is known to be committed: to the end of its snapshot or to the
@@ -444,10 +449,13 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
 def _of_replica(directory: Location, replica: Replica, high_watermark: int | None) -> ClusterMetadata:
     committed_end = _committed_end(replica, high_watermark)
     committed = [batch for batch in replica.log if batch.last_offset < committed_end]
-    metadata = _metadata(directory, replica, committed)
-    if len(committed) == len(replica.log):
-        return metadata
-    return replace(metadata, at_end=_metadata(directory, replica, replica.log))
+    try:
+        metadata = _metadata(directory, replica, committed)
+        if len(committed) == len(replica.log):
+            return metadata
+        return replace(metadata, at_end=_metadata(directory, replica, replica.log))
+    except ClusterMetadataError as error:  # of a record
+        raise ClusterMetadataError(f"{directory}: {error}") from error
 
 
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:

@@ -12,6 +12,7 @@ from typing import Final
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, FramedMessage
 from kidxlib.operations.restore.cluster import (
@@ -247,8 +248,11 @@ def why_not(known: Known, cluster: RestoredCluster) -> Iterator[str]:
             f"producer id {known.evidence.highest_producer_id} in a log or a snapshot: no cluster has handed out so "
             "many; find the damaged file with kidx verify, and leave its log dir out"
         )
-    for directory, why in () if known.surviving is None else known.surviving.unreadable.items():
-        yield f"{directory}: this copy of the metadata cannot be read, and may be the newest: {why}; or leave it out"
+    for line in () if known.surviving is None else known.surviving.unread_copies:
+        yield (
+            f"{line}: what cannot be read may be newer; look for another copy of it; or take its {METADATA_DIRECTORY} "
+            "out of a copy of that log dir, and go on with the older one"
+        )
     for topic in () if known.has_bucket else cluster.topics:
         if any(config.name == _TIERED and config.was == "true" for config in topic.configs):
             yield (f"topic {topic.name}: {_TIERED}=true, and its older records are in a bucket: name it with --bucket")

@@ -177,6 +177,7 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
         inventory = take_inventory(sources, backend.engine, request.options.topics)
+        warn_of_first(inventory.known.warnings)
         newest = surviving_or_refused(inventory.paths)
         sorted_out = sort_out(inventory, newest, request.options.topics)
         proposed = propose_ends(sorted_out.partitions, request.proposes_ms, backend.engine.cores)

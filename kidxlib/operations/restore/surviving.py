@@ -5,7 +5,7 @@ controller's, the newest; and what of it a restored cluster takes over.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -74,6 +74,12 @@ class SurvivingMetadata:
     carried: tuple[FramedMessage, ...]
     left_out: tuple[CannotComeBack, ...]
     unreadable: Mapping[Location, str] = field(default_factory=dict)
+
+    @property
+    def unread_copies(self) -> Iterator[str]:
+        """A line on each copy that cannot be read, and on the one that counts in its place."""
+        for directory, why in self.unreadable.items():
+            yield self.metadata.instead_of(why if str(directory) in why else f"{directory}: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,8 @@ class NotAsked:
         without_metadata: log dirs whose brokers may have more that nobody can tell of.
         unmounted: log dirs that were asked and are empty, if any.
         of_topics: all partitions of the topics that were not asked, whichever broker has them.
-        of_another_time: log dirs that may be older than others of their broker, a line each.
+        of_another_time: log dirs that may be older than others of their broker, and copies of the metadata that cannot
+            be read, so that older ones count; a line each.
     """
 
     left_out: Sequence[LeftOut] = ()

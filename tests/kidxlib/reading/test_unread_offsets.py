@@ -31,14 +31,21 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SnapshotId,
+    kraft_snapshot_file,
+    segment_file,
+)
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition, read_last_entry
+from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading import bounds, ends, log_dir_evidence
-from kidxlib.reading.absent import BrokersMetadata
+from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
 from kidxlib.reading.damage import Damage
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -800,6 +807,25 @@ def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts
     with pytest.raises(ClusterMetadataError):
         BrokersMetadata([lower]).metadata_of(lower)
     assert topics_of(lower, known=False) == {"t", "u"}
+    _, [said] = not_of_one_time(BrokersMetadata(log_dirs), ())
+    torn = lower / METADATA_DIRECTORY / kraft_snapshot_file(SnapshotId(50, 9))
+    assert said.startswith(f"{torn}: no whole snapshot, ")
+    assert f"; {tmp_path / further / METADATA_DIRECTORY} counts instead, as of offset " in said
+
+
+def test_beside_a_copy_of_the_metadata_that_cannot_be_read_no_replica_is_the_only_one(tmp_path: Path) -> None:
+    """It may have been the newest, and name others."""
+    log_dir, controller = _of_broker(_log_dir(tmp_path / "a"), [1]), tmp_path / "controller"
+    write_copy(controller / METADATA_DIRECTORY, {}, {(50, 9): b"torn"})
+    source = Source("a", log_dir)
+    directory = PartitionDirectory(source, TopicPartition("t", 0), log_dir / "t-0")
+    for cluster, is_only in (("c", False), ("another", True)):
+        (controller / "meta.properties").write_text(f"version=1\nnode.id=9\ncluster.id={cluster}\n")
+        brokers = BrokersMetadata([log_dir, controller])
+        assert ends.OnlyReplicas(brokers).holds(directory) == is_only
+        _, said = not_of_one_time(brokers, ())
+        counts = f"{log_dir / METADATA_DIRECTORY} counts instead, as of offset 3, 1970-01-01T00:00:00.000Z: what was"
+        assert [counts in line for line in said] == [True] * (not is_only)
 
 
 @pytest.mark.parametrize("way", ["read", "count", "batches"])

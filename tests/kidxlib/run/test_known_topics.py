@@ -206,6 +206,20 @@ def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) 
         read_known_topics(MetadataOptions(cluster_metadata=str(log_dir), metadata_high_watermark=1), (source,))
 
 
+def test_a_copy_that_cannot_be_read_is_told_beside_one_that_counts_in_its_place(tmp_path: Path) -> None:
+    """Which one counts, and how far it goes; of the same cluster alone."""
+    torn, good = log_dir_of_t(tmp_path / "torn"), log_dir_of_t(tmp_path / "good", node_id=2)
+    other = log_dir_of_t(tmp_path / "other", cluster_id="other")
+    (torn / METADATA_DIRECTORY / "00000000000000000000.log").write_bytes(data(0, [b"no metadata"]))
+    known = read_known_topics(MetadataOptions(), [Source(each.name, each) for each in (torn, other, good)])
+    assert known.of_sources["torn"].metadata is known.of_sources["good"].metadata
+    [warning] = known.warnings
+    assert warning.startswith(f"{torn / METADATA_DIRECTORY}: record at offset 0: ")
+    assert warning.endswith(
+        f"; {good / METADATA_DIRECTORY} counts instead, {_AS_OF}: what was changed after that is not known"
+    )
+
+
 @pytest.mark.parametrize(
     ("directory", "file", "message"),
     [

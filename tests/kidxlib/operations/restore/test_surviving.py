@@ -135,6 +135,8 @@ def test_copies_that_cannot_be_read(tmp_path: Path) -> None:
     assert surviving is not None
     assert surviving.source.node_id == 2
     assert [*surviving.unreadable] == [torn / METADATA_DIRECTORY]
+    [line] = surviving.unread_copies
+    assert f"{good / METADATA_DIRECTORY} counts instead, as of offset 2, 1970-01-01T00:00:00.010Z: what was" in line
     with pytest.raises(ClusterMetadataError, match=r"no copy of the metadata can be read: .*no whole snapshot"):
         surviving_metadata([torn])
     other = _node(tmp_path / "other", 3, leader_change(0, [1]) + _data(1, [topic("t", _A)]))
