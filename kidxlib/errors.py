@@ -54,6 +54,10 @@ class BrokenSegmentError(KidxError):
     """A segment is asked whose log is known to be damaged."""
 
 
+class WorkersDiedError(KidxError):
+    """Worker processes have died again and again: they were killed, or have crashed."""
+
+
 # ---- Logs ----
 
 

@@ -26,7 +26,7 @@ from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.units import UnitDone, do_unit, run_in_process, units_of
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.engine.work import RowsInFile, Work
-from kidxlib.errors import KidxError
+from kidxlib.errors import WorkersDiedError
 from kidxlib.jit import compiling
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
@@ -74,6 +74,10 @@ class _Worker:
             return False
         return True
 
+    def kill(self) -> None:
+        """End it at once: for work that only reads."""
+        self._process.kill()
+
     def join(self) -> None:
         """Wait until it has done its unit, if it has one, and has ended."""
         self.pipe.close()
@@ -100,6 +104,7 @@ class Workers:
         self._stop = _spawn.RawValue(ctypes.c_bool, False)
         self._compiling = _spawn.RawValue(ctypes.c_bool, False)
         compiling.share_flag(self._compiling)
+        self._all: list[_Worker] = []
         self._idle: list[_Worker] = []
         self._others: list[_Worker] = []  # which have died, or have a unit that nobody waits for any more
 
@@ -124,6 +129,15 @@ class Workers:
         """Within the context, no unit is begun after a signal; `Interrupted` is raised at its end."""
         return interrupts.stopping(self._ask_to_stop)
 
+    def abandoning(self) -> AbstractContextManager[None]:
+        """Within the context, a signal ends workers amid their units; `Interrupted` is raised at its end."""
+        return interrupts.stopping(self._abandon)
+
+    def _abandon(self) -> None:
+        self._ask_to_stop()
+        for worker in tuple(self._all):
+            worker.kill()
+
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
         """Do units of work, and take each result as it comes. `do` is told whether it may map files. Within `stopping`,
         units that were begun before a signal are finished and taken.
@@ -139,7 +153,7 @@ class Workers:
             compiling.set_flag(False)
             warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
-        raise KidxError(
+        raise WorkersDiedError(
             "worker processes die again and again: they crash, or are killed, as happens where memory "
             "runs out (see dmesg); give fewer --processes and run the same command again"
         )
@@ -188,7 +202,9 @@ class Workers:
             self._others += [worker for worker, _ in begun.values()]
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self._stop, self._compiling)
+        worker = _Worker(self._stop, self._compiling)
+        self._all.append(worker)
+        return worker
 
 
 def _work(pipe: Connection, command: int, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
@@ -248,6 +264,9 @@ class LocalEngine:
 
     def stopping(self) -> AbstractContextManager[None]:
         return self._workers.stopping()
+
+    def abandoning(self) -> AbstractContextManager[None]:
+        return self._workers.abandoning()
 
     def share(self, rows: pa.Table) -> RowsInFile:
         with writing_in(self._directory):

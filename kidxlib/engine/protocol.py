@@ -41,13 +41,18 @@ class Engine(Protocol):
         interruption is raised at the end of the context, so that the results can be recorded.
         """
 
+    def abandoning(self) -> AbstractContextManager[None]:
+        """Within the context, an interrupted run ends as soon as it can, and nothing is had of the work that was begun:
+        for work that only reads, and of which nobody records a part. The interruption is raised as by `stopping`.
+        """
+
     def share(self, rows: pa.Table) -> SharedRows:
         """Put rows where workers can read them, for the engine's lifetime."""
 
     def run(self, work: Work[Any]) -> Staged:
         """Do the units of some work. The rows of the finished units are there for the engine's lifetime. Raises
-        `UsageError` if a worker does not see a directory of the work, `KidxError` if a unit cannot be done or workers
-        die although they map no file.
+        `UsageError` if a worker does not see a directory of the work, `KidxError` if a unit cannot be done,
+        `WorkersDiedError` if workers die although they map no file.
         """
 
     def sweep(self, older_than_ms: int) -> None:

@@ -8,9 +8,10 @@ import contextlib
 import errno
 import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -84,11 +85,12 @@ def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
     """
     reflinked = written = 0
     flushed: dict[Path, int] = {}  # checksums of copies that are to be read back
+    given_up = threading.Event()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-copy")
     try:
         for group in _groups(files):
-            copying = pool.map(_copy, group, itertools.repeat(owner))
-            reading_back = pool.map(_ensure_reads_back, flushed.keys(), flushed.values())
+            copying = pool.map(_copy, group, itertools.repeat(owner), itertools.repeat(given_up))
+            reading_back = pool.map(_ensure_reads_back, flushed.keys(), flushed.values(), itertools.repeat(given_up))
             flushed = {}
             for file, checksum in zip(group, copying, strict=True):
                 if checksum is None:
@@ -98,7 +100,11 @@ def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
                     flushed[file.target] = checksum
             deque(reading_back, maxlen=0)
             _flush({file.target.parent for file in group})
-        deque(pool.map(_ensure_reads_back, flushed.keys(), flushed.values()), maxlen=0)
+        last = pool.map(_ensure_reads_back, flushed.keys(), flushed.values(), itertools.repeat(given_up))
+        deque(last, maxlen=0)
+    except BaseException:  # interrupted, or one of the copies failed: none of the others is of use
+        given_up.set()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
     return Copied(reflinked, written)
@@ -115,15 +121,15 @@ def _groups(files: Iterable[FileCopy]) -> Iterator[list[FileCopy]]:
         yield group
 
 
-def _copy(file: FileCopy, owner: Owner) -> int | None:
+def _copy(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None:
     """Copy a file. Return the checksum of what was written; None for a reflink."""
     try:
-        return _copied(file, owner)
+        return _copied(file, owner, given_up)
     except OSError as error:
         raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
 
 
-def _copied(file: FileCopy, owner: Owner) -> int | None:
+def _copied(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None:
     with regular_file(file.source) as source:
         status = os.fstat(source.fileno())
         descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -137,7 +143,7 @@ def _copied(file: FileCopy, owner: Owner) -> int | None:
                 if os.fstat(descriptor).st_size != file.size:  # else the last block would be written anew
                     target.truncate(file.size)
             else:
-                checksum = _write(source.fileno(), descriptor, file.size)
+                checksum = _write(source.fileno(), descriptor, file.size, given_up)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write the pages out
             os.fchmod(descriptor, status.st_mode & 0o777 | 0o600)
             _give(descriptor, owner)
@@ -173,9 +179,11 @@ def _is_cloned(source: int, target: int) -> bool:
     return True
 
 
-def _write(source: int, target: int, size: int) -> int:
+def _write(source: int, target: int, size: int, given_up: threading.Event) -> int:
     checksum, position = 0, 0
     while position < size:
+        if given_up.is_set():
+            raise CancelledError
         piece = os.pread(source, min(_PIECE_BYTES, size - position), position)
         if not piece:
             raise OSError(errno.EIO, f"the source ends at byte {position}, expected {size}")
@@ -200,12 +208,14 @@ def _flush(directories: Iterable[Path]) -> None:
         flush_file_system_of(directory)
 
 
-def _ensure_reads_back(path: Path, expected: int) -> None:
+def _ensure_reads_back(path: Path, expected: int, given_up: threading.Event) -> None:
     """Read a file from the disk: its pages are dropped from memory first, as far as the kernel does that."""
     checksum = 0
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         while piece := file.read(_PIECE_BYTES):
             checksum = extend_crc32c(checksum, piece)
+            if given_up.is_set():
+                raise CancelledError
     if checksum != expected:
         raise PublishError(f"{path}: it does not read back as it was written: check this disk")

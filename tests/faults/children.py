@@ -47,6 +47,9 @@ from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
 
+#: A file that `wait_for_good` makes, as an environment variable names it.
+BEGUN: Final = "KIDX_TEST_BEGUN"
+
 _DAY_NS: Final = 24 * 3600 * 10**9
 
 #: Before each of these Python tells its audit hooks; together they are all that a build does to files but flushes.
@@ -259,3 +262,15 @@ def apply_until_step(
         steps = _killed_before(last_step)
         apply_deletions(deletions, send.send, lambda: None)
     send.send(steps())
+
+
+def die_in_a_worker(_: object) -> None:
+    """Units of work that end their worker, as the kernel does where memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_good(_: object) -> None:
+    """Units of work that do not end by themselves."""
+    Path(os.environ[BEGUN]).touch()
+    while True:
+        signal.pause()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,14 @@ _KILLED_AS_IT_READS: Final = f"""
 import os, signal
 from kidxlib.operations.restore import contents
 contents.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+{KIDX}
+"""
+#: Workers read the records for `restore-check`, however few these are; {0} is what they do.
+_IN_WORKERS: Final = f"""
+from kidxlib.operations.restore import contents
+from tests.faults import children
+contents.read_logs = children.{{0}}
+contents.reads_little = lambda *_: False
 {KIDX}
 """
 
@@ -93,6 +102,61 @@ def test_nor_does_one_that_is_killed_as_it_reads_the_copies_for_the_check(old: P
     ended = end(start_kidx(*_arguments(old, new, "--apply", _planned(old, new)), program=_KILLED_AS_IT_READS))
     assert ended.code == -signal.SIGKILL and contents_of(old) == before
     _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
+
+
+def test_copies_are_restored_also_where_workers_die_as_they_read_them_for_the_check(old: Path, tmp_path: Path) -> None:
+    """All was copied, flushed and read back by then: only the check has nothing to compare."""
+    new = formatted_log_dir(tmp_path, 1)
+    bootstrap = (new / BOOTSTRAP_SNAPSHOT).read_bytes()
+    arguments = _arguments(old, new, "--processes", "1", "--apply", _planned(old, new))
+    ended = end(start_kidx(*arguments, program=_IN_WORKERS.format("die_in_a_worker")))
+    assert ended.code == ExitCode.OK and ended.json["applied"], ended
+    assert not (new / UNFINISHED).exists() and (new / BOOTSTRAP_SNAPSHOT).read_bytes() != bootstrap
+    assert logs_in(new) == logs_in(old)
+    whys = [each["why"] for each in ended.json["contents"]]
+    assert len(whys) == _PARTITIONS and {*whys} == {
+        "the processes that read its records died, as where memory runs out (see dmesg)"
+    }
+    lines = [line for line in ended.err.splitlines() if line.endswith("restore-check will not compare these records")]
+    assert 0 < len(lines) < _PARTITIONS, "one line a partition is too many"
+
+
+def test_ctrl_c_ends_a_restore_amid_a_partition(old: Path, tmp_path: Path) -> None:
+    """What was begun is abandoned, and nothing looks complete."""
+    new, begun = formatted_log_dir(tmp_path, 1), tmp_path / "begun"
+    before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
+    arguments = _arguments(old, new, "--apply", _planned(old, new))
+    variables = {children.BEGUN: begun}
+    process = start_kidx(*arguments, program=_IN_WORKERS.format("wait_for_good"), **variables)
+    try:
+        while_it_runs(process, lambda: begun.exists() or None)
+        process.send_signal(signal.SIGINT)
+    finally:
+        ended = end(process)
+    assert ended.code == 128 + signal.SIGINT and ended.out == "" and ended.left == (), ended
+    assert "error: interrupted: the sources are as they were, and no metadata was written: empty the" in ended.err
+    assert contents_of(old) == before
+    _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
+
+
+def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main thread gets a signal while another one copies a file in a million pieces."""
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1 << 20))
+    copy, main, pieces = file_copy.FileCopy(source, tmp_path / "copy", 1 << 20), threading.get_ident(), 0
+
+    def interrupted(checksum: int, _: bytes) -> int:
+        nonlocal pieces
+        pieces += 1
+        if pieces == 1:
+            signal.pthread_kill(main, signal.SIGINT)
+        return checksum
+
+    monkeypatch.setattr(file_copy, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(file_copy, "extend_crc32c", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        file_copy.copy_files([copy], Owner.of(source.stat()), 1)
+    assert 0 < copy.target.stat().st_size < copy.size
 
 
 def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:

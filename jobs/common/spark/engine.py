@@ -315,6 +315,9 @@ class SparkEngine:
         """See `Engine.stopping`. Before the session starts, only the driver works, which a signal may end."""
         return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
 
+    def abandoning(self) -> AbstractContextManager[None]:
+        return self.stopping()
+
     def share(self, rows: pa.Table) -> SharedRows:
         if not self._is_of_file_system:
             return RowsInItem(rows)

@@ -28,7 +28,7 @@ def run_comparison(
     begin_phase(phase, done=done, segments=segments, log_bytes=log_bytes, after="counting")
     with (
         interrupts.telling(lambda: f"{so_far()} compared, and none reported; run the same command again"),
-        engine.stopping(),
+        engine.abandoning(),
     ):
         staged = engine.run(work)
         interrupts.raise_if_requested()

@@ -432,7 +432,7 @@ class ForecastTask:
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
-    with engine.stopping():
+    with engine.abandoning():
         units = pack(tasks, engine.cores)
         is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))

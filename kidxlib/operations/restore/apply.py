@@ -7,6 +7,7 @@ sets the copies aside, and removes none.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Final
 
 from kidxlib.audit.gaps import FoundGaps
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, WorkersDiedError, describe_error
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -46,13 +47,20 @@ from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directo
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
 #: others are made anew of the logs.
 _COPIED: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+#: What an end before the metadata leaves.
 _AGAIN: Final = (
     "the sources are as they were, and no metadata was written: empty the new log dirs, format them, and plan again"
+)
+#: What an interruption after that leaves.
+_DONE: Final = (
+    "all is restored, and what restore-check needs was not printed: go on with the plan's steps, without the check; or "
+    "empty the new log dirs, format them, and plan again"
 )
 
 
@@ -65,12 +73,47 @@ class Restored:
 
 
 def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
-    """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs."""
+    """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs.
+
+    Raises:
+        KidxError: it cannot be done to its end, and no metadata was written. Of a controller's disk that fails as it is
+            written, the error says which file it is.
+    """
+    log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
+    with _telling_what_is_left():
+        copied = _copy(plan, log_dirs, backend)
+        contents = read_contents(plan, backend.engine)
+    begin_phase("writing the cluster's metadata")
+    with interrupts.telling(lambda: _DONE), interrupts.stopping(lambda: None):
+        write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
+        with Publisher() as publisher:
+            for path in log_dirs:
+                publisher.remove(Directory(str(path), ""), UNFINISHED)
+    return Restored(copied, contents)
+
+
+@contextlib.contextmanager
+def _telling_what_is_left() -> Iterator[None]:
+    """Say of each end before the metadata what the new log dirs are by then."""
+    try:
+        with interrupts.telling(lambda: _AGAIN):
+            yield
+    except WorkersDiedError as error:
+        raise KidxError(
+            "worker processes die again and again: they crash, or are killed, as happens where memory runs out (see "
+            f"dmesg); {_AGAIN}, with fewer --processes"
+        ) from error
+    except (KidxError, OSError) as error:
+        text = describe_error(error)
+        raise KidxError(text if text.endswith(_AGAIN) else f"{text}; {_AGAIN}") from error
+
+
+def _copy(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend) -> Copied:
+    """Copy the logs, and make the new log dirs ready for the first start."""
     by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
     for replica in plan.copied:
         assert replica.log_dir is not None
         by_log_dir[replica.log_dir].append(replica)
-    log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
     _publish({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
     copied = Copied(0, 0)
     begin_phase("copying")
@@ -81,13 +124,7 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
     with scratch_directory() as scans:
         _make_ready(plan, by_log_dir, backend, scans)
-    contents = read_contents(plan, backend.engine)
-    begin_phase("writing the cluster's metadata")
-    write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
-    with Publisher() as publisher:
-        for path in log_dirs:
-            publisher.remove(Directory(str(path), ""), UNFINISHED)
-    return Restored(copied, contents)
+    return copied
 
 
 def _files(log_dir: Path, replicas: Iterable[PlannedReplica]) -> Iterator[FileCopy]:

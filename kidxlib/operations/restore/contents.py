@@ -16,7 +16,7 @@ from typing import Any
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
-from kidxlib.errors import KidxError, describe_error
+from kidxlib.errors import KidxError, WorkersDiedError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.remote_logs import RemoteBucket, RemoteOptions, remote_bucket
@@ -80,7 +80,10 @@ def _partition_as_json(contents: PartitionContents) -> dict[str, Any]:
 
 
 def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
-    """Read the records of a plan's partitions from the new log dirs. The offsets of groups are the plan's."""
+    """Read the records of a plan's partitions from the new log dirs. The offsets of groups are the plan's.
+
+    Only `restore-check` needs them: where they cannot be read, each partition says why, and the copies are as good.
+    """
     logs = _restored_logs(plan, engine.cores)
     log_bytes, before = sum(log.log_bytes for log in logs), engine.done()
     begin_phase(
@@ -89,13 +92,21 @@ def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
         segments=len(logs),
         log_bytes=log_bytes,
     )
-    with engine.stopping():
-        is_local = all(log.bucket is None for log in logs)  # nobody has counted the bytes in a bucket
-        is_small = is_local and reads_little(log_bytes, len(logs))
-        staged = engine.run(Work("contents", pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
-    rows = {row["number"]: row for batch in staged.batches("contents") for row in batch.to_pylist()}
-    staged.remove()
-    contents = [_contents(log, rows[log.number]) for log in logs]
+    is_local = all(log.bucket is None for log in logs)  # nobody has counted the bytes in a bucket
+    is_small = is_local and reads_little(log_bytes, len(logs))
+    rows: dict[int, Mapping[str, Any]] = {}
+    try:
+        with engine.abandoning():
+            staged = engine.run(Work("contents", pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
+        rows = {row["number"]: row for batch in staged.batches("contents") for row in batch.to_pylist()}
+        staged.remove()
+        why = ""
+    except WorkersDiedError:
+        why = "the processes that read its records died, as where memory runs out (see dmesg)"
+    except (KidxError, OSError) as error:
+        why = describe_error(error)
+    unread = {"uncommitted": None, "committed": None, "why": why}
+    contents = [_contents(log, rows.get(log.number, unread)) for log in logs]
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
     return Contents(contents, plan.groups.expected if is_read else None)
 

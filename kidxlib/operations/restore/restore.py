@@ -33,7 +33,7 @@ from kidxlib.operations.restore.surviving import surviving_or_refused
 from kidxlib.operations.restore.targets import new_brokers, overlapping
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.terminal.console import first_of_each_kind, warn_of_first
+from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import show_time
@@ -138,7 +138,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
-        outcome.warn(*_not_compared(restored.contents))
+        outcome.warn(*first_of_each_kind(_not_compared(restored.contents), FIRST_MOST, _MORE))
     return Outcome(
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
