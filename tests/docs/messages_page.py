@@ -55,7 +55,7 @@ SECTIONS: Final = (
     Section(
         "Runs that end early",
         "Exit code 1. The same command, run again, goes on from what was done.",
-        ("KidxError", "NoAnswerError", "StoreBusyError", "SparkEndedError", "MissingLibraryError"),
+        ("KidxError", "NoAnswerError", "StoreBusyError", "SparkEndedError", "MissingLibraryError", "WorkersDiedError"),
         are_complete=True,
     ),
     Section(

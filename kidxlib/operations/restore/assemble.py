@@ -189,7 +189,9 @@ def _not_found(topics: Sequence[RestoredTopic], of_other_ids: Sequence[RestoredP
     empty = [partition for topic in topics for partition in topic.partitions if partition.begins_empty]
     if empty:
         names = _some(f"{partition.topic}-{partition.partition}" for partition in empty)
-        yield CannotComeBack("records of partitions", len(empty), f"no source has a directory: {names} begin empty")
+        yield CannotComeBack(
+            "records of partitions", len(empty), f"no source has a directory with their topic id: {names} begin empty"
+        )
     if of_other_ids:
         names = _some(f"{partition.topic}-{partition.partition}" for partition in of_other_ids)
         yield CannotComeBack(

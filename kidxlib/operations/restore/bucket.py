@@ -250,7 +250,7 @@ def taken_from(
     taken.refusals += protection.refusals
     inventory = taken.inventory = _with_starts(inventory, remotes)
     folders = _folders(taken, remotes)
-    taken.lost += _nowhere(inventory, remotes)
+    taken.lost += _nowhere(taken, remotes)
     if remotes:
         folders |= _metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
     if folders:
@@ -293,15 +293,22 @@ def _with_starts(inventory: Inventory, remotes: Sequence[_Remote]) -> Inventory:
     return Inventory(brokers, inventory.known)
 
 
-def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:
+def _lacks(taken: TakenBucket, topic: str, what: str) -> str:
+    """Why nothing of a partition comes from the bucket: it lacks `what`, or what it has of the topic is left out."""
+    if topic in taken.not_tiered:
+        return f"and what the bucket has of the topic is left out, as the metadata does not say {_ENABLED}=true of it"
+    return f"and the bucket has no {what} of the partition"
+
+
+def _nowhere(taken: TakenBucket, remotes: Sequence[_Remote]) -> Iterator[str]:
     """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
     in_bucket = {remote.name for remote in remotes}
-    for partition, replicas in inventory.replicas.items():
+    for partition, replicas in taken.inventory.replicas.items():
         for replica in replicas:
             if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
                 yield (
                     f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
-                    "bucket, and this one has no segment of the partition"
+                    f"bucket, {_lacks(taken, partition.topic, 'segment')}"
                 )
 
 
@@ -388,7 +395,7 @@ def _remotes(
         if partition not in wanted and segments and _is_restored(taken, partition):
             taken.lost.append(
                 f"{partition.topic}-{partition.partition}: {_offsets_of(segments)} are in remote segments by "
-                f"{REMOTE_LOG_METADATA_TOPIC}, and the bucket has no directory of the partition"
+                f"{REMOTE_LOG_METADATA_TOPIC}, {_lacks(taken, partition.topic, 'directory')}"
             )
 
 

@@ -27,7 +27,7 @@ from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
 from kidxlib.operations.restore.propose import propose_ends, write_proposal
 from kidxlib.operations.restore.protection import Protected
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, sort_out
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, on_two_disks, plan_restore, sort_out
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.surviving import surviving_or_refused
 from kidxlib.operations.restore.targets import new_brokers, overlapping
@@ -180,7 +180,8 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         warn_of_first(inventory.known.warnings)
         newest = surviving_or_refused(inventory.paths)
         sorted_out = sort_out(inventory, newest, request.options.topics)
-        proposed = propose_ends(sorted_out.partitions, request.proposes_ms, backend.engine.cores)
+        whole = [each for each in sorted_out.partitions if not any(on_two_disks(each))]
+        proposed = propose_ends(whole, request.proposes_ms, backend.engine.cores)
     write_proposal(request.until, proposed)
     warnings = [text for each in proposed if (text := each.warning(request.proposes_ms)) is not None]
     earlier = sum(each.offset < each.end for each in proposed)

@@ -21,6 +21,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
@@ -130,9 +131,14 @@ class RestorePlan:
 
     @property
     def not_known(self) -> Iterator[str]:
-        """What checkpoints that are lost do not say of the brokers' log dirs."""
+        """What checkpoints that are lost do not say of the brokers' log dirs. A node with metadata and no partition is a
+        controller, which has none.
+        """
         for broker in self.inventory.brokers:
-            for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
+            is_broker = broker.replicas or not any(
+                (each.path / METADATA_DIRECTORY).exists() for each in broker.log_dirs
+            )
+            for log_dir in broker.log_dirs if broker.bucket is None and is_broker else ():
                 for name, what in _CHECKPOINTS.items():
                     if name in log_dir.stop.missing | log_dir.stop.unusable:
                         how = "missing" if name in log_dir.stop.missing else "cannot be read"
@@ -304,7 +310,7 @@ def plan_restore(
     lost = [
         *_lost(choices, inventory, ends),
         *_without_in_sync(choices, surviving),
-        *_empty(cluster),
+        *_empty(cluster, inventory),
         *_absent(inventory, cluster, options.topics),
         *taken.lost,
     ]
@@ -397,7 +403,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
         assignment = None if surviving is None else surviving.metadata.assignments.get(partition)
         topic_id = None if surviving is None else surviving.metadata.topics.get(partition.topic)
         kept = []
-        refusals += _on_two_disks(replicas)
+        refusals += on_two_disks(replicas)
         for replica in replicas:
             if replica.topic_id is None:
                 refusals.append(
@@ -406,7 +412,8 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
                 )
             elif topic_id is not None and replica.topic_id != topic_id:
                 left_out.append(
-                    f"{replica.directory}: topic id {replica.topic_id}, and the metadata has {topic_id} for this name"
+                    f"{replica.directory}: topic id {replica.topic_id}, and the metadata has {topic_id} for this name: "
+                    "that topic was deleted, or made again after the end of the metadata"
                 )
             else:
                 kept.append(replica)
@@ -432,7 +439,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
     return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
 
 
-def _on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
+def on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
     """Refusals of partitions that a broker has in two log dirs: it does not start with both, and nothing tells which of
     them it used (`LogManager.loadLog`).
     """
@@ -497,7 +504,7 @@ class _Placing:
 
     def _of(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
         if judged is None or not judged.is_copied:
-            why = "begins empty: no source has its directory" if judged is None else judged.why
+            why = "begins empty: no source has its directory of this topic id" if judged is None else judged.why
             return PlannedReplica(partition, node, None, None, False, False, why)
         return self._planned(partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why)
 
@@ -580,15 +587,23 @@ def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | N
             alone = ", ".join(map(str, assignment.in_sync))
             yield (
                 f"{partition.directory}: by the metadata only brokers {alone} were in sync, and no source has their "
-                f"directories: records after offset {choice.leader.end_offset} may be gone"
+                f"directories of this topic id: records after offset {choice.leader.end_offset} may be gone"
             )
 
 
-def _empty(cluster: RestoredCluster) -> Iterator[str]:
+def _empty(cluster: RestoredCluster, inventory: Inventory) -> Iterator[str]:
     for topic in cluster.topics:
-        for partition in topic.partitions:
-            if partition.begins_empty:
-                yield f"{topic.name}-{partition.partition}: no source has its directory: it begins empty, at offset 0"
+        for partition in filter(lambda partition: partition.begins_empty, topic.partitions):
+            name = TopicPartition(topic.name, partition.partition)
+            of_others = [each for each in inventory.replicas.get(name, ()) if each.topic_id != topic.topic_id]
+            if of_others:
+                yield (
+                    f"{name.directory}: no source has a directory of topic id {topic.topic_id}, as the metadata has: "
+                    f"it begins empty, at offset 0; {of_others[0].directory} is left out, whose records are those of "
+                    "the topic if it was made again after the end of the metadata"
+                )
+            else:
+                yield f"{name.directory}: no source has its directory: it begins empty, at offset 0"
 
 
 def _absent(inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]) -> Iterator[str]:

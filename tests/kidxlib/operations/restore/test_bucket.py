@@ -151,7 +151,11 @@ def test_a_topic_that_became_tiered_after_the_metadata_is_not_restored_as_tiered
     synonyms = f"synonyms={{DYNAMIC_TOPIC_CONFIG:{enabled}}}"
     configs = tmp_path / "configs"
     configs.write_text(f"All configs for topic readings are:\n  {enabled} sensitive=false {synonyms}\n")
-    plain = _restore(site.bucket, new, *_SAID, sources=(old,)).json["refused"]
+    planned = _restore(site.bucket, new, *_SAID, sources=(old,)).json
+    lost, plain = planned["lost"], planned["refused"]
+    assert not any("has no directory" in line for line in lost), lost
+    left_out = [line for line in lost if "left out, as the metadata does not say remote.storage.enable=true" in line]
+    assert {line.partition(":")[0] for line in left_out} >= {"readings-0", "readings-1"}, lost
     refused = _restore(site.bucket, new, *_SAID, "--topic-configs", str(configs), sources=(old,)).json["refused"]
     assert len([line for line in refused if line not in plain and line.startswith("topic readings: ")]) == 1
 

@@ -27,6 +27,7 @@ from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended
+from tests.faults.processes import kidx as kidx_here
 from tests.support.cluster_metadata import (
     change,
     data,
@@ -243,12 +244,20 @@ def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
     [line] = refused.json["refused"]
     assert refused.code == ExitCode.USAGE
     assert line.startswith(f"{other}: {old} has that partition too") and f"compare {old / _PARTITION} {other}" in line
+    (other / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {_TOPIC_ID}\n")
+    until = ("--propose-until", "1000", "--until-offsets", str(tmp_path / "ends"))
+    proposed = kidx_here("restore", f"{old},{second}", *until, "--json")
+    assert (proposed.code, proposed.json["ends"]) == (ExitCode.OK, []), "no end is proposed for either"
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """Nobody knows without it that a log is too short."""
     old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     assert "warning" not in _restore([old], new).err
+    emptied = tmp_path / "emptied"
+    emptied.mkdir()
+    _properties(emptied, 2, "old")
+    assert f"{emptied / HIGH_WATERMARK_CHECKPOINT}: missing" in _restore([old, emptied], new).err
     (old / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\n")
     (old / RECOVERY_POINT_CHECKPOINT).unlink()
     planned = _restore([old], new)
@@ -357,6 +366,31 @@ def test_no_source_was_in_sync(tmp_path: Path) -> None:
         planned = _restore([old], new)
         assert (planned.code == ExitCode.USAGE) == is_lost, planned
         assert any("only brokers 2 were in sync" in line for line in planned.json["lost"]) == is_lost
+
+
+def test_a_topic_that_was_made_again_after_the_metadata_is_not_said_to_be_nowhere(tmp_path: Path) -> None:
+    """Its directory is there, with another id than the metadata has; which of them counts, newer metadata would say."""
+    old = [_old(tmp_path, node) for node in (1, 2)]
+    new = {node: _new(tmp_path, node) for node in (1, 2)}
+    directory = old[0] / _PARTITION
+    for topic_id, made_again in ((_id("before"), old), (_TOPIC_ID, old[1:])):
+        for log_dir in old:
+            of_log_dir = _id("after") if log_dir in made_again else topic_id
+            (log_dir / _PARTITION / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {of_log_dir}\n")
+        values = [topic("txn-mixed", topic_id), partition(topic_id, 0, [1, 2], [])]
+        values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
+        write_copy(old[0] / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+        planned = _restore(old, new).json
+        assert [line.partition(":")[0] for line in planned["left_out"]] == [
+            str(each / _PARTITION) for each in made_again
+        ]
+        if old[0] in made_again:
+            [lost] = planned["lost"]
+            assert lost.startswith(f"{_PARTITION}: no source has a directory of topic id {topic_id}, ")
+            assert f"{directory} is left out, whose records are those of the topic if it was made again" in lost
+    [leader, other] = planned["replicas"]
+    assert leader["from"] == str(directory) and planned["lost"] == []
+    assert other["why"] == "begins empty: no source has its directory of this topic id"
 
 
 def test_a_log_of_a_broker_that_is_gone_goes_to_another(tmp_path: Path) -> None:
