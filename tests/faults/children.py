@@ -47,9 +47,6 @@ from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
 
-#: A file that `wait_for_good` makes, as an environment variable names it.
-BEGUN: Final = "KIDX_TEST_BEGUN"
-
 _DAY_NS: Final = 24 * 3600 * 10**9
 
 #: Before each of these Python tells its audit hooks; together they are all that a build does to files but flushes.
@@ -270,7 +267,7 @@ def die_in_a_worker(_: object) -> None:
 
 
 def wait_for_good(_: object) -> None:
-    """Units of work that do not end by themselves."""
-    Path(os.environ[BEGUN]).touch()
+    """Units of work that do not end by themselves. They make a file first, which the environment names."""
+    Path(os.environ["KIDX_TEST_BEGUN"]).touch()
     while True:
         signal.pause()

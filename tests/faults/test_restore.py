@@ -126,8 +126,7 @@ def test_ctrl_c_ends_a_restore_amid_a_partition(old: Path, tmp_path: Path) -> No
     new, begun = formatted_log_dir(tmp_path, 1), tmp_path / "begun"
     before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
     arguments = _arguments(old, new, "--apply", _planned(old, new))
-    variables = {children.BEGUN: begun}
-    process = start_kidx(*arguments, program=_IN_WORKERS.format("wait_for_good"), **variables)
+    process = start_kidx(*arguments, program=_IN_WORKERS.format("wait_for_good"), KIDX_TEST_BEGUN=begun)
     try:
         while_it_runs(process, lambda: begun.exists() or None)
         process.send_signal(signal.SIGINT)

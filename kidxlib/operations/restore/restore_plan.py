@@ -21,7 +21,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
@@ -131,14 +130,9 @@ class RestorePlan:
 
     @property
     def not_known(self) -> Iterator[str]:
-        """What checkpoints that are lost do not say of the brokers' log dirs. A node with metadata and no partition is a
-        controller, which has none.
-        """
+        """What checkpoints that are lost do not say of the brokers' log dirs."""
         for broker in self.inventory.brokers:
-            is_broker = broker.replicas or not any(
-                (each.path / METADATA_DIRECTORY).exists() for each in broker.log_dirs
-            )
-            for log_dir in broker.log_dirs if broker.bucket is None and is_broker else ():
+            for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
                 for name, what in _CHECKPOINTS.items():
                     if name in log_dir.stop.missing | log_dir.stop.unusable:
                         how = "missing" if name in log_dir.stop.missing else "cannot be read"
@@ -413,7 +407,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
             elif topic_id is not None and replica.topic_id != topic_id:
                 left_out.append(
                     f"{replica.directory}: topic id {replica.topic_id}, and the metadata has {topic_id} for this name: "
-                    "that topic was deleted, or made again after the end of the metadata"
+                    "it is of a topic that was deleted, or that was made after the end of the metadata"
                 )
             else:
                 kept.append(replica)

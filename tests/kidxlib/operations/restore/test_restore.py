@@ -254,10 +254,6 @@ def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """Nobody knows without it that a log is too short."""
     old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     assert "warning" not in _restore([old], new).err
-    emptied = tmp_path / "emptied"
-    emptied.mkdir()
-    _properties(emptied, 2, "old")
-    assert f"{emptied / HIGH_WATERMARK_CHECKPOINT}: missing" in _restore([old, emptied], new).err
     (old / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\n")
     (old / RECOVERY_POINT_CHECKPOINT).unlink()
     planned = _restore([old], new)
