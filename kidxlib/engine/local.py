@@ -105,17 +105,16 @@ class Workers:
         self._compiling = _spawn.RawValue(ctypes.c_bool, False)
         compiling.share_flag(self._compiling)
         self._all: list[_Worker] = []
-        self._idle: list[_Worker] = []
-        self._others: list[_Worker] = []  # which have died, or have a unit that nobody waits for any more
+        self._idle: list[_Worker] = []  # neither dead, nor with a unit that somebody waits for, or waited for
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ask_to_stop()
-        for worker in [*self._idle, *self._others]:
+        for worker in self._all:
             worker.pipe.close()
-        for worker in [*self._idle, *self._others]:
+        for worker in self._all:
             worker.join()
 
     def _ask_to_stop(self) -> None:
@@ -171,35 +170,30 @@ class Workers:
         results = list[_Result]()
         # All at once, before the first gets a unit, for which this process waits until it has started.
         self._idle += [self._new_worker() for _ in range(min(self.processes, len(work)) - len(self._idle))]
-        try:
-            while True:
-                while coming and self._idle and not lost and not self._stop.value:
-                    worker = self._idle.pop()
-                    if worker.begin(do, coming[0], use_mmap):
-                        begun[worker.pipe] = worker, coming.popleft()
-                    else:
-                        self._others.append(worker)
-                        self._idle.append(self._new_worker())
-                for result in results:
-                    take(result)
-                if not begun:
-                    return [*lost, *coming]
-                results = []
-                for pipe in wait(list(begun)):
-                    assert isinstance(pipe, Connection)
-                    worker, unit = begun.pop(pipe)
-                    try:
-                        result, error = pipe.recv()
-                    except _GONE:
-                        lost.append(unit)
-                        self._others.append(worker)
-                        continue
-                    self._idle.append(worker)
-                    if error is not None:
-                        raise error
-                    results.append(result)
-        finally:
-            self._others += [worker for worker, _ in begun.values()]
+        while True:
+            while coming and self._idle and not lost and not self._stop.value:
+                worker = self._idle.pop()
+                if worker.begin(do, coming[0], use_mmap):
+                    begun[worker.pipe] = worker, coming.popleft()
+                else:
+                    self._idle.append(self._new_worker())
+            for result in results:
+                take(result)
+            if not begun:
+                return [*lost, *coming]
+            results = []
+            for pipe in wait(list(begun)):
+                assert isinstance(pipe, Connection)
+                worker, unit = begun.pop(pipe)
+                try:
+                    result, error = pipe.recv()
+                except _GONE:
+                    lost.append(unit)
+                    continue
+                self._idle.append(worker)
+                if error is not None:
+                    raise error
+                results.append(result)
 
     def _new_worker(self) -> _Worker:
         worker = _Worker(self._stop, self._compiling)
