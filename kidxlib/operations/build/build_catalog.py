@@ -269,9 +269,11 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     sweep_leftovers(request, plan, backend)
     ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
+    # In place, offset indexes that still wait for the end of their partition go before the locks do, however this ends.
     log_dirs.enter_context(removing_held_indexes(request, plan))
     say_where_files_stay(request, catalog)
-    with catalog.holding() as commit:
+    with catalog.holding() as commit:  # changes of `segments` are held, and committed together, wave by wave
+        # which segments are gone, have moved, or are active or no longer active
         marked = catalog.mark(changes, build_id, commit)
         run = BuildRun(request, plan, backend, build_id, commit)
         scanned = scan_in_waves(run, changes)

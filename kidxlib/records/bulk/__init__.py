@@ -1,3 +1,4 @@
-"""Batches and records of a log in bulk: headers as rows of a table, and records by the addresses of their parts. The
-loops are compiled. `kidxlib.records.reader` reads the batches that they refuse, and says what is malformed.
+"""Batches and records of a log in bulk: `batch_table` walks over headers and makes rows of them (`BatchWalk`), and
+`decode` finds the addresses of the parts of records. The loops are compiled. `kidxlib.records.reader` reads the batches
+that they refuse, and says what is malformed.
 """
