@@ -38,8 +38,8 @@ from kidxlib.text.times import Span
 
 _PR_SET_PDEATHSIG: Final = 1
 
-#: The end of a pipe whose other process has ended, or was killed amid a message.
-_GONE: Final = (EOFError, BrokenPipeError, ConnectionResetError)
+#: Errors of a pipe whose other process has ended, or was killed amid a message.
+_GONE: Final = (EOFError, OSError)
 
 #: Starts workers without forking: a fork would inherit the lock's file, and threads that hold locks.
 _spawn: Final = multiprocessing.get_context("spawn")
@@ -61,15 +61,19 @@ class _Worker:
 
     def __init__(self, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
         self.pipe, workers_end = _spawn.Pipe()
-        self._process = _spawn.Process(target=_work, args=(workers_end, os.getpid(), stop, flag))
+        self._process = _spawn.Process(target=_serve, args=(workers_end, os.getpid(), stop, flag))
         with interrupts.kept_from_children():
             self._process.start()
         workers_end.close()
 
-    def begin(self, *unit: object) -> bool:
-        """Give it a unit; False: it has died while it had nothing to do."""
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def begin(self, do: Callable[[_Work, bool], object], unit: _Work, use_mmap: bool) -> bool:
+        """Give it a unit; False: it has died."""
         try:
-            self.pipe.send(unit)
+            self.pipe.send((do, unit, use_mmap))
         except _GONE:
             return False
         return True
@@ -105,7 +109,7 @@ class Workers:
         self._compiling = _spawn.RawValue(ctypes.c_bool, False)
         compiling.share_flag(self._compiling)
         self._all: list[_Worker] = []
-        self._idle: list[_Worker] = []  # neither dead, nor with a unit that somebody waits for, or waited for
+        self._idle: list[_Worker] = []  # without a unit; some may have died
 
     def __enter__(self) -> Self:
         return self
@@ -167,18 +171,21 @@ class Workers:
         """Returns the units that were not finished because a worker died."""
         coming, lost = deque(work), list[_Work]()
         begun: dict[Connection, tuple[_Worker, _Work]] = {}
-        results = list[_Result]()
+        results, failure = list[_Result](), None
+        self._idle = [worker for worker in self._idle if worker.is_alive]
         # All at once, before the first gets a unit, for which this process waits until it has started.
         self._idle += [self._new_worker() for _ in range(min(self.processes, len(work)) - len(self._idle))]
         while True:
-            while coming and self._idle and not lost and not self._stop.value:
-                worker = self._idle.pop()
-                if worker.begin(do, coming[0], use_mmap):
-                    begun[worker.pipe] = worker, coming.popleft()
+            while coming and self._idle and not (lost or failure or self._stop.value):
+                worker, unit = self._idle.pop(), coming.popleft()
+                if worker.begin(do, unit, use_mmap):
+                    begun[worker.pipe] = worker, unit
                 else:
-                    self._idle.append(self._new_worker())
+                    lost.append(unit)
             for result in results:
                 take(result)
+            if failure is not None:
+                raise failure
             if not begun:
                 return [*lost, *coming]
             results = []
@@ -191,9 +198,10 @@ class Workers:
                     lost.append(unit)
                     continue
                 self._idle.append(worker)
-                if error is not None:
-                    raise error
-                results.append(result)
+                if error is None:
+                    results.append(result)
+                else:
+                    failure = error
 
     def _new_worker(self) -> _Worker:
         worker = _Worker(self._stop, self._compiling)
@@ -201,7 +209,7 @@ class Workers:
         return worker
 
 
-def _work(pipe: Connection, command: int, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
+def _serve(pipe: Connection, command: int, stop: ctypes.c_bool, flag: ctypes.c_bool) -> None:
     """Be a worker: do units, until the command has closed its end of the pipe."""
     _begin_worker(command, stop, flag)
     with contextlib.suppress(*_GONE):

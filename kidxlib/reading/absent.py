@@ -63,23 +63,23 @@ class BrokersMetadata:
         goes furthest counts, of those that can be read.
         """
         if cluster_id not in self._metadata:
-            self._metadata[cluster_id] = None
-            copies, failed = list[ClusterMetadata](), dict[Location, KidxError | OSError]()
+            copies, failed, unread = list[ClusterMetadata](), list[KidxError | OSError](), list[str]()
             for log_dir in self.log_dirs:
                 try:
                     if self.owner(log_dir).cluster_id == cluster_id and _has_metadata(log_dir):
                         copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
                 except (CheckpointError, ClusterMetadataError, OSError) as error:
-                    failed[log_dir] = error
-            if failed and not copies:
-                raise next(iter(failed.values()))
-            furthest = self._metadata[cluster_id] = _furthest(copies)
-            if furthest is not None:
-                self._unread[cluster_id] = [
-                    furthest.instead_of(describe_error(error))
-                    for log_dir, error in failed.items()
-                    if _has_metadata(log_dir)
-                ]
+                    failed.append(error)
+                    with contextlib.suppress(OSError):
+                        if not _has_metadata(log_dir):
+                            continue
+                    unread.append(describe_error(error))
+            furthest = _furthest(copies)
+            if furthest is None and failed:
+                self._metadata[cluster_id] = None
+                raise failed[0]
+            self._unread[cluster_id] = [] if furthest is None else [furthest.instead_of(why) for why in unread]
+            self._metadata[cluster_id] = furthest
         return self._metadata[cluster_id]
 
     def metadata_of(self, log_dir: Location) -> ClusterMetadata | None:

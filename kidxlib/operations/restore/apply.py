@@ -57,7 +57,11 @@ _COPIED: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 _AGAIN: Final = (
     "the sources are as they were, and no metadata was written: empty the new log dirs, format them, and plan again"
 )
-#: What an interruption after that leaves.
+#: What an interruption leaves amid the metadata, and after it.
+_HALF: Final = (
+    "the sources are as they were, and some controllers may have the metadata: empty the new log dirs and the "
+    "controllers', format them, and plan again"
+)
 _DONE: Final = (
     "all is restored, and what restore-check needs was not printed: go on with the plan's steps, without the check; or "
     "empty the new log dirs, format them, and plan again"
@@ -83,12 +87,14 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     with _telling_what_is_left():
         copied = _copy(plan, log_dirs, backend)
         contents = read_contents(plan, backend.engine)
-    begin_phase("writing the cluster's metadata")
-    with interrupts.telling(lambda: _DONE), interrupts.stopping(lambda: None):
+        begin_phase("writing the cluster's metadata")
+    is_done = False
+    with interrupts.telling(lambda: _DONE if is_done else _HALF), interrupts.stopping(lambda: None):
         write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
         with Publisher() as publisher:
             for path in log_dirs:
                 publisher.remove(Directory(str(path), ""), UNFINISHED)
+        is_done = True
     return Restored(copied, contents)
 
 

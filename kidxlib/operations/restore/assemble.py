@@ -252,8 +252,8 @@ def why_not(known: Known, cluster: RestoredCluster) -> Iterator[str]:
         )
     for line in () if known.surviving is None else known.surviving.unread_copies:
         yield (
-            f"{line}: what cannot be read may be newer; look for another copy of it; or take its {METADATA_DIRECTORY} "
-            "out of a copy of that log dir, and go on with the older one"
+            f"{line}: what cannot be read may be newer; look for another copy of it; or take the {METADATA_DIRECTORY} "
+            "that cannot be read out of a copy of its log dir, and go on with the one that counts instead"
         )
     for topic in () if known.has_bucket else cluster.topics:
         if any(config.name == _TIERED and config.was == "true" for config in topic.configs):

@@ -180,7 +180,8 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         warn_of_first(inventory.known.warnings)
         newest = surviving_or_refused(inventory.paths)
         sorted_out = sort_out(inventory, newest, request.options.topics)
-        whole = [each for each in sorted_out.partitions if not any(on_two_disks(each))]
+        twice = {name for name, replicas in inventory.replicas.items() if any(on_two_disks(replicas))}
+        whole = [each for each in sorted_out.partitions if each[0].topic_partition not in twice]
         proposed = propose_ends(whole, request.proposes_ms, backend.engine.cores)
     write_proposal(request.until, proposed)
     warnings = [text for each in proposed if (text := each.warning(request.proposes_ms)) is not None]

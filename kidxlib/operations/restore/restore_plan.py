@@ -589,7 +589,9 @@ def _empty(cluster: RestoredCluster, inventory: Inventory) -> Iterator[str]:
     for topic in cluster.topics:
         for partition in filter(lambda partition: partition.begins_empty, topic.partitions):
             name = TopicPartition(topic.name, partition.partition)
-            of_others = [each for each in inventory.replicas.get(name, ()) if each.topic_id != topic.topic_id]
+            of_others = [
+                each for each in inventory.replicas.get(name, ()) if each.topic_id not in (None, topic.topic_id)
+            ]
             if of_others:
                 yield (
                     f"{name.directory}: no source has a directory of topic id {topic.topic_id}, as the metadata has: "

@@ -59,6 +59,10 @@ def _die_first(number: int, use_mmap: bool) -> int:
     return number
 
 
+def _die(_: bytes, use_mmap: bool) -> None:
+    os._exit(1)
+
+
 def _is_pandas_there(items: Iterable[int]) -> Iterator[ItemRows]:
     """Whether it was imported where Arrow has made an array of a list."""
     for _ in items:
@@ -114,6 +118,16 @@ def test_a_worker_that_dies_while_others_start_holds_nobody_up(monkeypatch: pyte
         monkeypatch.setattr(SpawnProcess, "start", start_late)
         workers.run(_die_first, range(5), taken.append)
     assert sorted(taken) == [0, 1, 1, 2, 3, 4]
+
+
+def test_workers_that_die_again_and_again_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they die as they start, while they are given more than a pipe holds."""
+    units = [bytes(1 << 20), bytes(1 << 20)]
+    with Workers(2) as workers, pytest.raises(KidxError, match="again and again"):
+        workers.run(_die, units, lambda _: None)
+    monkeypatch.setattr("kidxlib.engine.local._serve", "no function")
+    with Workers(2) as workers, pytest.raises(KidxError, match="again and again"):
+        workers.run(_die, units, lambda _: None)
 
 
 def test_workers_import_no_pandas(workers: Workers, tmp_path: Path) -> None:
