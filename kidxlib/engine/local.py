@@ -79,7 +79,7 @@ class _Worker:
         return True
 
     def kill(self) -> None:
-        """End it at once: for work that only reads."""
+        """End it amid its unit."""
         self._process.kill()
 
     def join(self) -> None:

@@ -70,10 +70,8 @@ class BrokersMetadata:
                         copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
                 except (CheckpointError, ClusterMetadataError, OSError) as error:
                     failed.append(error)
-                    with contextlib.suppress(OSError):
-                        if not _has_metadata(log_dir):
-                            continue
-                    unread.append(describe_error(error))
+                    if _has_metadata(log_dir):
+                        unread.append(describe_error(error))
             furthest = _furthest(copies)
             if furthest is None and failed:
                 self._metadata[cluster_id] = None
@@ -296,7 +294,11 @@ def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMeta
 
 
 def _has_metadata(log_dir: Location) -> bool:
-    return (log_dir / METADATA_DIRECTORY).exists()
+    """Whether a log dir has a copy of the metadata; also where a disk does not tell: who reads it says why."""
+    try:
+        return (log_dir / METADATA_DIRECTORY).exists()
+    except OSError:
+        return True
 
 
 def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
