@@ -16,17 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.errors import PublishError
-from kidxlib.format.checksums.crc import extend_crc32c
+from kidxlib.errors import LogChangedError, PublishError
+from kidxlib.format.checksums.crc import extend_crc32c_in_memory
+from kidxlib.storage import rooms
 from kidxlib.storage.directory import flush_file_system_of
+from kidxlib.storage.location import FileVersion
+from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.opened_file import OpenedFile
 from kidxlib.storage.publisher import Owner
 from kidxlib.storage.small_files import regular_file
+from kidxlib.storage.uncached import UncachedReads, UncachedWrites
 
 #: `FICLONE` of Linux's `linux/fs.h`.
 _CLONE: Final = 0x40049409
 #: A file system that has no reflinks, or not between these two files, answers so.
 _NOT_CLONED: Final = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
-_PIECE_BYTES: Final = 1024 * 1024
+_PIECE_BYTES: Final = 8 * 1024 * 1024
+#: Threads for each core: most of the time they wait for the disk.
+_THREADS_A_CORE: Final = 2
 #: So many files or bytes are flushed at a time. They are read back while the next ones are copied.
 _GROUP_FILES: Final = 512
 _GROUP_BYTES: Final = 256 * 1024 * 1024
@@ -73,12 +80,12 @@ def make_directory(path: Path, like: Path, owner: Owner) -> None:
         raise PublishError(f"{path}: not made: {error.strerror}") from error
 
 
-def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
+def copy_files(files: Iterable[FileCopy], owner: Owner, cores: int) -> Copied:
     """Copy files durably, with their modification times. What was written is flushed, and read back from the disk.
 
     Args:
         owner: whose the copies are; each has the permissions of its source.
-        threads: so many files are copied, or read back, at the same time.
+        cores: for each, some files are copied, or read back, at the same time.
 
     Raises:
         PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
@@ -86,7 +93,7 @@ def copy_files(files: Iterable[FileCopy], owner: Owner, threads: int) -> Copied:
     reflinked = written = 0
     flushed: dict[Path, int] = {}  # checksums of copies that are to be read back
     given_up = threading.Event()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-copy")
+    pool = ThreadPoolExecutor(cores * _THREADS_A_CORE, thread_name_prefix="kidx-copy")
     try:
         for group in _groups(files):
             copying = pool.map(_copy, group, itertools.repeat(owner), itertools.repeat(given_up))
@@ -127,6 +134,8 @@ def _copy(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None
         return _copied(file, owner, given_up)
     except OSError as error:
         raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
+    except LogChangedError as error:
+        raise PublishError(f"{file.target}: not copied from {file.source}: {error}") from error
 
 
 def _copied(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None:
@@ -144,7 +153,7 @@ def _copied(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | No
                     target.truncate(file.size)
             else:
                 checksum = _write(source.fileno(), descriptor, file.size, given_up)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write the pages out
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write pages out
             os.fchmod(descriptor, status.st_mode & 0o777 | 0o600)
             _give(descriptor, owner)
             os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -180,18 +189,19 @@ def _is_cloned(source: int, target: int) -> bool:
 
 
 def _write(source: int, target: int, size: int, given_up: threading.Event) -> int:
+    """Copy the first bytes of a file, and return their checksum."""
     checksum, position = 0, 0
-    while position < size:
-        if given_up.is_set():
-            raise CancelledError
-        piece = os.pread(source, min(_PIECE_BYTES, size - position), position)
-        if not piece:
-            raise OSError(errno.EIO, f"the source ends at byte {position}, expected {size}")
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(target, view) :]
-        checksum = extend_crc32c(checksum, piece)
-        position += len(piece)
+    opened = OpenedFile(source, FileVersion.of_descriptor(source))
+    with contextlib.closing(opened), UncachedWrites(target) as write:
+        log = opened.log(size, use_mmap=False, access=Access.SEQUENTIAL)
+        while position < size:
+            if given_up.is_set():
+                raise CancelledError
+            start, window = log.window(position)
+            piece = window[position - start :]
+            write(position, piece)
+            checksum = extend_crc32c_in_memory(checksum, piece)
+            position += len(piece)
     return checksum
 
 
@@ -209,12 +219,15 @@ def _flush(directories: Iterable[Path]) -> None:
 
 
 def _ensure_reads_back(path: Path, expected: int, given_up: threading.Event) -> None:
-    """Read a file from the disk: its pages are dropped from memory first, as far as the kernel does that."""
-    checksum = 0
-    with path.open("rb", buffering=0) as file:
+    """Read a file from the disk: past the page cache, from which its pages are dropped first as far as the kernel does
+    that.
+    """
+    checksum, position, piece = 0, 0, rooms.take(_PIECE_BYTES)
+    with path.open("rb", buffering=0) as file, UncachedReads(file.fileno()) as read_into:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        while piece := file.read(_PIECE_BYTES):
-            checksum = extend_crc32c(checksum, piece)
+        while count := read_into(position, piece):
+            checksum = extend_crc32c_in_memory(checksum, piece[:count])
+            position += count
             if given_up.is_set():
                 raise CancelledError
     if checksum != expected:

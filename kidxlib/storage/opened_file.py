@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
+from kidxlib.storage import rooms
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, ChunkedLog, LogBytes, WholeLog
 from kidxlib.storage.packed import PackedPath, is_packed
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, is_object
+from kidxlib.storage.uncached import UncachedReads
 
 #: A file is mapped if at least this share of its pages is in memory: the kernel reclaims a few now and then.
 _IN_MEMORY: Final = 0.9
@@ -137,23 +139,19 @@ class OpenedFile:
         return map_log(self._descriptor, size, access=access)
 
     def _cold(self, cached: _CachedPages, size: int) -> LogBytes:
+        # Some file systems take reads past the page cache, and fill it all the same.
         drop_behind = _DropBehind(self._descriptor, cached.all())
         self._opened.callback(drop_behind.done)
+        read_into = self._opened.enter_context(UncachedReads(self._descriptor))
         if size <= RANGE_BYTES:  # one request, which is faster than starting threads
-            return WholeLog(ChunkedLog(self._descriptor, size, size).window(0)[1])
+            whole = rooms.take(size)
+            if (count := read_into(0, whole)) < size:
+                raise LogChangedError(f"file ends at byte {count}, it had {size} bytes when opened")
+            return WholeLog(whole)
         threads = self._opened.enter_context(ThreadPoolExecutor(RANGES_AHEAD))
-        log = RangedLog(self._read_into, size, Reads(), threads, done_to=drop_behind.done_to)
+        log = RangedLog(read_into, size, Reads(), threads, done_to=drop_behind.done_to)
         self._opened.callback(log.release)
         return log
-
-    def _read_into(self, position: int, room: NDArray[np.uint8]) -> int:
-        filled = 0
-        while filled < len(room):
-            count = os.preadv(self._descriptor, [room[filled:].data], position + filled)
-            if count == 0:
-                break
-            filled += count
-        return filled
 
     def ensure_unchanged(self) -> None:
         ensure_unchanged(self._descriptor, self.version)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
+from kidxlib.storage import rooms
 
 #: Bytes of one request to an object, or to a file that is not in memory, and how many requests run at a time in a
 #: sequential read.
@@ -116,7 +117,7 @@ class RangedLog:
     def _ask(self, ranges: int) -> None:
         while len(self._coming) < ranges and self._asked_to < self._size:
             length = min(self._range_bytes, self._size - self._asked_to)
-            room = self._free.pop() if self._free else np.empty(self._space + self._range_bytes, np.uint8)
+            room = self._free.pop() if self._free else rooms.take(self._space + self._range_bytes)
             wanted = room[self._space : self._space + length]
             self._coming.append((self._threads.submit(self._read_into, self._asked_to, wanted), length, room))
             self._reads.requests += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import threading
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
@@ -139,20 +142,20 @@ def test_ctrl_c_ends_a_restore_amid_a_partition(old: Path, tmp_path: Path) -> No
 
 
 def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The main thread gets a signal while another one copies a file in a million pieces."""
-    source = tmp_path / "source"
-    source.write_bytes(bytes(1 << 20))
-    copy, main, pieces = file_copy.FileCopy(source, tmp_path / "copy", 1 << 20), threading.get_ident(), 0
+    """The main thread gets a signal while another one copies a large file piece by piece."""
+    source, size = tmp_path / "source", 256 * 1024 * 1024
+    source.touch()
+    os.truncate(source, size)
+    copy, main, pieces = file_copy.FileCopy(source, tmp_path / "copy", size), threading.get_ident(), 0
 
-    def interrupted(checksum: int, _: bytes) -> int:
+    def interrupted(checksum: int, _: NDArray[np.uint8]) -> int:
         nonlocal pieces
         pieces += 1
         if pieces == 1:
             signal.pthread_kill(main, signal.SIGINT)
         return checksum
 
-    monkeypatch.setattr(file_copy, "_PIECE_BYTES", 1)
-    monkeypatch.setattr(file_copy, "extend_crc32c", interrupted)
+    monkeypatch.setattr(file_copy, "extend_crc32c_in_memory", interrupted)
     with pytest.raises(KeyboardInterrupt):
         file_copy.copy_files([copy], Owner.of(source.stat()), 1)
     assert 0 < copy.target.stat().st_size < copy.size

@@ -11,6 +11,8 @@ import zlib
 from typing import Final
 
 import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib.errors import MissingLibraryError
 from kidxlib.format.c_library import c_library
@@ -40,6 +42,11 @@ def crc32c(data: bytes) -> int:
 def extend_crc32c(crc: int, data: bytes) -> int:
     """The CRC-32C of the bytes of `crc` (0: none) and `data` after them."""
     return int(google_crc32c.extend(crc, data))
+
+
+def extend_crc32c_in_memory(crc: int, data: NDArray[np.uint8]) -> int:
+    """The same, of less than 2 GiB in an array: no copy is made, and other threads work meanwhile."""
+    return int(ISAL_CRC32C(data.ctypes.data, len(data), crc ^ 0xFFFFFFFF) ^ 0xFFFFFFFF)
 
 
 def extend_crc64nvme(crc: int, data: bytes) -> int:

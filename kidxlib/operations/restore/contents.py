@@ -166,6 +166,7 @@ def _restored_log(leader: PlannedReplica, bucket: RemoteBucket | None, why_not: 
         log_bytes=source.kept_bytes,
         topic_id=source.topic_id or "",
         threads=min(math.ceil(source.kept_bytes / max(bytes_of_core, 1)) or 1, THREADS_MAX),
+        has_transactions=source.may_have_transactions or source.first_offset < source.start_offset,
     )
     if source.first_offset >= source.start_offset:
         return log

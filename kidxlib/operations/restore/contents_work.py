@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -24,6 +25,7 @@ from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
 
+_LOGS_AT_ONCE: Final = 2
 #: The most threads that read a log, as in `kidxlib.library.read`.
 THREADS_MAX: Final = 4
 
@@ -62,6 +64,7 @@ class RestoredLog:
         bucket: the bucket that has its beginning, with this partition alone; None: all of it is in the log dir.
         why_not: why it cannot be read; empty if it can.
         threads: how many may take its records apart at the same time.
+        has_transactions: False: the plan has read all of it, and no batch is of a transaction.
     """
 
     topic_partition: TopicPartition
@@ -74,6 +77,7 @@ class RestoredLog:
     bucket: RemoteBucket | None = None
     why_not: str = ""
     threads: int = 1
+    has_transactions: bool = True
 
     @property
     def id_partition(self) -> TopicIdPartition:
@@ -84,17 +88,21 @@ class RestoredLog:
 
 
 def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
-    """In a worker: what consumers will get of some logs."""
-    for log in logs:
-        levels: tuple[IsolatedRecords, ...] = ()
-        why = log.why_not
-        try:
-            levels = () if why else _read_records(log)
-        except (KidxError, OSError) as error:
-            why = describe_error(error)
-        uncommitted, committed = map(asdict, levels) if levels else (None, None)
-        row = {"number": log.number, "uncommitted": uncommitted, "committed": committed, "why": why}
-        yield ItemRows(segments=1, log_bytes=log.log_bytes, rows=[{"contents": row}])
+    """In a worker: what consumers will get of some logs. While one is read from the disk, another is digested."""
+    with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="kidx-contents") as pool:
+        yield from pool.map(_contents_of, logs)
+
+
+def _contents_of(log: RestoredLog) -> ItemRows:
+    levels: tuple[IsolatedRecords, ...] = ()
+    why = log.why_not
+    try:
+        levels = () if why else _read_records(log)
+    except (KidxError, OSError) as error:
+        why = describe_error(error)
+    uncommitted, committed = map(asdict, levels) if levels else (None, None)
+    row = {"number": log.number, "uncommitted": uncommitted, "committed": committed, "why": why}
+    return ItemRows(segments=1, log_bytes=log.log_bytes, rows=[{"contents": row}])
 
 
 def _read_records(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
@@ -103,6 +111,9 @@ def _read_records(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
         nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
         return nothing, nothing
     request = _request(log)
+    if not log.has_transactions:
+        both = _read(_plan(request, log.threads), log.end_offset, log.threads)
+        return both, both
     plan = _plan(replace(request, committed=True), log.threads)
     stable = min((left.first_offset for left in plan.left_out if left.why is _UNSTABLE), default=log.end_offset)
     committed = _read(plan, stable, log.threads)

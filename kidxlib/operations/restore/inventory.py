@@ -109,6 +109,12 @@ class OldReplica:
         return sum(segment.kept_bytes for segment in self.forecast.simulation.segments)
 
     @property
+    def may_have_transactions(self) -> bool:
+        """Whether a batch of its logs is of a transaction, or may be, as a log was not read as a whole."""
+        recoveries = (self.forecast.recoveries.get(each.base_offset) for each in self.forecast.simulation.segments)
+        return any(recovery is None or recovery.transactional_batches != 0 for recovery in recoveries)
+
+    @property
     def whole(self) -> bool:
         """Whether nothing is lost of what the broker had, as far as its checkpoints and its log tell."""
         return not self.forecast.refusals and not self.forecast.loses

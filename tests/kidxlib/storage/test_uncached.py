@@ -1,0 +1,73 @@
+"""Reads and writes past the page cache give what others give, anywhere in a file, on each kind of file system."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kidxlib.storage import rooms
+from kidxlib.storage.uncached import UncachedReads, UncachedWrites
+
+_PAGE: Final = mmap.PAGESIZE
+_MIB: Final = 1024 * 1024
+_CONTENT: Final = np.random.default_rng(7).integers(0, 256, 6 * _PAGE, np.uint8)
+#: About pages: their starts and ends, one byte off, and anything between.
+_PLACES: Final = st.one_of(
+    st.integers(0, 6 * _PAGE),
+    st.builds(lambda page, off: max(0, page * _PAGE + off), st.integers(0, 5), st.sampled_from([-1, 0, 1])),
+)
+
+
+@pytest.fixture(scope="module", params=["disk", "memory"])
+def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if request.param == "memory" else None) as path:
+        yield Path(path)
+
+
+def _memory(size: int, is_aligned: bool) -> NDArray[np.uint8]:
+    return rooms.take(_MIB)[slice(0, size) if is_aligned else slice(1, size + 1)]
+
+
+@given(size=_PLACES, position=_PLACES, wanted=_PLACES, is_aligned=st.booleans())
+def test_reads_fill_memory_as_pread_does(
+    directory: Path, size: int, position: int, wanted: int, is_aligned: bool
+) -> None:
+    path = directory / "read"
+    path.write_bytes(_CONTENT[:size].tobytes())
+    room = _memory(wanted, is_aligned)
+    with path.open("rb", buffering=0) as file, UncachedReads(file.fileno()) as read_into:
+        count = read_into(position, room)
+        assert room[:count].tobytes() == os.pread(file.fileno(), wanted, position)
+
+
+@given(pieces=st.lists(st.tuples(_PLACES, st.booleans()), max_size=4))
+def test_what_was_written_is_read(directory: Path, pieces: list[tuple[int, bool]]) -> None:
+    """Pieces of any length, one behind the other, of any memory."""
+    path, position = directory / "written", 0
+    with path.open("wb", buffering=0) as file, UncachedWrites(file.fileno()) as write:
+        for size, is_aligned in pieces:
+            piece = _memory(size, is_aligned)
+            piece[:] = _CONTENT[:size]
+            write(position, piece)
+            position += size
+    assert path.read_bytes() == b"".join(_CONTENT[:size].tobytes() for size, _ in pieces)
+
+
+def test_memory_is_taken_again_once_no_view_of_it_is_left() -> None:
+    first = rooms.take(_MIB)
+    address, view = first.ctypes.data, first[5:].view(np.int8)
+    del first
+    assert rooms.take(_MIB).ctypes.data != address
+    del view
+    assert rooms.take(_MIB).ctypes.data == address
+    assert len(rooms.take(rooms.ROOM_BYTES + 1)) == rooms.ROOM_BYTES + 1
