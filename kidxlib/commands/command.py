@@ -19,6 +19,7 @@ from click.core import ParameterSource
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.run import options as catalog_options
 from kidxlib.run.run_report import reports_run
+from kidxlib.terminal import interrupts
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
@@ -318,7 +319,8 @@ def _command(
             backend = opened(request)
         with request.held(), backend as opened_backend:
             outcome = run(request, opened_backend)
-            outcome.show(as_json=request.as_json)
+            with interrupts.telling(lambda: outcome.done):
+                outcome.show(as_json=request.as_json)
         return outcome
 
     command = reports_run(reports_as)(work)

@@ -29,6 +29,8 @@ from kidxlib.storage.uncached import UncachedReads
 
 #: A file is mapped if at least this share of its pages is in memory: the kernel reclaims a few now and then.
 _IN_MEMORY: Final = 0.9
+#: A file with more in memory is read through the page cache, as the disk is slower than what is in memory.
+_ON_DISK: Final = 0.1
 
 _PAGE: Final = mmap.PAGESIZE
 #: A sample tells whether a file is in memory: one place in each MiB, within these bounds, each place of some pages.
@@ -130,19 +132,22 @@ class OpenedFile:
         if access is Access.SEQUENTIAL and 0 < size <= layouts.SEGMENT_BYTES_MAX:  # longer logs are never read
             mapped = map_log(self._descriptor, size)
             cached = _CachedPages(mapped.window(0)[1])
-            if cached.share() < _IN_MEMORY:
-                return self._cold(cached, size)
+            share = cached.share()
+            if share < _IN_MEMORY:
+                return self._cold(cached, size, is_on_disk=share <= _ON_DISK)
             if use_mmap:
                 return mapped
         if not use_mmap:
             return ChunkedLog(self._descriptor, size, chunk_bytes or CHUNK_BYTES)
         return map_log(self._descriptor, size, access=access)
 
-    def _cold(self, cached: _CachedPages, size: int) -> LogBytes:
+    def _cold(self, cached: _CachedPages, size: int, *, is_on_disk: bool) -> LogBytes:
         # Some file systems take reads past the page cache, and fill it all the same.
         drop_behind = _DropBehind(self._descriptor, cached.all())
         self._opened.callback(drop_behind.done)
-        read_into = self._opened.enter_context(UncachedReads(self._descriptor))
+        read_into = UncachedReads(self._descriptor)
+        if is_on_disk:
+            self._opened.enter_context(read_into)
         if size <= RANGE_BYTES:  # one request, which is faster than starting threads
             whole = rooms.take(size)
             if (count := read_into(0, whole)) < size:

@@ -23,7 +23,7 @@ _FLAG: Final = getattr(os, "O_DIRECT", None)
 
 
 class _Uncached:
-    """An opened file, opened again for reads or writes past the page cache. Use as a context."""
+    """An opened file. In the context, reads or writes go past the page cache; outside, they are as usual."""
 
     _access: int
 

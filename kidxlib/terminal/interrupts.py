@@ -82,7 +82,7 @@ class _Handler:
             self.thread.start()
             self._interrupt(number, frame)
         elif time.monotonic() > self.first_at + _SAME_SECONDS:
-            _end_now(number, "ended at once; the same command goes on from what is done")
+            _end_now(number, "ended at once, amid its work; what was done by then stays")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.stop is None and self._is_free(frame):

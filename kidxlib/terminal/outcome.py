@@ -37,6 +37,7 @@ class Outcome:
         values: the values of the JSON object, in its order; a function gives a value that only JSON has, and that
             costs something.
         messages: lines for standard error, after the screen's or the JSON object.
+        done: what an interruption says while all this is printed.
     """
 
     code: ExitCode = ExitCode.OK
@@ -49,6 +50,7 @@ class Outcome:
     items: list[str | ShownTable] = field(default_factory=list)
     values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
+    done: str = "all is done, and not all that came of it was printed"
 
     def line(self, *lines: str) -> None:
         self.items.extend(lines)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import mmap
 import os
 import shutil
 import signal
+import termios
 import threading
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -120,7 +124,7 @@ def test_copies_are_restored_also_where_workers_die_as_they_read_them_for_the_ch
     assert len(whys) == _PARTITIONS and {*whys} == {
         "the processes that read its records died, as where memory runs out (see dmesg)"
     }
-    lines = [line for line in ended.err.splitlines() if line.endswith("restore-check will not compare these records")]
+    lines = [line for line in ended.err.splitlines() if "restore-check will not compare these records" in line]
     assert 0 < len(lines) < _PARTITIONS, "one line a partition is too many"
 
 
@@ -139,6 +143,23 @@ def test_ctrl_c_ends_a_restore_amid_a_partition(old: Path, tmp_path: Path) -> No
     assert "error: interrupted: the sources are as they were, and no metadata was written: empty the" in ended.err
     assert contents_of(old) == before
     _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
+
+
+def test_ctrl_c_while_the_outcome_is_printed_says_that_all_is_restored(old: Path, tmp_path: Path) -> None:
+    """Nobody reads what it prints, and the pipe is full."""
+    new = formatted_log_dir(tmp_path, 1)
+    process = start_kidx(*_arguments(old, new, "--apply", _planned(old, new)))
+    try:
+        assert process.stdout is not None
+        pipe, waiting = process.stdout.fileno(), array("i", [0])
+        room = fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
+        while_it_runs(process, lambda: fcntl.ioctl(pipe, termios.FIONREAD, waiting) or waiting[0] == room or None)
+        process.send_signal(signal.SIGINT)
+    finally:
+        ended = end(process)
+    assert ended.code == 128 + signal.SIGINT
+    assert "error: interrupted: all is restored, and what restore-check needs was not printed" in ended.err
+    assert not (new / UNFINISHED).exists() and logs_in(new) == logs_in(old)
 
 
 def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

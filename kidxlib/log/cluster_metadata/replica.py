@@ -83,6 +83,8 @@ class Replica:
         snapshot_ms: the timestamp of the last record that the snapshot covers; None: there is no snapshot.
         snapshot: the batches of the snapshot.
         log: the batches of the log from `snapshot_end` on, up to the first torn one.
+        torn_at: the file and the byte where the log is read no further, though bytes follow; None: it was read to its
+            end.
         only_voter: the only voter of the quorum; None if snapshot, log or `quorum-state` name others, or none.
         static_voters: the ids of the voters in `controller.quorum.voters`; None if no file has them, or records name
             the voters (KIP-853), which override that config.
@@ -96,6 +98,7 @@ class Replica:
     only_voter: int | None
     static_voters: frozenset[int] | None
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None
+    torn_at: tuple[Location, int] | None = None
 
     @property
     def snapshot_end(self) -> int:
@@ -165,6 +168,8 @@ class _Copy:
     left_out: str | None = None
     voters: list[frozenset[int]] = field(default_factory=list)
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
+    read_to: int = 0
+    torn_at: tuple[Location, int] | None = None
 
     def read(self) -> Replica:
         files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
@@ -185,7 +190,7 @@ class _Copy:
         has_one_voter = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
         only_voter = min(self.voters[0]) if has_one_voter else None
         static = None if self.dynamic_voters is not None or not self.voters else self.voters[-1]
-        return Replica(latest, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters)
+        return Replica(latest, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters, self.torn_at)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """The batches of a snapshot, and the timestamp of the last record that it covers."""
@@ -225,15 +230,19 @@ class _Copy:
                     if batch.last_offset >= end:
                         yield batch
                         end = batch.last_offset + 1
+                if self.read_to < log.size:
+                    self.torn_at = path, self.read_to
 
     def _whole_batches(
         self, path: Location, log: LogBytes, position: int, *, is_log: bool = False
     ) -> Iterator[tuple[MetadataBatch, _Controls]]:
         """The batches from a position up to the first torn one, each with its control records by name."""
+        self.read_to = position
         try:
             for batch in _up_to_damage(batches(log, position)) if is_log else batches(log, position):
                 if not is_crc_valid(log, batch):
                     return
+                self.read_to = batch.next_position
                 controls: list[tuple[str, Mapping[str, Any]]] = []
                 data: list[Record] = []
                 for record in records(log, batch):

@@ -62,7 +62,7 @@ _HALF: Final = (
     "the sources are as they were, and some controllers may have the metadata: empty the new log dirs and the "
     "controllers', format them, and plan again"
 )
-_DONE: Final = (
+RESTORED: Final = (
     "all is restored, and what restore-check needs was not printed: go on with the plan's steps, without the check; or "
     "empty the new log dirs, format them, and plan again"
 )
@@ -89,7 +89,7 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
         contents = read_contents(plan, backend.engine)
         begin_phase("writing the cluster's metadata")
     is_done = False
-    with interrupts.telling(lambda: _DONE if is_done else _HALF), interrupts.stopping(lambda: None):
+    with interrupts.telling(lambda: RESTORED if is_done else _HALF), interrupts.stopping(lambda: None):
         write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
         with Publisher() as publisher:
             for path in log_dirs:

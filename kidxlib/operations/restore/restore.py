@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from rich.filesize import decimal
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.restore.apply import apply_restore
+from kidxlib.operations.restore.apply import RESTORED, apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
@@ -139,20 +139,22 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
         outcome.warn(*first_of_each_kind(_not_compared(restored.contents), FIRST_MOST, _MORE))
-    return Outcome(
+        outcome = replace(outcome, done=RESTORED)
+    return replace(
+        outcome,
         code=_exit_code(plan),
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
         bytes=plan.copied_bytes,
-        items=outcome.items,
-        values=outcome.values,
-        messages=outcome.messages,
     )
 
 
 def _not_compared(contents: Contents) -> Iterator[str]:
     for each in contents.partitions:
         if each.why:
-            yield f"{each.topic_partition.directory}: {each.why}; restore-check will not compare these records"
+            yield (
+                f"{each.topic_partition.directory}: {each.why}; restore-check will not compare these records, and so "
+                "not print what lifts the hold: compare them by hand, or restore again"
+            )
 
 
 def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:

@@ -130,7 +130,9 @@ class RestorePlan:
 
     @property
     def not_known(self) -> Iterator[str]:
-        """What checkpoints that are lost do not say of the brokers' log dirs."""
+        """What checkpoints that are lost do not say of the brokers' log dirs, and what damaged metadata does not."""
+        if self.surviving is not None and self.surviving.behind_damage is not None:
+            yield self.surviving.behind_damage
         for broker in self.inventory.brokers:
             for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
                 for name, what in _CHECKPOINTS.items():

@@ -4,6 +4,7 @@ controller's, the newest; and what of it a restored cluster takes over.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,14 +12,17 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, UsageError, describe_error
+from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, changes_in, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Replica, read_replica
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage
 from kidxlib.operations.restore.cluster import CannotComeBack, MetadataSource
 from kidxlib.records.reader import Record
-from kidxlib.storage.location import Location
+from kidxlib.recovery.past_end import next_whole_batch
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
+from kidxlib.storage.opened_log import LogFile
 
 #: `ConfigResource.Type`. Topics' settings are the image's.
 _BROKER_RESOURCE: Final = 4
@@ -65,6 +69,8 @@ class SurvivingMetadata:
         carried: the records that are taken over as they are.
         left_out: what it has and the restored cluster lacks.
         unreadable: copies that cannot be read, each with why. One of them may have been the newest.
+        behind_damage: a line on whole batches of the newest copy that stand behind damage, and are not taken; None:
+            there are none.
     """
 
     source: MetadataSource
@@ -74,6 +80,7 @@ class SurvivingMetadata:
     carried: tuple[FramedMessage, ...]
     left_out: tuple[CannotComeBack, ...]
     unreadable: Mapping[Location, str] = field(default_factory=dict)
+    behind_damage: str | None = None
 
     @property
     def unread_copies(self) -> Iterator[str]:
@@ -149,6 +156,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         carried=tuple(taken.records.values()),
         left_out=tuple(taken.left_out()),
         unreadable=unreadable,
+        behind_damage=_behind_damage(newest.replica),
     )
 
 
@@ -237,6 +245,28 @@ def _key(name: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
 def _hashable(value: Any) -> Any:
     """A quota's entity is a list of types and names."""
     return tuple(sorted((str(part) for part in value), key=str)) if isinstance(value, list) else value
+
+
+def _behind_damage(replica: Replica) -> str | None:
+    """A line on whole batches behind the place where a log is torn. A node cuts its log there as it starts
+    (`LogSegment.recover`), and its quorum gives it again what it lacks: here nobody does.
+    """
+    if replica.torn_at is None:
+        return None
+    path, position = replica.torn_at
+    with contextlib.closing(LogFile(str(path))) as log:
+        whole = next_whole_batch(log, position + 1, replica.end_offset, OFFSET_MAX)
+        size = log.size
+    later = [
+        name for name in files_in(path.parent) if parse_segment_log(name) is not None and name > path.name
+    ]  # of 20 digits each
+    if whole is None and not later:
+        return None
+    follows = f"a whole batch begins at byte {whole} of {size}" if whole is not None else f"{later[0]} follows"
+    return (
+        f"{path}: damaged at byte {position}, and {follows}: what the cluster's metadata says from offset "
+        f"{replica.end_offset} on is not taken; look for another copy of it"
+    )
 
 
 def _taken_over(replica: Replica) -> _TakenOver:

@@ -1,4 +1,4 @@
-"""A log that is not in memory is read by ranges, or at once if it is small, and the page cache is left as it was."""
+"""A log that is not in memory is read by ranges, or at once if it is small, and the page cache stays as it was."""
 
 from __future__ import annotations
 
@@ -54,16 +54,6 @@ def _cached(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     return pages
 
 
-@pytest.fixture(params=["past the page cache", "through the page cache"])
-def goes_past(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether reads go past the page cache, as not every file system lets them."""
-    if request.param == "through the page cache":
-        monkeypatch.setattr(uncached, "_FLAG", None)
-        return False
-    return True
-
-
-@pytest.mark.usefixtures("goes_past")
 def test_the_page_cache_stays_as_it_was(log: Path) -> None:
     before = _cached(log)
     assert 0.3 < before.mean() < 0.4
@@ -79,16 +69,33 @@ def test_the_page_cache_stays_as_it_was(log: Path) -> None:
     np.testing.assert_array_equal(during[:last_range], before[:last_range])
 
 
-def test_a_small_log_leaves_it_so_too(goes_past: bool, tmp_path: Path) -> None:
+def test_a_small_log_leaves_it_so_too(tmp_path: Path) -> None:
     assert 100 * mmap.PAGESIZE < len(_SMALL) < RANGE_BYTES
     log = _mostly_on_disk(tmp_path, _SMALL)
     before = _cached(log)
     assert 0.2 < before.mean() < 0.5
     with opened_log(str(log)) as opened:
         recovered = recover(opened.log(use_mmap=True, access=Access.SEQUENTIAL), 0, RecoverOptions())
-        assert goes_past or _cached(log).all(), "it was not read"
+        assert _cached(log).all(), "it was not read"
     assert_same(recovered, recover(WholeLog(np.frombuffer(_SMALL, np.uint8)), 0, RecoverOptions()))
     np.testing.assert_array_equal(_cached(log), before)
+
+
+@pytest.mark.parametrize("goes_past", [True, False])
+def test_a_log_on_the_disk_is_read_past_the_page_cache(
+    goes_past: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that is not possible, its pages are dropped again."""
+    if not goes_past:
+        monkeypatch.setattr(uncached, "_FLAG", None)
+    for content in (_LOG, _LOG[:RANGE_BYTES]):
+        log = _mostly_on_disk(tmp_path, content)
+        page_cache.drop(log)
+        with opened_log(str(log)) as opened:
+            recovered = recover(opened.log(use_mmap=True, access=Access.SEQUENTIAL), 0, RecoverOptions())
+            assert _cached(log).any() != goes_past
+        assert not _cached(log).any()
+        assert_same(recovered, recover(WholeLog(np.frombuffer(content, np.uint8)), 0, RecoverOptions()))
 
 
 def test_a_log_in_memory_is_mapped(log: Path) -> None:

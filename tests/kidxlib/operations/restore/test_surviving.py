@@ -143,3 +143,31 @@ def test_copies_that_cannot_be_read(tmp_path: Path) -> None:
     properties(other, 3, "another")
     with pytest.raises(ClusterMetadataError, match=r"metadata of several clusters \(another, c\)"):
         surviving_metadata([good, other])
+
+
+def test_batches_behind_damage_are_told(tmp_path: Path) -> None:
+    """Those of the newest copy. A node cuts its log there; an append that a kill broke off is nothing to tell of."""
+    first, second, third = leader_change(0, [1]), _data(1, [topic("t", _A)]), _data(2, [topic("u", _B)])
+    damaged = second[:-1] + bytes([second[-1] ^ 1])
+    at = len(first)
+    for name, logs, told in (
+        ("whole", {0: first + second}, None),
+        ("unfinished", {0: first + second[:-1]}, None),
+        (
+            "amid",
+            {0: first + damaged + third},
+            f"a whole batch begins at byte {at + len(second)} of ",
+        ),
+        ("before a log", {0: first + damaged, 2: third}, f"{2:020d}.log follows"),
+    ):
+        properties(tmp_path / name, 1)
+        write_copy(tmp_path / name / METADATA_DIRECTORY, logs)
+        surviving = surviving_metadata([tmp_path / name])
+        assert surviving is not None
+        if told is None:
+            assert surviving.behind_damage is None
+        else:
+            assert surviving.source.end_offset == 1
+            assert surviving.behind_damage is not None
+            assert f"damaged at byte {at}, and {told}" in surviving.behind_damage
+            assert "from offset 1 on is not taken" in surviving.behind_damage
