@@ -22,7 +22,7 @@ from benchmarks.growth import growth
 from benchmarks.incremental import incremental
 from benchmarks.job import job
 from benchmarks.lookup import lookup
-from benchmarks.packed import packed
+from benchmarks.packed import million, packed
 from benchmarks.pages import pages
 from benchmarks.pictures import pictures
 from benchmarks.planning import planning
@@ -50,10 +50,10 @@ from kidxlib.terminal.console import note
 WITH_TARGETS: Final = (
     *(scan, lookup, audit, cold, job, small_segments, worker_memory, start_up),
     *(runs, incremental, planning, fleet, workers, retention, report, growth, seek),
-    *(reading, time_range, source, tiered, recover, restore, set_up, packed),
+    *(reading, time_range, source, tiered, recover, restore, set_up, packed, million, stores),
 )
 #: Those that `all` leaves out.
-NOT_OF_ALL: Final = (compaction, comparison, pages, skipping, stores)
+NOT_OF_ALL: Final = (compaction, comparison, pages, skipping)
 _NAMES: Final = [str(command.name) for command in (*WITH_TARGETS, *NOT_OF_ALL)]
 
 
