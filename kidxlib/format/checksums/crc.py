@@ -45,7 +45,7 @@ def extend_crc32c(crc: int, data: bytes) -> int:
 
 
 def extend_crc32c_in_memory(crc: int, data: NDArray[np.uint8]) -> int:
-    """The same, of less than 2 GiB in an array: no copy is made, and other threads work meanwhile."""
+    """`extend_crc32c` of less than 2 GiB in an array: no copy is made, and other threads work meanwhile."""
     return int(ISAL_CRC32C(data.ctypes.data, len(data), crc ^ 0xFFFFFFFF) ^ 0xFFFFFFFF)
 
 
