@@ -30,7 +30,7 @@ def take(size: int) -> NDArray[np.uint8]:
     try:
         memory = _free.pop()
     except IndexError:
-        memory = mmap.mmap(-1, ROOM_BYTES)
+        memory = mmap.mmap(-1, ROOM_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # by default it is shared
     array = np.frombuffer(memory, np.uint8, size)
     weakref.finalize(array, _give_back, memory).atexit = False
     return array

@@ -59,7 +59,7 @@ class UncachedReads(_Uncached):
         if self._uncached is None or position % _PAGE or room.ctypes.data % _PAGE:
             return 0
         whole = len(room) // _PAGE * _PAGE
-        rest = mmap.mmap(-1, _PAGE)  # only a whole page is read, and a log may end within its last one
+        rest = mmap.mmap(-1, _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # of the last page, which is read as a whole
         try:
             count = os.preadv(self._uncached, [room[:whole].data, rest], position)
         except OSError as error:
