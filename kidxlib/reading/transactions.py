@@ -33,7 +33,7 @@ from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.log_bytes import LogBytes, LogTail
+from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
 #: With so large an index interval, a scan makes no index entries, and so reports no problem with an index.
@@ -152,7 +152,7 @@ def scan_log(log: LogToScan) -> ScannedLog:
     batches are lost may have ended either way; it counts as aborted.
     """
     with opened_log(log.path) as opened:
-        return list(_pieces(log, opened.log(log.size, use_mmap=False)))
+        return list(_pieces(log, opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)))
 
 
 def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | None) -> None:

@@ -533,11 +533,12 @@ def test_records_of_a_broker_are_counted(isolation: str) -> None:
         assert count(path, isolation=isolation) == found > 0
 
 
-def test_the_page_cache_is_left_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_the_page_cache_is_left_as_it_was(isolation: str, tmp_path: Path) -> None:
     """On a broker's machine it is the broker's."""
     batch = encoded.batch_v2([Record(each, 0, None, bytes(1_000)) for each in range(100)])
     log = _log(tmp_path, 0, b"".join((100 * each).to_bytes(8) + batch[8:] for each in range(200)))
     if not page_cache.drop(log):
         pytest.skip("this file system is memory")
-    assert read(log, threads=2).read_all().num_rows == 20_000
+    assert read(log, threads=2, isolation=isolation).read_all().num_rows == 20_000
     assert page_cache.resident(log) == ()
