@@ -1,3 +1,3 @@
-"""The reading side of Kafka's `LogSegment` and `UnifiedLog`: which batch holds an offset or a time, what a fetch
-returns, which epoch an offset has.
+"""The reading side of Kafka's logs, as a broker answers: `segment` is Kafka's `LogSegment`, `log` its `UnifiedLog`
+and the leader epochs of a log (`LeaderEpochCache`), `fetch` what a fetch returns, `roll` when a segment is full.
 """

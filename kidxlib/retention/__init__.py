@@ -1,3 +1,3 @@
-"""Kafka's retention: which segments it deletes, the configuration that decides (policy files, or the output of Kafka's
-tools), and applying a plan.
+"""Kafka's retention. `policy` has a topic's configuration (`TopicConfig`), which `policy_file` and
+`described_configs` read; `decide` says which segments go, and why the others stay; `plan` is what `apply` deletes by.
 """
