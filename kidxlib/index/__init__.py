@@ -1,3 +1,3 @@
-"""`.index`, `.timeindex` and `.txnindex`: their entries, Kafka's warm and cold search for one or millions of targets,
-and Kafka's checks.
+"""`.index` (`offset`), `.timeindex` (`time`) and `.txnindex` (`transaction`): their entries, Kafka's warm and cold
+search for one or millions of targets (`search`), and Kafka's checks.
 """

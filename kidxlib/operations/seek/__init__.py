@@ -1,1 +1,3 @@
-"""Seeks: questions from a file or a command line, answered key range by key range, counted and written."""
+"""Seeks: questions from a file (`questions`) or a command line (`one_question`), answered key range by key range
+(`many_questions`, by workers in `answer_work`), counted and written (`output`).
+"""
