@@ -39,7 +39,8 @@ class _Uncached:
 
     def __exit__(self, *_: object) -> None:
         if self._uncached is not None:
-            os.close(self._uncached)
+            uncached, self._uncached = self._uncached, None  # the number may soon be another file's
+            os.close(uncached)
 
 
 class UncachedReads(_Uncached):

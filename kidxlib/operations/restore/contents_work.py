@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -88,9 +88,18 @@ class RestoredLog:
 
 
 def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
-    """In a worker: what consumers will get of some logs. While one is read from the disk, another is digested."""
+    """In a worker: what consumers will get of some logs. While one is read from the disk, another is digested.
+
+    A log is taken once there is a thread for it: the next ones are not begun after an interruption.
+    """
+    begun: set[Future[ItemRows]] = set()
     with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="kidx-contents") as pool:
-        yield from pool.map(_contents_of, logs)
+        for log in logs:
+            begun.add(pool.submit(_contents_of, log))
+            if len(begun) == _LOGS_AT_ONCE:
+                done, begun = wait(begun, return_when=FIRST_COMPLETED)
+                yield from (each.result() for each in done)
+        yield from (each.result() for each in as_completed(begun))
 
 
 def _contents_of(log: RestoredLog) -> ItemRows:

@@ -71,3 +71,33 @@ def test_memory_is_taken_again_once_no_view_of_it_is_left() -> None:
     del view
     assert rooms.take(_MIB).ctypes.data == address
     assert len(rooms.take(rooms.ROOM_BYTES + 1)) == rooms.ROOM_BYTES + 1
+
+
+def test_a_forked_process_has_memory_of_its_own() -> None:
+    free, used = rooms.take(_MIB), rooms.take(_MIB)
+    used[:] = 1
+    del free
+    child = os.fork()
+    if child == 0:
+        used[:] = 2
+        rooms.take(_MIB)[:] = 2
+        os._exit(0)
+    taken = rooms.take(_MIB)
+    taken[:] = 1
+    os.waitpid(child, 0)
+    assert (used == 1).all()
+    assert (taken == 1).all()
+
+
+def test_after_its_context_it_still_reads_its_file(directory: Path) -> None:
+    """The number of the second descriptor may be another file's by then."""
+    path, other = directory / "read", directory / "other"
+    path.write_bytes(_CONTENT.tobytes())
+    other.write_bytes(_CONTENT[::-1].tobytes())
+    room = _memory(len(_CONTENT), is_aligned=True)
+    with path.open("rb", buffering=0) as file:
+        with UncachedReads(file.fileno()) as read_into:
+            pass
+        with other.open("rb", buffering=0):
+            assert read_into(0, room) == len(_CONTENT)
+    np.testing.assert_array_equal(room, _CONTENT)
