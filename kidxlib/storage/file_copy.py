@@ -219,8 +219,17 @@ def _flush(directories: Iterable[Path]) -> None:
 
 
 def _ensure_reads_back(path: Path, expected: int, given_up: threading.Event) -> None:
-    """Read a file from the disk: past the page cache, from which its pages are dropped first as far as the kernel does
-    that.
+    try:
+        checksum = _checksum_on_disk(path, given_up)
+    except OSError as error:
+        raise PublishError(f"{path}: it cannot be read back: {error.strerror}: check this disk") from error
+    if checksum != expected:
+        raise PublishError(f"{path}: it does not read back as it was written: check this disk")
+
+
+def _checksum_on_disk(path: Path, given_up: threading.Event) -> int:
+    """The checksum of a file that is read from the disk: past the page cache, from which its pages are dropped first as
+    far as the kernel does that.
     """
     checksum, position, piece = 0, 0, rooms.take(_PIECE_BYTES)
     with path.open("rb", buffering=0) as file, UncachedReads(file.fileno()) as read_into:
@@ -230,5 +239,4 @@ def _ensure_reads_back(path: Path, expected: int, given_up: threading.Event) -> 
             position += count
             if given_up.is_set():
                 raise CancelledError
-    if checksum != expected:
-        raise PublishError(f"{path}: it does not read back as it was written: check this disk")
+    return checksum

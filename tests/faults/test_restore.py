@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -23,6 +24,7 @@ from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.storage import file_copy
 from kidxlib.storage.publisher import Owner
+from kidxlib.storage.uncached import UncachedReads
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted
@@ -226,6 +228,20 @@ def test_a_copy_that_does_not_read_back_ends_the_restore(
     monkeypatch.setattr(file_copy, "_GROUP_FILES", 1)
     with pytest.raises(PublishError, match=f"{spoiled}: it does not read back"):
         file_copy.copy_files(copies, Owner.of(source.stat()), 2)
+
+
+def test_a_copy_that_cannot_be_read_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new disk that has taken the bytes, and does not give them back."""
+    source, path = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(bytes(mmap.PAGESIZE))
+
+    class BadSector(UncachedReads):
+        def __call__(self, position: int, room: NDArray[np.uint8]) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(file_copy, "UncachedReads", BadSector)
+    with pytest.raises(PublishError, match=f"{path}: it cannot be read back: Input/output error: check this disk"):
+        file_copy.copy_files([file_copy.FileCopy(source, path, mmap.PAGESIZE)], Owner.of(source.stat()), 1)
 
 
 @pytest.fixture(params=["source", "target"])
