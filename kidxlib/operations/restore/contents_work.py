@@ -26,8 +26,8 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
 
 _LOGS_AT_ONCE: Final = 2
-#: The most threads that read a log, as in `kidxlib.library.read`.
-THREADS_MAX: Final = 4
+#: The most threads that read a log: together four, as in `kidxlib.library.read`, which bounds a worker's memory.
+THREADS_MAX: Final = 4 // _LOGS_AT_ONCE
 
 _UNSTABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
 _LEVEL: Final = pa.struct(
