@@ -20,6 +20,8 @@ from kidxlib.storage import rooms
 
 _PAGE: Final = mmap.PAGESIZE
 _FLAG: Final = getattr(os, "O_DIRECT", None)
+#: What a file system answers that has no such reads, or none of this size.
+_REFUSED: Final = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class _Uncached:
@@ -64,7 +66,7 @@ class UncachedReads(_Uncached):
         try:
             count = os.preadv(self._uncached, [room[:whole].data, rest], position)
         except OSError as error:
-            if error.errno != errno.EINVAL:
+            if error.errno not in _REFUSED:
                 raise
             return 0
         if count > whole:
@@ -92,6 +94,6 @@ class UncachedWrites(_Uncached):
         try:
             return os.pwrite(self._uncached, pages.data, position)
         except OSError as error:
-            if error.errno != errno.EINVAL:
+            if error.errno not in _REFUSED:
                 raise
             return 0
