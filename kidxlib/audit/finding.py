@@ -22,7 +22,7 @@ class Verdict(enum.StrEnum):
     @property
     def severity(self) -> int:
         """A worse verdict has a larger number."""
-        return _SEVERITY[self]
+        return _SEVERITY_BY_VERDICT[self]
 
     @property
     def is_problem_free(self) -> bool:
@@ -30,7 +30,13 @@ class Verdict(enum.StrEnum):
         return self.severity == 0
 
 
-_SEVERITY: Final = {Verdict.IDENTICAL: 0, Verdict.WHOLE: 0, Verdict.SAFE: 1, Verdict.TORN: 2, Verdict.BROKEN: 3}
+_SEVERITY_BY_VERDICT: Final = {
+    Verdict.IDENTICAL: 0,
+    Verdict.WHOLE: 0,
+    Verdict.SAFE: 1,
+    Verdict.TORN: 2,
+    Verdict.BROKEN: 3,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,8 +63,8 @@ GAP: Final = "gap"
 FACTS: Final = (*SEGMENT_KEY, "topic_id", "status", "next_offset", "records", "log_bytes")
 
 _COMPACT: Final = "compact"
-_RANGE: Final = re.compile(r"offsets ([0-9]+) to ([0-9]+) are in no log")
-_CLEANERS: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)
+_RANGE_IN_DETAIL: Final = re.compile(r"offsets ([0-9]+) to ([0-9]+) are in no log")
+_CLEANER_SUFFIXES: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)
 
 #: `cleanup.policy` of a topic of a source; None where nobody knows it.
 PolicyOf: TypeAlias = Callable[[str, str], ConfigValue | None]
@@ -179,7 +179,7 @@ class Gap:
 
 def range_in(detail: str | None) -> str | None:
     """The offsets that the detail of a finding on a gap names, as `100-199`; None where it names none."""
-    match = _RANGE.match(detail or "")
+    match = _RANGE_IN_DETAIL.match(detail or "")
     return None if match is None else f"{match[1]}-{match[2]}"
 
 
@@ -244,7 +244,9 @@ class FoundGaps:
         by_partition: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for row in rows.filter(rows["next_offset"].is_valid()).to_pylist():
             by_partition[row["topic"], row["partition"]].append(row)
-        lost = [_known_by(gap, _by_rows(gap, by_partition[gap.topic, gap.partition])) for gap in self.lost]
+        lost = [
+            _with_known_by(gap, _known_by_other_logs(gap, by_partition[gap.topic, gap.partition])) for gap in self.lost
+        ]
         return replace(self, lost=tuple(lost))
 
     def without_logs_at(self, missing: Mapping[PartitionKey, Collection[int]]) -> FoundGaps:
@@ -326,31 +328,35 @@ def gaps_in(
     """The gaps between the logs of partitions, and what explains them. `rows` are `FACTS` of all segments of these
     partitions; those that are absent are no logs. Without `directories` no file is looked for.
     """
-    borders = _borders(_logs(rows))
+    borders = _find_borders(_present_logs(rows))
     found = FoundGaps(borders=int(borders.is_border.sum()), unknown_borders=int(borders.is_unknown.sum()))
     gap_rows = _gap_rows(borders)
     if not gap_rows.num_rows:
         return found
     directories, lacking = directories or Directories(), lacking_within(rows)
-    of_topics = {topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _topics(gap_rows)}
+    of_topics = {
+        topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _distinct_topics(gap_rows)
+    }
     is_explained = [of_topics[topic].explains for topic in _topics_of_rows(gap_rows)]
     explained_rows = gap_rows.filter(pa.array(is_explained, pa.bool_()))
-    explained, lost = list(_explained_topics(explained_rows, of_topics)), list[Gap]()
-    above_cleaner = tuple(_above_cleaner(explained_rows, directories))
-    overlapping = _overlapping(borders)
+    explained, lost = list(_explain_by_topic(explained_rows, of_topics)), list[Gap]()
+    above_cleaner = tuple(_gaps_above_cleaner(explained_rows, directories))
+    overlapping = _overlapping_logs(borders)
     search = LogsAside(sorted({place.parent for place in directories.places.values()}, key=str))
     for row in gap_rows.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
-        gap = _gap(row, of_topics[row["source"], row["topic"]])
+        gap = _gap_of_row(row, of_topics[row["source"], row["topic"]])
         names = directories.file_names(gap.partition_key)
         judgement = _judge_gap(gap, names, is_damaged=row["after_damage"])
         if judgement is None:
             aside = tuple(directories.logs_aside(gap, search, overlapping))
             by_logs = (KnownBy(who=as_text(log.path), says="begins among them") for log in aside)
-            known = (*directories.emptied_log(gap), *by_logs, *_by_snapshots(gap, names, directories))
-            lost.append(_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
+            known = (*directories.emptied_log(gap), *by_logs, *_known_by_snapshots(gap, names, directories))
+            lost.append(_with_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
             explained.append(_explained_gap(gap, judgement))
-    return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)), above_cleaner=above_cleaner)
+    return replace(
+        found, lost=tuple(lost), explained=tuple(_sum_explained_gaps(explained)), above_cleaner=above_cleaner
+    )
 
 
 #: Gaps, with their partition: the first and the last offset, which are both missing; whether the log before is damaged.
@@ -368,10 +374,10 @@ def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
     """Source and topic of logs that are whole and have fewer records than offsets, within batches that the cleaner has
     thinned out, or between batches. A log counts for nothing if wrappers of magic 0 or 1 hide how many records it has.
     """
-    logs = _logs(rows).filter(pc.equal(_logs(rows)["status"], pa.scalar(Status.OK.value)))
+    logs = _present_logs(rows).filter(pc.equal(_present_logs(rows)["status"], pa.scalar(Status.OK.value)))
     offsets: Values = pc.subtract(logs["next_offset"], logs["base_offset"])
     fewer: Values = pc.less(logs["records"], offsets).fill_null(False)
-    return frozenset(_topics(logs.filter(fewer)))
+    return frozenset(_distinct_topics(logs.filter(fewer)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,13 +398,13 @@ class _Borders:
     after_damage: Flags
 
 
-def _logs(rows: pa.Table) -> pa.Table:
+def _present_logs(rows: pa.Table) -> pa.Table:
     absent = pa.array([status.value for status in ABSENT], rows.schema.field("status").type)
     there = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=absent)))
     return there.sort_by([(name, "ascending") for name in SEGMENT_KEY])
 
 
-def _borders(logs: pa.Table) -> _Borders:
+def _find_borders(logs: pa.Table) -> _Borders:
     count = logs.num_rows
     is_border, ends = np.zeros(count, np.bool_), np.full(count, -1, np.int64)
     is_unknown, after_damage = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
@@ -412,18 +418,18 @@ def _borders(logs: pa.Table) -> _Borders:
         after_damage[1:] = is_border[1:] & ~is_whole.to_numpy().astype(np.bool_)[:-1]
         bases = logs["base_offset"].to_numpy()
         if (is_border & (bases < ends)).any():  # logs overlap: what is missing is what none of them has
-            for first, end in _runs(is_border):
+            for first, end in _partition_ranges(is_border):
                 ends[first + 1 : end] = np.maximum.accumulate(ends[first + 1 : end])
     return _Borders(logs, ends, is_border, is_unknown, after_damage)
 
 
-def _overlapping(borders: _Borders) -> list[dict[str, Any]]:
+def _overlapping_logs(borders: _Borders) -> list[dict[str, Any]]:
     bases: NDArray[np.int64] = borders.logs["base_offset"].to_numpy().astype(np.int64)
     places: Values = pa.array(np.flatnonzero(borders.is_border & (bases < borders.ends)))
     return [] if not len(places) else borders.logs.take(places).to_pylist()
 
 
-def _runs(is_border: Flags) -> Iterator[tuple[int, int]]:
+def _partition_ranges(is_border: Flags) -> Iterator[tuple[int, int]]:
     """Where the rows of each partition begin and end."""
     starts = np.flatnonzero(~is_border)
     return zip(starts.tolist(), [*starts[1:].tolist(), len(is_border)], strict=True)
@@ -445,7 +451,7 @@ def _topics_of_rows(rows: pa.Table) -> Iterator[tuple[str, str]]:
     return zip(*columns, strict=True)
 
 
-def _topics(rows: pa.Table) -> list[tuple[str, str]]:
+def _distinct_topics(rows: pa.Table) -> list[tuple[str, str]]:
     return [*_topics_of_rows(rows.group_by(["source", "topic"], use_threads=False).aggregate([]))]
 
 
@@ -488,11 +494,11 @@ def _cleaners_logs_over(gap: Gap, names: Collection[str]) -> list[str]:
     put = put_in_place(names)
     for name in sorted(names):  # of a log and of one that the cleaner has made or replaced, the latter counts
         stem, dot, state = name.rpartition(".")
-        is_cleaners = f"{dot}{state}" in _CLEANERS
+        is_cleaners = f"{dot}{state}" in _CLEANER_SUFFIXES
         is_removed = f"{dot}{state}" in (segment_files.CLEANED_SUFFIX, segment_files.SWAP_SUFFIX) and name not in put
         base = segment_files.parse_segment_log(stem if is_cleaners else name)
         if is_removed and stem not in names:
-            if _is_within(stem, gap):
+            if _begins_in_gap(stem, gap):
                 return []  # a cleaner that is stopped leaves the logs that such a file was to replace
             continue
         if base is not None:
@@ -500,14 +506,14 @@ def _cleaners_logs_over(gap: Gap, names: Collection[str]) -> list[str]:
     ordered = sorted(bases)
     ends = dict(zip(ordered, [*ordered[1:], segment_files.OFFSET_MAX], strict=False))
     inside = [base for base in ordered if base <= gap.last_offset and ends[base] > gap.first_offset]
-    is_covered = bool(inside) and all(bases[base].endswith(_CLEANERS) for base in inside)
+    is_covered = bool(inside) and all(bases[base].endswith(_CLEANER_SUFFIXES) for base in inside)
     # A log of the gap's own offsets that is in its place has none of them: nothing has replaced it.
-    names = [name for name in names if not _is_within(name, gap)]
+    names = [name for name in names if not _begins_in_gap(name, gap)]
     made = [log for base in inside if (log := _made_by_cleaner(bases[base], names)) is not None]
     return made if is_covered and inside[0] <= gap.first_offset else []
 
 
-def _is_within(name: str, gap: Gap) -> bool:
+def _begins_in_gap(name: str, gap: Gap) -> bool:
     base = segment_files.parse_segment_log(name)
     return base is not None and gap.first_offset <= base <= gap.last_offset
 
@@ -518,7 +524,7 @@ def _made_by_cleaner(name: str, names: Collection[str]) -> str | None:
     return log if log == name or log in names else None
 
 
-def _gap(row: Mapping[str, Any], of_topic: _Judgement) -> Gap:
+def _gap_of_row(row: Mapping[str, Any], of_topic: _Judgement) -> Gap:
     names = (*PARTITION_KEY, "topic_id", "first_offset", "last_offset")
     return Gap(**{name: row[name] for name in names}, evidence=of_topic.evidence, why=of_topic.why)
 
@@ -535,7 +541,7 @@ def _explained_gap(gap: Gap, judgement: _Judgement) -> ExplainedGaps:
     )
 
 
-def _explained_topics(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judgement]) -> Iterator[ExplainedGaps]:
+def _explain_by_topic(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judgement]) -> Iterator[ExplainedGaps]:
     offsets: Values = pc.add(pc.subtract(gaps["last_offset"], gaps["first_offset"]), 1)
     grouped = gaps.append_column("offsets", offsets).group_by(["source", "topic"], use_threads=False)
     sums = grouped.aggregate([([], "count_all"), ("partition", "count_distinct"), ("offsets", "sum")])
@@ -552,7 +558,7 @@ def _explained_topics(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judg
         )
 
 
-def _above_cleaner(gaps: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
+def _gaps_above_cleaner(gaps: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
     """`above_cleaner` of `FoundGaps`, of gaps of compacted topics. A partition without a line in the file says
     nothing.
     """
@@ -571,7 +577,7 @@ def _above_cleaner(gaps: pa.Table, directories: Directories) -> Iterator[tuple[s
             yield as_text(place), offset
 
 
-def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
+def _sum_explained_gaps(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
     """One object for all gaps of a topic that have one explanation."""
     sums: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
     for explained in gaps:
@@ -587,7 +593,7 @@ def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
     return iter(sums[key] for key in sorted(sums))
 
 
-def _by_snapshots(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
+def _known_by_snapshots(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
     for offset in sorted(filter(None, map(segment_files.parse_snapshot, names))):
         if gap.first_offset < offset <= gap.last_offset + 1:
             entries = directories.producers_at(gap.partition_key, offset)
@@ -599,14 +605,14 @@ def _by_snapshots(gap: Gap, names: Collection[str], directories: Directories) ->
                 return
 
 
-def _known_by(gap: Gap, known: Iterable[KnownBy]) -> Gap:
+def _with_known_by(gap: Gap, known: Iterable[KnownBy]) -> Gap:
     """A gap, with others that know its offsets."""
     known_by = (*known, *gap.known_by)
     is_known = bool(known_by) and gap.evidence is Evidence.NONE
     return replace(gap, known_by=known_by, evidence=Evidence.KNOWN if is_known else gap.evidence)
 
 
-def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
+def _known_by_other_logs(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
     """What logs elsewhere know of a gap: other sources first, as these have the records. `rows` are `FACTS` of the
     partition's segments in any sources, with known ends.
     """
@@ -621,26 +627,26 @@ def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
         recorded = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
         yield KnownBy(
             who=recorded if is_recorded else f"source {source}",
-            records=_sum(_records_in(gap, row) for row in of_source),
-            log_bytes=_sum(row["log_bytes"] if _is_inside(gap, row) else None for row in of_source),
+            records=_sum_if_known(_records_in_gap(gap, row) for row in of_source),
+            log_bytes=_sum_if_known(row["log_bytes"] if _is_log_inside_gap(gap, row) else None for row in of_source),
         )
 
 
-def _is_inside(gap: Gap, row: Mapping[str, Any]) -> bool:
+def _is_log_inside_gap(gap: Gap, row: Mapping[str, Any]) -> bool:
     return gap.first_offset <= row["base_offset"] and int(row["next_offset"]) <= gap.last_offset + 1
 
 
-def _records_in(gap: Gap, row: Mapping[str, Any]) -> int | None:
+def _records_in_gap(gap: Gap, row: Mapping[str, Any]) -> int | None:
     """How many records of a log are in a gap; None where that is not known."""
     records: int | None = row["records"]
-    if records is None or _is_inside(gap, row):
+    if records is None or _is_log_inside_gap(gap, row):
         return records
     if records != row["next_offset"] - row["base_offset"]:
         return None
     return int(min(row["next_offset"], gap.last_offset + 1) - max(row["base_offset"], gap.first_offset))
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
+def _sum_if_known(numbers: Iterable[int | None]) -> int | None:
     known = [*numbers]
     return None if None in known else sum(number for number in known if number is not None)
 

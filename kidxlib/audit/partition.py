@@ -141,7 +141,7 @@ def _audit_snapshots(
         yield SegmentFinding(offset, finding)
 
 
-def _read_epochs(directory: Location) -> LeaderEpochs | CheckpointError | None:
+def _epochs_or_error(directory: Location) -> LeaderEpochs | CheckpointError | None:
     try:
         return read_leader_epochs(directory)
     except CheckpointError as error:
@@ -206,12 +206,14 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     simulation = _simulate(task, recoveries, is_empty=not logs)
     if simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
         simulation.failures.append(why)
-    indexed = None if in_place else _indexed(task, base_offsets)
+    indexed = None if in_place else _indexed_base_offsets(task, base_offsets)
     log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
-    epochs = _read_epochs(task.index_directory)
+    epochs = _epochs_or_error(task.index_directory)
     epochs_of_logs = EpochsOfLogs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
     swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else NO_SWAPS
-    on_logs = dict(audit_logs(logs, epochs_of_logs, simulation, _stop_of(task, logs, simulation), indexed, swapped))
+    on_logs = dict(
+        audit_logs(logs, epochs_of_logs, simulation, _stop_as_listed(task, logs, simulation), indexed, swapped)
+    )
     findings = [SegmentFinding(base_offset, finding) for base_offset, finding in on_logs.items()]
     findings += _audit_transaction_indexes(task, read, logs, fold)
     cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
@@ -221,10 +223,14 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         findings += _audit_leader_epochs(read, epochs, log_epochs, in_place=True, remote=harm)
     else:
         findings += _audit_leader_epochs(read, epochs, replace(log_epochs, first_offset=None), in_place=False)
-        findings = _with_brokers_own(findings, _beside_logs(task, read, fold, cleaned, log_epochs, harm))
+        findings = _with_findings_beside_logs(
+            findings, _findings_beside_logs(task, read, fold, cleaned, log_epochs, harm)
+        )
     audited = AuditedPartition(simulation, _with_logs_aside(task, logs, epochs, findings))
     if task.tiering:
-        audited.not_ready = list(_not_ready(task, base_offsets, on_logs, broken, audited.findings, epochs, fold))
+        audited.not_ready = list(
+            _not_ready_for_tiering(task, base_offsets, on_logs, broken, audited.findings, epochs, fold)
+        )
     return audited
 
 
@@ -248,7 +254,7 @@ def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> Swappe
     return SwappedLogs(recoveries, not_read, task.is_compacted)
 
 
-def _not_ready(
+def _not_ready_for_tiering(
     task: PartitionAudit,
     base_offsets: Sequence[int],
     on_logs: Mapping[int, Finding],
@@ -298,7 +304,7 @@ def _with_logs_aside(
     return [replace(on_file, finding=with_aside(on_file.base_offset, on_file.finding)) for on_file in findings]
 
 
-def _beside_logs(
+def _findings_beside_logs(
     task: PartitionAudit,
     read: list[ReadSegment],
     fold: PartitionFold,
@@ -311,12 +317,12 @@ def _beside_logs(
     """
     if task.is_brokers:
         # A broker certainly has leader epochs; an archive of logs may have none.
-        epochs, is_certain = _read_epochs(task.directory), (task.directory.parent / META_PROPERTIES).exists()
+        epochs, is_certain = _epochs_or_error(task.directory), (task.directory.parent / META_PROPERTIES).exists()
         yield from _audit_snapshots(read, fold, task.directory, cleaned)
         yield from _audit_leader_epochs(read, epochs, log_epochs, in_place=is_certain, remote=harm)
 
 
-def _with_brokers_own(
+def _with_findings_beside_logs(
     findings: Sequence[SegmentFinding], beside_logs: Iterable[SegmentFinding]
 ) -> list[SegmentFinding]:
     """The findings, together with those on files beside the logs. If a file is in both places, the finding on the
@@ -361,12 +367,12 @@ def _log_epochs(
         log_end_offset=max(ends, default=0),
         remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
         lost_log_starts=task.last_stop.lost_log_starts,
-        first_offset=_first_offset(task, logs),
+        first_offset=_first_offset_of_logs(task, logs),
         may_begin_in_bucket=not task.last_stop.begins_with_first_log,
     )
 
 
-def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
+def _first_offset_of_logs(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
     """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
     if not logs or task.tiered is not None or may_be_deleting(task.directory, listed_in(task.directory)):
         return None
@@ -380,11 +386,11 @@ def _epochs_are_of_broker(
     if not log_epochs.go_back():
         return False
     is_in_place = task.index_directory == task.directory
-    brokers = in_index_directory if is_in_place else _read_epochs(task.directory)
+    brokers = in_index_directory if is_in_place else _epochs_or_error(task.directory)
     return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, log_epochs)
 
 
-def _stop_of(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
+def _stop_as_listed(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
     """How the broker stopped, without offsets of a segment that it has begun since the listing: the listed logs cannot
     be compared with these.
     """
@@ -453,7 +459,7 @@ def _harm_to_remote(
     return None if harm is None else harm[1]
 
 
-def _indexed(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
+def _indexed_base_offsets(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
     """The base offsets of the offset indexes in an index directory. Those of logs that were begun since the listing,
     and that a build has indexed already, are left out.
     """

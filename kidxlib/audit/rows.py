@@ -27,13 +27,13 @@ from kidxlib.storage.location import Location, as_text, location, version_at
 #: Actions of a broker that lose nothing of a segment.
 NOTHING_LOST: Final = (StartupAction.LOAD, StartupAction.REBUILD)
 #: Actions that may lose no more than a torn end. The verdict on the log says whether they do.
-_JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
+_ACTIONS_JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
 
 #: Actions that fail an audit whatever the verdict on the log is.
-LOSING: Final = tuple(action.value for action in StartupAction if action not in _JUDGED_BY_LOG)
+LOSING: Final = tuple(action.value for action in StartupAction if action not in _ACTIONS_JUDGED_BY_LOG)
 
 _NO_FATE: Final = Fate()
-_OF_FATE: Final = tuple(column.name for column in fields(Fate))
+_FATE_COLUMNS: Final = tuple(column.name for column in fields(Fate))
 #: The fields of a `StartupRow` that are numbers.
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
@@ -117,7 +117,7 @@ def _file_finding(
         position=finding.position,
         detail=None if finding.detail is None else as_text(finding.detail),
         consequence=finding.consequence,
-        **{name: getattr(fate, name) for name in _OF_FATE},
+        **{name: getattr(fate, name) for name in _FATE_COLUMNS},
         path=as_text(path),
         file_bytes=None if version is None else version.size,
         file_mtime_ns=None if version is None else version.mtime_ns,

@@ -120,16 +120,16 @@ def audit_segment(
     task, use_mmap = _with_checksums(task), use_mmap and not task.segment.active
     for attempt in range(_ATTEMPTS):
         try:
-            if read is not None and (judged := _of_read(task, read, use_mmap, deep, clean_shutdown)) is not None:
+            if read is not None and (judged := _audit_read_log(task, read, use_mmap, deep, clean_shutdown)) is not None:
                 return judged
-            return _audited(task, use_mmap, deep=deep, clean_shutdown=clean_shutdown)
+            return _audit_opened_log(task, use_mmap, deep=deep, clean_shutdown=clean_shutdown)
         except (LogChangedError, OSError) as error:
             if isinstance(error, LogChangedError) and attempt + 1 < _ATTEMPTS:
                 continue  # it was compacted or truncated in the meantime: read the new log
             end = why_not_read(task.segment.path, error)
             break
     # The log was deleted since the listing, together with its index and auxiliary files, as retention does.
-    unread = None if end.status is Status.GONE else _unreadable_log(end)
+    unread = None if end.status is Status.GONE else _finding_on_unreadable_log(end)
     base_offset = task.segment.base_offset
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, None),
@@ -139,7 +139,7 @@ def audit_segment(
     )
 
 
-def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
+def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
     segment, base_offset = task.segment, task.segment.base_offset
     with opened_log(segment.path) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
@@ -154,28 +154,30 @@ def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool
         if in_use:
             in_log = recovered.facts.next_offset - base_offset
             files = _IndexFiles(
-                _up_to(files.offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
-                _up_to(files.time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
+                _entries_up_to(files.offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
+                _entries_up_to(files.time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
             )
         valid = opened.log(recovered.end.position, use_mmap=use_mmap)
-        judged = _judged(task, log, valid, recovered, files, deep=deep, clean_shutdown=clean_shutdown)
+        judged = _judge_log(task, log, valid, recovered, files, deep=deep, clean_shutdown=clean_shutdown)
         if _is_written_to(opened, segment.path, recovered.end) or in_use:
-            on_log = _log_in_use(opened.version.size, recovered.end.position)
+            on_log = _finding_on_log_in_use(opened.version.size, recovered.end.position)
             if judged.log.finding is not None:
                 on_log = worse(on_log, judged.log.finding)
             judged = replace(judged, log=replace(judged.log, finding=on_log))
     return judged
 
 
-def _of_read(task: ScanTask, read: ReadLog, use_mmap: bool, deep: bool, clean_shutdown: bool) -> AuditedSegment | None:
+def _audit_read_log(
+    task: ScanTask, read: ReadLog, use_mmap: bool, deep: bool, clean_shutdown: bool
+) -> AuditedSegment | None:
     """The audit of a segment whose log was read; None where it is no longer what it was."""
     files = _IndexFiles.of(task, use_mmap)
     valid = WholeLog(read.log.window(0)[1][: read.recovered.end.position])
-    judged = _judged(task, read.log, valid, read.recovered, files, deep=deep, clean_shutdown=clean_shutdown)
+    judged = _judge_log(task, read.log, valid, read.recovered, files, deep=deep, clean_shutdown=clean_shutdown)
     return judged if version_at(location(task.segment.path)) == read.version else None
 
 
-def _judged(
+def _judge_log(
     task: ScanTask,
     log: LogBytes,
     valid: LogBytes,
@@ -213,7 +215,7 @@ def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
     return is_appended
 
 
-def _log_in_use(size: int, judged: int) -> Finding:
+def _finding_on_log_in_use(size: int, judged: int) -> Finding:
     more = "" if judged == size else f", of which an append that was on its way began at byte {judged:,}"
     return Finding(
         file=segment_files.LOG_SUFFIX,
@@ -225,7 +227,7 @@ def _log_in_use(size: int, judged: int) -> Finding:
     )
 
 
-def _up_to(
+def _entries_up_to(
     content: NDArray[np.uint8] | OSError | None, layout: np.dtype[np.void], field: str, end: int
 ) -> NDArray[np.uint8] | OSError | None:
     """An index of a log in use, without the entries of batches that were appended since the log was opened."""
@@ -266,7 +268,7 @@ def _audit_indexes(
     """The findings on both indexes, and the last entry of the offset index."""
     if recovered.end.status is Status.QUARANTINED:
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
-        return [_index_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
+        return [_finding_on_quarantined_index(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
     offset_index, time_index = files.offset_index, files.time_index
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
@@ -296,7 +298,7 @@ def _audit_indexes(
     return findings, index_end
 
 
-def _unreadable_log(end: ScanEnd) -> Finding:
+def _finding_on_unreadable_log(end: ScanEnd) -> Finding:
     """The finding has the words of a build, so that an acceptance holds for both findings."""
     return Finding(
         file=segment_files.LOG_SUFFIX,
@@ -308,7 +310,7 @@ def _unreadable_log(end: ScanEnd) -> Finding:
     )
 
 
-def _index_of_quarantined(suffix: str, end: ScanEnd) -> Finding:
+def _finding_on_quarantined_index(suffix: str, end: ScanEnd) -> Finding:
     return Finding(
         file=suffix,
         verdict=Verdict.BROKEN,

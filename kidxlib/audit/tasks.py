@@ -75,10 +75,10 @@ def partition_audits(
     `metadata` is by the source's name, `clean_shutdown` None reads the answer from each log dir, and `kafka_version`
     None what each node has registered.
     """
-    remote = _remote_directories(plan)
+    remote = _directories_above_remote(plan)
     source_of = {source.path: source for source in sources if source.name in plan.log_dirs and source.remote is None}
     log_dirs = {*source_of, *(partition.directory.log_dir for partition in plan.partitions)}
-    stops = _last_stops(plan, log_dirs - remote, source_of, clean_shutdown, metadata, kafka_version)
+    stops = _last_stops_of_log_dirs(plan, log_dirs - remote, source_of, clean_shutdown, metadata, kafka_version)
     at_hand = tuple(sorted(log_dirs - remote, key=str))
     # A copied log ends with a whole batch.
     stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None, kafka_version) for log_dir in remote}
@@ -92,7 +92,7 @@ def partition_audits(
             tiering=tiering,
             is_brokers=partition.directory.remote is None,
             log_dirs=at_hand,
-            is_compacted=_is_compacted(partition.directory, metadata, stops[partition.directory.log_dir]),
+            is_compacted=_is_topic_compacted(partition.directory, metadata, stops[partition.directory.log_dir]),
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
@@ -116,7 +116,7 @@ def partition_audits(
     return audits, {log_dir: stops[log_dir] for log_dir in at_hand}
 
 
-def _is_compacted(
+def _is_topic_compacted(
     directory: PartitionDirectory, metadata: Mapping[str, ClusterMetadata], stop: LastStop
 ) -> bool | None:
     """Whether a partition's topic is compacted, by the cluster's metadata; where that does not tell, by the cleaner's
@@ -130,7 +130,7 @@ def _is_compacted(
     return True if explains_gaps(topic, None) or directory.topic_partition in stop.cleaner_offsets else None
 
 
-def _last_stops(
+def _last_stops_of_log_dirs(
     plan: Plan,
     log_dirs: Collection[Location],
     source_of: Mapping[Location, Source],
@@ -164,7 +164,7 @@ def _last_stops(
     return stops
 
 
-def _remote_directories(plan: Plan) -> set[Location]:
+def _directories_above_remote(plan: Plan) -> set[Location]:
     """The directories above those of partitions in buckets of tiered storage."""
     remote = [partition for partition in plan.partitions if partition.directory.remote is not None]
     for partition in remote:

@@ -53,7 +53,7 @@ def not_ready_for_tiering(
         elif log.verdict not in (Verdict.WHOLE, Verdict.SAFE):
             missing.append(f"{segment_files.LOG_SUFFIX} is {log.verdict}: {log.reason}")
         missing += [
-            f"{suffix} is {_how(broken[base_offset, suffix])}"
+            f"{suffix} is {_missing_or_broken(broken[base_offset, suffix])}"
             for suffix in (
                 segment_files.OFFSET_INDEX_SUFFIX,
                 segment_files.TIME_INDEX_SUFFIX,
@@ -65,7 +65,7 @@ def not_ready_for_tiering(
         if next_base_offset not in snapshots:
             missing.append(f"{snapshot} is missing")
         elif (of_snapshot := (next_base_offset, segment_files.SNAPSHOT_SUFFIX)) in broken:
-            missing.append(f"{snapshot} is {_how(broken[of_snapshot])}")
+            missing.append(f"{snapshot} is {_missing_or_broken(broken[of_snapshot])}")
         if epochs is None or not epochs.within(base_offset, next_base_offset).entries:
             missing.append(f"{checkpoint_files.LEADER_EPOCH_CHECKPOINT} has no epoch before {next_base_offset}")
         if first_unstable_offset is not None and next_base_offset > first_unstable_offset:
@@ -76,5 +76,5 @@ def not_ready_for_tiering(
             yield NotReady(base_offset, tuple(missing))
 
 
-def _how(reason: str | None) -> str:
+def _missing_or_broken(reason: str | None) -> str:
     return "missing" if reason == "missing" else f"broken: {reason}"

@@ -23,10 +23,10 @@ class FindingBuilder:
     ) -> None:
         self._suffix = suffix
         self._entry_bytes = kind.entry_bytes
-        self._found = kind.from_bytes(b"" if content is None else content, base_offset)
-        self._bytes = expected
-        self._expected = kind.from_bytes(expected, base_offset)
-        self._content = b"" if content is None else content.data
+        self._found_index = kind.from_bytes(b"" if content is None else content, base_offset)
+        self._expected_content = expected
+        self._expected_index = kind.from_bytes(expected, base_offset)
+        self._found_content = b"" if content is None else content.data
         self.is_identical = content is not None and len(content) == len(expected) and content.data == expected
 
     def missing_or_identical(self, consequence: str) -> Finding:
@@ -56,33 +56,36 @@ class FindingBuilder:
             verdict=Verdict.BROKEN,
             reason=reason,
             position=max(entry, 0) * self._entry_bytes,
-            detail=self._detail(max(entry, 0)),
+            detail=self._difference_in_words(max(entry, 0)),
             consequence=consequence,
         )
 
     def safe(self, reason: str, consequence: str) -> Finding:
-        different = self._first_difference()
+        different = self._first_differing_entry()
         return Finding(
             file=self._suffix,
             verdict=Verdict.SAFE,
             reason=reason,
             position=different * self._entry_bytes,
-            detail=self._detail(different),
+            detail=self._difference_in_words(different),
             consequence=consequence,
         )
 
-    def _first_difference(self) -> int:
+    def _first_differing_entry(self) -> int:
         whole = np.dtype((np.void, self._entry_bytes))
-        in_both = min(len(self._found), len(self._expected))
-        found, expected = np.frombuffer(self._content, whole, in_both), np.frombuffer(self._bytes, whole, in_both)
+        in_both = min(len(self._found_index), len(self._expected_index))
+        found, expected = (
+            np.frombuffer(self._found_content, whole, in_both),
+            np.frombuffer(self._expected_content, whole, in_both),
+        )
         different = np.flatnonzero(found != expected)
         return int(different[0]) if len(different) else in_both
 
-    def _detail(self, number: int) -> str:
+    def _difference_in_words(self, number: int) -> str:
         def entry(index: AbstractIndex[Any]) -> object:
             return index.entry(number) if number < len(index) else None
 
-        found, expected = self._found, self._expected
+        found, expected = self._found_index, self._expected_index
         return entries_differ(number, (len(found), entry(found)), (len(expected), entry(expected)))
 
 

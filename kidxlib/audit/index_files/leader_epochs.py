@@ -22,7 +22,7 @@ FIRST_LOGS_MISSING: Final = "first-logs-missing"
 FIRST_LOGS_NOT_KNOWN: Final = "first-logs-not-known"
 
 _NO_END: Final = 2**63 - 1
-_TRUNCATES: Final = "replicas that compare epochs truncate their logs at a wrong offset"
+_TRUNCATES_WRONGLY: Final = "replicas that compare epochs truncate their logs at a wrong offset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +80,19 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     if lost is not None and not logs.may_begin_in_bucket:
         return lost
     file = LeaderEpochs() if found is None else found
-    findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
+    findings = [_compare_epochs(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
     best = min(findings, key=lambda finding: finding.verdict.severity)
     if best.verdict is not Verdict.BROKEN:
         return best if lost is None else lost_or_in_bucket(lost)
-    if (finding := _of_later_start(file, logs)) is not None:
+    if (finding := _finding_on_later_start(file, logs)) is not None:
         return finding
     if are_of_broker(found, logs):
         return Finding(
             file=LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.SAFE,
             reason="epochs-go-back",
-            detail=f"entries: {_listed(file)}; recovery without the file makes {_listed(logs.recovered)} of the log",
+            detail=f"entries: {_epochs_in_words(file)}; recovery without the file makes "
+            f"{_epochs_in_words(logs.recovered)} of the log",
             consequence="leader epochs go back in the log, and a broker that appends such batches forgets the epochs "
             "before: it left the file so, and keeps it at a clean start",
         )
@@ -129,14 +130,14 @@ def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
     at = {entry.epoch: entry.start_offset for entry in found.entries}
     before = {after.epoch: entry.start_offset for entry, after in pairwise(logs.changes)}
     return any(
-        _compared(found, expected, logs).verdict is not Verdict.BROKEN
+        _compare_epochs(found, expected, logs).verdict is not Verdict.BROKEN
         and all(at[entry.epoch] > before.get(entry.epoch, -1) for entry in expected.entries)
         for epochs in logs.go_back()
         for expected in logs.from_starts(epochs)
     )
 
 
-def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
+def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
     """The finding on a file that begins amid an epoch, as it does once the log start has come there. A file that begins
     with an epoch's first batch may have been lost, and begun anew by the next leader.
     """
@@ -146,7 +147,7 @@ def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
         return None
     if first.start_offset > logs.log_end_offset:
         return None
-    finding = _compared(found, expected, logs)
+    finding = _compare_epochs(found, expected, logs)
     if finding.verdict is Verdict.BROKEN:
         return None
     detail = f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches"
@@ -171,7 +172,7 @@ def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
     )
 
 
-def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:
+def _compare_epochs(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:
     entries = found.entries
     if entries == expected.entries:
         return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.IDENTICAL)
@@ -186,20 +187,20 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
                 verdict=Verdict.BROKEN,
                 reason="missing-epoch" if begun is None else "wrong-start-offset",
                 detail=f"epoch {entry.epoch} {where}, its first batch is at {entry.start_offset}",
-                consequence=_TRUNCATES,
+                consequence=_TRUNCATES_WRONGLY,
             )
     more = [entry for entry in entries if entry.epoch not in {known.epoch for known in expected.entries}]
-    after = [entry for entry in more if not _fits(entry, expected.entries)]
+    after = [entry for entry in more if not _fits_between(entry, expected.entries)]
     if after and logs.all_are_known:
         return Finding(
             file=LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.BROKEN,
             reason="epoch-amid-another",
             detail=f"epoch {after[0].epoch} begins at {after[0].start_offset}, where the log has another",
-            consequence=_TRUNCATES,
+            consequence=_TRUNCATES_WRONGLY,
         )
     if more:
-        reason, why = "epochs-without-batches", _without_batches({entry.epoch for entry in more}, logs.remote)
+        reason, why = "epochs-without-batches", _why_without_batches({entry.epoch for entry in more}, logs.remote)
         detail = f"entries: {len(entries)}, leader epochs in the log: {len(expected.entries)}"
     else:
         reason, why = "earlier-starts", "the batches between were compacted, or deleted"
@@ -208,11 +209,11 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
     return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=why)
 
 
-def _listed(epochs: LeaderEpochs) -> str:
+def _epochs_in_words(epochs: LeaderEpochs) -> str:
     return ", ".join(f"{entry.epoch} from {entry.start_offset} on" for entry in epochs.entries[:3]) or "none"
 
 
-def _without_batches(epochs: set[int], remote: frozenset[int]) -> str:
+def _why_without_batches(epochs: set[int], remote: frozenset[int]) -> str:
     copied, others = epochs & remote, epochs - remote
     if not copied:
         return "their leaders wrote nothing that is left"
@@ -220,7 +221,7 @@ def _without_batches(epochs: set[int], remote: frozenset[int]) -> str:
     return f"{in_bucket}; leaders of the others wrote nothing that is left" if others else in_bucket
 
 
-def _fits(entry: EpochEntry, known: tuple[EpochEntry, ...]) -> bool:
+def _fits_between(entry: EpochEntry, known: tuple[EpochEntry, ...]) -> bool:
     """Whether an epoch without batches lies between those that have some."""
     before = [other for other in known if other.epoch < entry.epoch]
     later = [other for other in known if other.epoch > entry.epoch]

@@ -24,14 +24,14 @@ def read_index(path: Location | str, use_mmap: bool) -> NDArray[np.uint8] | OSEr
             return map_file(str(path))
         text = str(path)
         # Objects and packed files are read as a whole in any case.
-        return map_file(text) if is_object(text) or is_packed(text) else _without_holes(text)
+        return map_file(text) if is_object(text) or is_packed(text) else _read_around_holes(text)
     except FileNotFoundError:
         return None
     except OSError as error:
         return error
 
 
-def _without_holes(path: str) -> NDArray[np.uint8]:
+def _read_around_holes(path: str) -> NDArray[np.uint8]:
     """A file's content. The room that a broker preallocates after the entries is a hole in the file, and is neither
     read nor copied.
     """

@@ -59,7 +59,7 @@ class CleanedLogs:
             end = log.recovery.next_offset if is_last else self.logs[number + 1].base_offset
             asked = np.flatnonzero((offsets >= log.base_offset) & (offsets < end))
             if len(asked):
-                are_cleaned[asked] = self._lacks(log.base_offset, offsets[asked])
+                are_cleaned[asked] = self._lacks_offsets(log.base_offset, offsets[asked])
         return are_cleaned
 
     def any_between(self, first: int, end: int) -> bool:
@@ -72,9 +72,9 @@ class CleanedLogs:
             if log.recovery is not None
         )
 
-    def _lacks(self, base_offset: int, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _lacks_offsets(self, base_offset: int, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         order = np.argsort(offsets, kind="stable")
-        walks = header_search.new_walks(offsets[order], self._starts(base_offset, offsets[order]))
+        walks = header_search.new_walks(offsets[order], self._search_starts(base_offset, offsets[order]))
         path = self.directory / segment_files.segment_file(base_offset, LOG_SUFFIX)
         try:
             with opened_log(str(path)) as opened:
@@ -88,7 +88,7 @@ class CleanedLogs:
         lacks[order] = is_behind | (walks["outcome"] == SearchOutcome.NONE)
         return lacks
 
-    def _starts(self, base_offset: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _search_starts(self, base_offset: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         content = None
         if (base_offset, OFFSET_INDEX_SUFFIX) not in self.broken:
             path = self.index_directory / segment_files.segment_file(base_offset, OFFSET_INDEX_SUFFIX)
@@ -109,7 +109,7 @@ def audit_snapshot(
     if content == expected:
         return Finding(file=SNAPSHOT_SUFFIX, verdict=Verdict.IDENTICAL)
     try:
-        in_file = _by_id(content)
+        in_file = _entries_by_producer(content)
     except SnapshotError as error:
         return Finding(
             file=SNAPSHOT_SUFFIX,
@@ -119,8 +119,10 @@ def audit_snapshot(
             detail=str(error),
             consequence="a broker deletes it and goes through the log from an earlier one on",
         )
-    in_logs = _by_id(expected)
-    came_back = {producer_id for producer_id, entry in in_file.items() if _came_back(entry, in_logs.get(producer_id))}
+    in_logs = _entries_by_producer(expected)
+    came_back = {
+        producer_id for producer_id, entry in in_file.items() if _was_forgotten(entry, in_logs.get(producer_id))
+    }
     # Where the logs do not show all producers, one that only the file has may be right.
     wrong = [
         producer_id
@@ -132,7 +134,9 @@ def audit_snapshot(
         producer_id for producer_id in missing if in_logs[producer_id]["current_transaction_first_offset"] >= 0
     ]
     if (wrong or in_transaction) and cleaned is not None:
-        wrong, in_transaction, explained = _not_cleaned(wrong, in_transaction, in_file, in_logs, offset, cleaned)
+        wrong, in_transaction, explained = _unexplained_by_cleaner(
+            wrong, in_transaction, in_file, in_logs, offset, cleaned
+        )
     else:
         explained = 0
     if wrong or in_transaction:
@@ -141,9 +145,9 @@ def audit_snapshot(
             file=SNAPSHOT_SUFFIX,
             verdict=Verdict.BROKEN,
             reason="wrong-producer" if wrong else "missing-transaction",
-            position=_position(content, producer_id),
-            detail=f"producer {producer_id}: {_shown(in_file, producer_id)}, "
-            f"the log has {_shown(in_logs, producer_id)}",
+            position=_entry_position(content, producer_id),
+            detail=f"producer {producer_id}: {_entry_in_words(in_file, producer_id)}, "
+            f"the log has {_entry_in_words(in_logs, producer_id)}",
             consequence="a broker that starts from it refuses what this producer sends next, or takes its open "
             "transaction for none, or one that has ended for open",
         )
@@ -179,12 +183,12 @@ def _why_safe(cleaned: int, forgotten: int, *, has_others: bool) -> tuple[str, s
     return "other-order", "a broker reads entries in any order"
 
 
-def _came_back(entry: Mapping[str, int], in_log: Mapping[str, int] | None) -> bool:
+def _was_forgotten(entry: Mapping[str, int], in_log: Mapping[str, int] | None) -> bool:
     """Whether a broker had forgotten a producer, and the epoch of its coordinator, before the producer wrote again."""
     return in_log is not None and entry != in_log and entry == {**in_log, "coordinator_epoch": -1}
 
 
-def _not_cleaned(
+def _unexplained_by_cleaner(
     wrong: list[int],
     in_transaction: list[int],
     in_file: Mapping[int, Mapping[str, int]],
@@ -214,7 +218,7 @@ def _not_cleaned(
         # A marker's own offset is not in the file.
         is_of_marker = entry["last_offset"] in (_NO_OFFSET, before["last_offset"]) and (
             entry["producer_epoch"] > before["producer_epoch"]
-            or (entry["producer_epoch"] == before["producer_epoch"] and _ended(entry, before))
+            or (entry["producer_epoch"] == before["producer_epoch"] and _may_have_ended(entry, before))
         )
         return is_of_marker and cleaned.any_between(removed_from(producer_id), offset)
 
@@ -230,23 +234,23 @@ def _not_cleaned(
     return still_wrong, still_missing, explained
 
 
-def _ended(entry: Mapping[str, int], before: Mapping[str, int]) -> bool:
+def _may_have_ended(entry: Mapping[str, int], before: Mapping[str, int]) -> bool:
     """Whether a marker may have turned the state before into this entry."""
     return entry["current_transaction_first_offset"] < 0 and entry["coordinator_epoch"] >= before["coordinator_epoch"]
 
 
-def _by_id(snapshot: bytes) -> dict[int, dict[str, int]]:
+def _entries_by_producer(snapshot: bytes) -> dict[int, dict[str, int]]:
     names = layouts.SNAPSHOT_ENTRY.names or ()
     return {row[0]: dict(zip(names, row, strict=True)) for row in read_snapshot(snapshot).tolist()}
 
 
-def _shown(entries: dict[int, dict[str, int]], producer_id: int) -> str:
+def _entry_in_words(entries: dict[int, dict[str, int]], producer_id: int) -> str:
     fields = entries.get(producer_id)
     if fields is None:
         return "none"
     return " ".join(f"{name}={value}" for name, value in fields.items() if name != "producer_id")
 
 
-def _position(snapshot: bytes, producer_id: int) -> int:
+def _entry_position(snapshot: bytes, producer_id: int) -> int:
     rows = np.flatnonzero(read_snapshot(snapshot)["producer_id"] == producer_id)
     return _HEADER_BYTES + int(rows[0]) * layouts.SNAPSHOT_ENTRY.itemsize if len(rows) else len(snapshot)

@@ -36,7 +36,7 @@ REBUILT_WITH_OFFSET_INDEX: Final = "a broker that starts rebuilds it together wi
 
 #: The reason if preallocated room follows the entries of a time index.
 PREALLOCATED: Final = "preallocated"
-_AS_OF_1970: Final = (
+_TAKEN_FOR_1970: Final = (
     "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970, and deletes it "
     "once no older one is left; searches by time do not find its records"
 )
@@ -48,7 +48,7 @@ def rebuilt_from(log_bytes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Miss:
+class _MissedTargets:
     """A range of targets whose lookup starts at a wrong place.
 
     Attributes:
@@ -71,7 +71,9 @@ def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
     return targets[(targets >= least) & (targets <= most)]
 
 
-def _first_miss(log: LogBytes, targets: Longs, starts: Longs, largest_before: str, most: int) -> _Miss | None:
+def _find_first_miss(
+    log: LogBytes, targets: Longs, starts: Longs, largest_before: str, most: int
+) -> _MissedTargets | None:
     """The first target whose search starts where no batch does, or after a batch that it must look into. `targets` are
     the smallest of each class, and none is above `most`. `largest_before` is the column of `header_search.measure` with
     the largest key before a position.
@@ -91,7 +93,7 @@ def _first_miss(log: LogBytes, targets: Longs, starts: Longs, largest_before: st
         what = "after the batch that it has to begin with"
     else:
         what = "where no batch starts"
-    return _Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
+    return _MissedTargets(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def audit_offset_index(
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
     positions = index.lookup_many(targets)["position"]
     starts = np.maximum(positions, 0)
-    miss = _first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
+    miss = _find_first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
     if miss is not None:
         return say.broken(
             "misses-batches",
@@ -154,7 +156,7 @@ def audit_offset_index(
             f"it would begin at byte {positions[at]}",
         )
     if active:
-        end = _next_offset(LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset)))
+        end = _next_offset_or_none(LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset)))
         if end != next_offset:
             return say.broken(
                 PROMISES_OTHER_END,
@@ -182,7 +184,7 @@ def _longest_walk(log: LogBytes, recovered: RecoveredSegment, base_offset: int, 
     return int((walks["position"] - starts).max())
 
 
-def _next_offset(segment: LogSegment) -> int | None:
+def _next_offset_or_none(segment: LogSegment) -> int | None:
     try:
         return segment.next_offset()
     except MalformedRecordsError:
@@ -232,15 +234,19 @@ def audit_time_index(
         )
     index = TimeIndex.from_bytes(content, base_offset)
     # For an active segment, the check fails on the room after the entries, in every running broker.
-    is_preallocated = active and _zeros_at_end(content, TimeIndex.entry_bytes)
+    is_preallocated = active and _ends_with_zero_entry(content, TimeIndex.entry_bytes)
     if not is_preallocated and (refused := say.refused(index)) is not None:
-        return replace(refused, consequence=_AS_OF_1970) if _zeros_at_end(content, TimeIndex.entry_bytes) else refused
+        return (
+            replace(refused, consequence=_TAKEN_FOR_1970)
+            if _ends_with_zero_entry(content, TimeIndex.entry_bytes)
+            else refused
+        )
     timestamps = Entries.of(content, layouts.TIME_INDEX_ENTRY).keys("timestamp")
     largest = recovered.facts.max_timestamp_ms
     targets = one_of_each_class(timestamps, 0, largest)
     offsets = np.maximum(index.lookup_many(targets)["offset"], base_offset)
     starts = offset_index.lookup_many(offsets)["position"]
-    miss = _first_miss(log, targets, starts, "max_timestamp_before", largest)
+    miss = _find_first_miss(log, targets, starts, "max_timestamp_before", largest)
     if miss is not None:
         return say.broken(
             "misses-records",
@@ -249,10 +255,10 @@ def audit_time_index(
         )
     last = index.last_entry.timestamp
     if last != largest and not is_preallocated:
-        return say.broken("wrong-largest-timestamp", len(index) - 1, _wrong_largest(last, largest))
+        return say.broken("wrong-largest-timestamp", len(index) - 1, _consequence_of_wrong_largest(last, largest))
     if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
-        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _AS_OF_1970)
+        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _TAKEN_FOR_1970)
     if is_preallocated and clean_shutdown:
         return say.safe(PREALLOCATED, "the log is empty: nothing of it can be deleted, and the first append rolls it")
     if is_preallocated:
@@ -261,7 +267,7 @@ def audit_time_index(
     return say.safe(kind, "every search is right, and so is the largest timestamp")
 
 
-def _wrong_largest(found: int, expected: int) -> str:
+def _consequence_of_wrong_largest(found: int, expected: int) -> str:
     if found < 0:
         return "retention and searches by time take the age of the file for the largest timestamp"
     if expected < 0:
@@ -280,5 +286,5 @@ def _wrong_largest(found: int, expected: int) -> str:
     )
 
 
-def _zeros_at_end(content: Bytes, entry_bytes: int) -> bool:
+def _ends_with_zero_entry(content: Bytes, entry_bytes: int) -> bool:
     return len(content) >= entry_bytes and len(content) % entry_bytes == 0 and not content[-entry_bytes:].any()

@@ -59,7 +59,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
     """The finding on a `.txnindex`. A segment without aborted transactions needs no file: `content` is None then."""
     expected = logs.aborted.tobytes()
     if content is None and expected:
-        return _broken(
+        return _broken_finding(
             "missing",
             0,
             f"not there, recovery writes {len(logs.aborted)} entries",
@@ -75,19 +75,19 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
     except (CorruptIndexError, UnknownVersionError) as error:
         return refused_transaction_index(index, error, logs.kafka)
     recovered = TransactionIndex.from_bytes(expected, logs.base_offset).all()
-    wrong = _wrong_set(found, recovered, logs) or _wrong_stable_offset(found, logs)
-    return wrong or refused_later(index, logs.kafka) or _safe(found, recovered, len(content))
+    wrong = _finding_on_wrong_set(found, recovered, logs) or _finding_on_stable_offset(found, logs)
+    return wrong or refused_later(index, logs.kafka) or _safe_finding(found, recovered, len(content))
 
 
 def refused_transaction_index(
     index: TransactionIndex, error: CorruptIndexError | UnknownVersionError, kafka: NodeRelease
 ) -> Finding:
     """The finding on an index that the broker's Kafka refuses."""
-    number = next((n for n in range(len(index)) if not _passes(index, n)), 0)
+    number = next((n for n in range(len(index)) if not _is_entry_accepted(index, n)), 0)
     detail, why = str(error).partition(": ")[2], "a broker that starts rebuilds the segment's indexes, or fails"
     if isinstance(error, UnknownVersionError) and error.is_taken_by_older:
         detail, why = f"{detail}; {kafka}, counts", "a broker that starts fails"
-    return _broken(FAILS_CHECK, number, detail, why)
+    return _broken_finding(FAILS_CHECK, number, detail, why)
 
 
 def refused_later(index: TransactionIndex, kafka: NodeRelease) -> Finding | None:
@@ -108,7 +108,7 @@ def refused_later(index: TransactionIndex, kafka: NodeRelease) -> Finding | None
     )
 
 
-def _wrong_set(
+def _finding_on_wrong_set(
     found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment
 ) -> Finding | None:
     """The finding on the first transaction that is wrongly there, or is missing."""
@@ -122,7 +122,7 @@ def _wrong_set(
         )
         if began_earlier or (same is not None and entry.first_offset == same.first_offset):
             continue
-        return _broken(
+        return _broken_finding(
             "wrong-transaction",
             number,
             f"entry {number} is {entry}, recovery writes {same or 'none that ends there'}",
@@ -132,7 +132,7 @@ def _wrong_set(
     there = {(entry.producer_id, entry.last_offset) for entry in found}
     for entry in recovered:
         if (entry.producer_id, entry.last_offset) not in there:
-            return _broken(
+            return _broken_finding(
                 "missing-transaction",
                 len(found),
                 f"{len(found)} entries, none for {entry}",
@@ -142,14 +142,14 @@ def _wrong_set(
     return None
 
 
-def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
+def _finding_on_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
     """The finding on the last entry at which a search stops too early."""
     earliest_later = _NO_BOUND if logs.later_first_offset is None else logs.later_first_offset
     numbered = list(reversed(list(enumerate(found))))
     first_number = {(entry.producer_id, entry.last_offset): number for number, entry in numbered}
     for number, entry in numbered:
         if entry.last_stable_offset > earliest_later:
-            return _broken(
+            return _broken_finding(
                 "last-stable-offset-too-large",
                 number,
                 f"entry {number} is {entry}, expected a last stable offset up to {earliest_later}",
@@ -162,7 +162,9 @@ def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: Transactio
     return None
 
 
-def _safe(found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], size: int) -> Finding:
+def _safe_finding(
+    found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], size: int
+) -> Finding:
     entry_bytes = layouts.ABORTED_TRANSACTION.itemsize
     in_both = min(len(found), len(recovered))
     number = next((n for n in range(in_both) if found[n] != recovered[n]), in_both)
@@ -185,7 +187,7 @@ def _safe(found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransac
     )
 
 
-def _broken(reason: str, number: int, detail: str, consequence: str) -> Finding:
+def _broken_finding(reason: str, number: int, detail: str, consequence: str) -> Finding:
     return Finding(
         file=TRANSACTION_INDEX_SUFFIX,
         verdict=Verdict.BROKEN,
@@ -196,7 +198,7 @@ def _broken(reason: str, number: int, detail: str, consequence: str) -> Finding:
     )
 
 
-def _passes(index: TransactionIndex, number: int) -> bool:
+def _is_entry_accepted(index: TransactionIndex, number: int) -> bool:
     try:
         return index.entry(number).last_offset >= index.base_offset
     except UnknownVersionError:

@@ -40,9 +40,9 @@ from kidxlib.storage.log_bytes import LogBytes
 _Rows: TypeAlias = NDArray[np.void]
 
 _NO_PRODUCER: Final = -1
-_LAST: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
+_LAST_SEQUENCES: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
 
-_ALL: Final = Wanted()
+_ALL_BATCHES: Final = Wanted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +62,39 @@ class SequenceCheck:
     """Finds gaps in sequence numbers. It keeps the epoch and the last sequence number of each producer so far."""
 
     def __init__(self) -> None:
-        self._last = np.empty(0, _LAST)  # by producer id
+        self._last_by_producer = np.empty(0, _LAST_SEQUENCES)  # by producer id
 
     def gaps(self, batches: _Rows) -> SequenceGaps:
         """The gaps in the next batches of the log, rows of `BATCH`."""
         numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
         numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]
         rows = batches[numbers]
-        ends = _ends_of(rows)
-        is_first, is_last = _first_of_each(ends["producer_id"]), _first_of_each(ends["producer_id"][::-1])[::-1]
+        ends = _last_sequences_of(rows)
+        is_first, is_last = _first_of_each_run(ends["producer_id"]), _first_of_each_run(ends["producer_id"][::-1])[::-1]
         before = np.roll(ends, 1)
-        known = np.searchsorted(self._last["producer_id"], ends["producer_id"])
+        known = np.searchsorted(self._last_by_producer["producer_id"], ends["producer_id"])
         is_known = np.zeros(len(rows), np.bool_)
-        within = known < len(self._last)
-        is_known[within] = self._last["producer_id"][known[within]] == ends["producer_id"][within]
-        before[is_first & is_known] = self._last[known[is_first & is_known]]
+        within = known < len(self._last_by_producer)
+        is_known[within] = self._last_by_producer["producer_id"][known[within]] == ends["producer_id"][within]
+        before[is_first & is_known] = self._last_by_producer[known[is_first & is_known]]
         goes_on = (~is_first | is_known) & (before["epoch"] == ends["epoch"])
         expected = incremented_sequences(before["sequence"], np.ones(len(rows), np.int64))
         gaps = np.flatnonzero(goes_on & (rows["base_sequence"] != expected))
         gaps = gaps[np.argsort(numbers[gaps])]
-        others = self._last[~np.isin(self._last["producer_id"], ends["producer_id"])]
+        others = self._last_by_producer[~np.isin(self._last_by_producer["producer_id"], ends["producer_id"])]
         last = np.concatenate([others, ends[is_last]])
-        self._last = last[np.argsort(last["producer_id"])]
+        self._last_by_producer = last[np.argsort(last["producer_id"])]
         return SequenceGaps(numbers[gaps], expected[gaps])
 
 
-def _ends_of(rows: _Rows) -> _Rows:
-    ends = np.empty(len(rows), _LAST)
+def _last_sequences_of(rows: _Rows) -> _Rows:
+    ends = np.empty(len(rows), _LAST_SEQUENCES)
     ends["producer_id"], ends["epoch"] = rows["producer_id"], rows["producer_epoch"]
     ends["sequence"] = incremented_sequences(rows["base_sequence"], rows["last_offset"] - rows["offset_field"])
     return ends
 
 
-def _first_of_each(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _first_of_each_run(values: NDArray[Any]) -> NDArray[np.bool_]:
     is_first = np.ones(len(values), np.bool_)
     is_first[1:] = values[1:] != values[:-1]
     return is_first
@@ -108,7 +108,7 @@ def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
     left = table
     while len(left.rows):
         try:
-            for placed in placer.placed(left, _ALL):
+            for placed in placer.placed(left, _ALL_BATCHES):
                 first = int(np.searchsorted(positions, placed.batches["position"][0]))
                 fold_contents(placed.places, first, contents)
             break
@@ -159,7 +159,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
     """
     sequences, placer = SequenceCheck(), RecordPlacer()
     walk, last_offset = BatchWalk(log, 0, Wanted()), -1
-    for table in _tables(walk):
+    for table in _readable_batches(walk):
         last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
         before, last_offset = last_offsets[:-1], int(last_offsets[-1])
         is_odd = _may_be_odd(table.rows, contents_of(placer, table), before)
@@ -168,20 +168,20 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
         is_odd[gaps.numbers] = True
         for number in np.flatnonzero(is_odd).tolist():
             batch = next(batch_headers.batches(log, int(table.rows["position"][number])))
-            yield from _odd_records(log, batch, int(before[number]))
+            yield from _oddities_in_records(log, batch, int(before[number]))
             if number in expected:
                 yield _sequence_gap(batch, expected[number])
 
 
-def _tables(walk: BatchWalk) -> Iterator[BatchTable]:
+def _readable_batches(walk: BatchWalk) -> Iterator[BatchTable]:
     """The batches up to one with a negative magic, which the audit of headers reports: nothing can be read after it."""
     with suppress(MalformedRecordsError):
         yield from walk.tables()
 
 
 def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which batches may be odd; `_odd_records` finds nothing in the others. `before` is the largest last offset of all
-    batches before each batch.
+    """Which batches may be odd; `_oddities_in_records` finds nothing in the others. `before` is the largest last offset
+    of all batches before each batch.
     """
     first, last = contents["first_offset"], contents["last_offset"]
     is_odd = (
@@ -195,17 +195,17 @@ def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> N
     return may_be_odd
 
 
-def _odd_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
     """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
     content = records_in(log, batch)
     if content is None or not content.complete:
-        yield from _malformed(log, batch)
+        yield from _malformed_records(log, batch)
     if content is not None:
-        yield from _odd_offsets(batch, content, last_offset)
-        yield from _odd_timestamps(batch, content)
+        yield from _oddities_in_offsets(batch, content, last_offset)
+        yield from _oddities_in_timestamps(batch, content)
 
 
-def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
+def _malformed_records(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
     """Why the records of a batch cannot be read one after the other; nothing if they can."""
     try:
         for _ in reader.records(log, batch):
@@ -220,7 +220,7 @@ def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
         )
 
 
-def _odd_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
     offsets = content.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
@@ -246,7 +246,7 @@ def _odd_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> Iterator
         )
 
 
-def _odd_timestamps(batch: Batch, content: RecordsIn) -> Iterator[_Oddity]:
+def _oddities_in_timestamps(batch: Batch, content: RecordsIn) -> Iterator[_Oddity]:
     if not len(content.timestamps) or not content.complete:
         return
     largest = int(content.timestamps.max())
@@ -287,7 +287,7 @@ def audit_log(
     of the finding is not set yet.
     """
     finding = Finding(file=LOG_SUFFIX, verdict=Verdict.WHOLE)
-    for other in (*_of_end(recovered, past, active), *_of_odd_batch(log, recovered, base_offset)):
+    for other in (*_finding_on_end(recovered, past, active), *_finding_on_odd_batch(log, recovered, base_offset)):
         finding = worse(finding, other)
     if deep and recovered.end.status is not Status.QUARANTINED:
         finding = worse(finding, audit_records(log))
@@ -310,7 +310,7 @@ class AuditedLog:
     index_end: OffsetPosition | None
 
 
-def _of_end(recovered: RecoveredSegment, past: PastEnd, active: bool) -> Iterator[Finding]:
+def _finding_on_end(recovered: RecoveredSegment, past: PastEnd, active: bool) -> Iterator[Finding]:
     end = recovered.end
     if end.reason is None:
         return
@@ -325,7 +325,7 @@ def _of_end(recovered: RecoveredSegment, past: PastEnd, active: bool) -> Iterato
     )
 
 
-def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Iterator[Finding]:
+def _finding_on_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Iterator[Finding]:
     """The finding on the first batch that a broker would not write at its place, but that recovery accepts."""
     position = recovered.odd_position
     if position is None:

@@ -22,7 +22,7 @@ from kidxlib.log.overlaps import TELLS_MORE, LogRange, Overlap, overlaps_of
 from kidxlib.recovery.outcome import USABLE, ScanEnd, Status
 from kidxlib.text.words import counted
 
-_OVERLAPS: Final = "overlaps-segment-before"
+_OVERLAPS_BEFORE: Final = "overlaps-segment-before"
 
 #: The reason if a log is missing while its `.index` is there.
 MISSING: Final = "missing"
@@ -82,11 +82,11 @@ class EpochsOfLogs:
             reason="leader-epochs-go-back",
             position=int(at["position"]),
             detail=f"leader epoch {at['epoch']} from offset {at['start_offset']} on, after {earlier[back[0]]}",
-            consequence=_AS_APPENDED if is_brokers else _FROM_TWO_COPIES,
+            consequence=_APPENDED_BY_BROKER if is_brokers else _FROM_TWO_COPIES,
         )
 
 
-_AS_APPENDED: Final = (
+_APPENDED_BY_BROKER: Final = (
     "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
     "after an unclean stop makes other epochs of the log than the broker had"
 )
@@ -103,13 +103,13 @@ def _with_fate(
     stop: PartitionStop,
 ) -> Finding:
     recovery = log.recovery
-    fate = Fate() if recovery is None else _fate(finding, recovery, segment)
-    of_start = _consequence(finding, log, segment, simulation, fate, stop)
+    fate = Fate() if recovery is None else _fate_at_start(finding, recovery, segment)
+    of_start = _consequence_of_start(finding, log, segment, simulation, fate, stop)
     consequence = "; ".join(filter(None, (finding.consequence, of_start)))
     return replace(finding, fate=fate, consequence=consequence or None)
 
 
-def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None) -> Fate:
+def _fate_at_start(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None) -> Fate:
     lost: tuple[int | None, int | None, int | None] = (None, None, None)
     if segment is not None and segment.lost_bytes:
         lost = segment.lost_bytes, segment.lost_batches, segment.lost_records
@@ -126,7 +126,7 @@ def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None
     )
 
 
-def _consequence(
+def _consequence_of_start(
     finding: Finding,
     log: AuditedLog,
     segment: SimulatedSegment | None,
@@ -149,15 +149,16 @@ def _consequence(
         deleted = [other for other in after if other.action is StartupAction.DELETE]
         is_emptied = segment.action is StartupAction.EMPTY
         does = "empties the log" if is_emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        lost = f"{_lost(recovery, fate, log.index_end, stop)}{_lost_after(deleted)}"
-        return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}"
+        lost = f"{_lost_in_words(recovery, fate, log.index_end, stop)}{_lost_after_in_words(deleted)}"
+        return f"a broker that starts {does}{_deletes_in_words(len(deleted))}: {lost}"
     if not is_damaged or finding.consequence is not None:
         return None
     if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
             f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
-            f"{_deletes(len(after))}: {_lost(recovery, fate, log.index_end, stop)}{_bytes_after(after)}"
+            f"{_deletes_in_words(len(after))}: {_lost_in_words(recovery, fate, log.index_end, stop)}"
+            f"{_bytes_after_in_words(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -170,12 +171,12 @@ _CONSEQUENCES: Final = {
 }
 
 
-def _deletes(segments: int) -> str:
+def _deletes_in_words(segments: int) -> str:
     """Recovery deletes the segments after one that it truncates (`LogLoader.recoverLog`)."""
     return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
-def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
+def _lost_in_words(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
     """What follows the valid end of a log, in words. A batch that is incomplete now may have been whole: a broker
     writes the index entry after it has appended the batch, and the index may reach the disk before the log
     (`LogSegment.append`).
@@ -186,23 +187,24 @@ def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop
             return bytes_
         offsets = f"offsets {known.start:,} to {known.stop - 1:,}"
         return f"{bytes_}; its .index says that {offsets} were appended there: {_where_to_look(stop)}"
-    of_batches = _many(fate.lost_batches, "batch", "batches")
-    return f"{fate.lost_bytes:,} bytes are lost, {of_batches} with {_many(fate.lost_records, 'record', 'records')}"
+    batches = _count_in_words(fate.lost_batches, "batch", "batches")
+    records = _count_in_words(fate.lost_records, "record", "records")
+    return f"{fate.lost_bytes:,} bytes are lost, {batches} with {records}"
 
 
-def _lost_after(deleted: Sequence[SimulatedSegment]) -> str:
+def _lost_after_in_words(deleted: Sequence[SimulatedSegment]) -> str:
     if not deleted:
         return ""
     known = [segment.lost_records for segment in deleted if segment.lost_records is not None]
-    records = _many(sum(known) if len(known) == len(deleted) else None, "record", "records")
+    records = _count_in_words(sum(known) if len(known) == len(deleted) else None, "record", "records")
     return f"; after it {sum(segment.lost_bytes for segment in deleted):,} bytes with {records}"
 
 
-def _bytes_after(segments: Sequence[SimulatedSegment]) -> str:
+def _bytes_after_in_words(segments: Sequence[SimulatedSegment]) -> str:
     return f"; after it {sum(segment.log_bytes for segment in segments):,} bytes" if segments else ""
 
 
-def _many(count: int | None, one: str, more: str) -> str:
+def _count_in_words(count: int | None, one: str, more: str) -> str:
     return f"an unknown number of {more}" if count is None else counted(count, one, more)
 
 
@@ -211,7 +213,9 @@ def is_missing(finding: Finding) -> bool:
     return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
 
 
-def _missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+def _logs_missing_beside_indexes(
+    logs: Sequence[AuditedLog], simulation: StartupSimulation
+) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that are missing while their indexes are there, and that were not renamed. A broker and a
     build remove the log last, so neither has deleted these.
     """
@@ -231,13 +235,13 @@ def _missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> 
                     reason=MISSING,
                     detail=f"{name} is there, its log is not",
                     consequence="a broker that starts removes the segment's index files, and knows nothing of its "
-                    f"records; {_in_no_log(offset, logs)}",
+                    f"records; {_missing_offsets_in_words(offset, logs)}",
                     fate=Fate(),
                 ),
             )
 
 
-def _missing_by_index_directory(
+def _logs_missing_by_index_directory(
     logs: Sequence[AuditedLog], simulation: StartupSimulation, indexed: Collection[int], compacted: bool
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that are missing while their indexes are in an index directory, by their place among the
@@ -246,15 +250,15 @@ def _missing_by_index_directory(
     if not logs:
         return
     first, last = logs[0].base_offset, logs[-1].base_offset
-    judged = {log.base_offset for log in logs} | {offset for offset, _ in _swapped_in(logs, simulation)}
+    judged = {log.base_offset for log in logs} | {offset for offset, _ in _findings_on_swapped_in(logs, simulation)}
     for offset in sorted(set(indexed) - judged):
         if _is_in_a_log(offset, logs):
             continue
         if offset < first:
-            yield offset, _GONE_FROM_BEGINNING
+            yield offset, _MISSING_AT_BEGINNING
             continue
-        finding = _MISSING_AT_END if offset > last else _MERGED if compacted else _MISSING_BETWEEN
-        yield offset, replace(finding, consequence=f"{finding.consequence}; {_in_no_log(offset, logs)}")
+        finding = _MISSING_AT_END if offset > last else _MISSING_BY_COMPACTION if compacted else _MISSING_BETWEEN
+        yield offset, replace(finding, consequence=f"{finding.consequence}; {_missing_offsets_in_words(offset, logs)}")
 
 
 def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iterator[tuple[int, Finding]]:
@@ -271,7 +275,7 @@ def _is_in_a_log(offset: int, logs: Sequence[AuditedLog]) -> bool:
     return any(log.recovery is not None and log.base_offset <= offset < log.recovery.next_offset for log in logs)
 
 
-def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
+def _missing_offsets_in_words(offset: int, logs: Sequence[AuditedLog]) -> str:
     """Which offsets are missing with a log, in words."""
     ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]
     first = max(ends, default=offset)
@@ -289,7 +293,7 @@ _MISSING_BETWEEN: Final = Finding(
 )
 #: The harmless explanation of a missing log in the middle: the cleaner merges segments into the one before, and may
 #: leave no record of them.
-_MERGED: Final = replace(
+_MISSING_BY_COMPACTION: Final = replace(
     _MISSING_BETWEEN, verdict=Verdict.SAFE, consequence="compaction may have merged it into the log before"
 )
 #: Why a missing last log is a loss: retention keeps the last segment or begins another after it, and the cleaner does
@@ -302,7 +306,7 @@ _MISSING_AT_END: Final = replace(
 )
 #: The harmless explanation of a missing first log: retention has deleted it, and its indexes are still in the index
 #: directory.
-_GONE_FROM_BEGINNING: Final = replace(
+_MISSING_AT_BEGINNING: Final = replace(
     _MISSING_BETWEEN,
     verdict=Verdict.SAFE,
     reason="gone",
@@ -316,7 +320,7 @@ def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
     return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
 
 
-def _swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+def _findings_on_swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that a starting broker will rename from `.swap`, and that the scan has not read."""
     judged = {log.base_offset for log in logs}
     for segment in simulation.segments:
@@ -345,15 +349,15 @@ def replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation)
         for log in logs
         if simulation.removed.get(segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX))
         is Removal.SWAPPED
-        or _swap_of(log.base_offset) in simulation.renamed
+        or _swap_file(log.base_offset) in simulation.renamed
     ]
 
 
-def _swap_of(base_offset: int) -> str:
+def _swap_file(base_offset: int) -> str:
     return f"{segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
 
 
-def _of_swaps(
+def _finding_on_swaps(
     logs: Sequence[AuditedLog], simulation: StartupSimulation, swapped: SwappedLogs
 ) -> tuple[int, Finding] | None:
     """The finding on the first of the logs that are replaced, with its base offset; None if nothing is lost with them.
@@ -372,9 +376,9 @@ def _of_swaps(
         consequence="records are lost as a broker starts: move the files .swap elsewhere first, and look at them",
         fate=Fate(),
     )
-    takes = f"{_swap_of(first)} takes its place when a broker starts"
+    takes = f"{_swap_file(first)} takes its place when a broker starts"
     for base_offset, end in ends.items():
-        swap = _swap_of(base_offset)
+        swap = _swap_file(base_offset)
         if base_offset in swapped.not_read:
             consequence = f"if it lacks records, {found.consequence}"
             found = replace(found, reason=end.reason, consequence=consequence)
@@ -386,7 +390,7 @@ def _of_swaps(
     before, after = (_records_and_end(each) for each in (recoveries, swaps))
     if after[1] >= before[1] and (None in (before[0], after[0]) or (after[0] or 0) >= (before[0] or 0)):
         return None
-    detail = f"{takes}, and has {_records(after)}; what it replaces has {_records(before)}"
+    detail = f"{takes}, and has {_records_in_words(after)}; what it replaces has {_records_in_words(before)}"
     if None in (before[0], after[0]):
         detail += "; records were not compared: compressed messages of magic 0 and 1 hide how many there are"
     lacking = [*swapped.recoveries.items(), *((log.base_offset, log.recovery) for log in logs)]
@@ -409,7 +413,7 @@ def _records_and_end(recoveries: Sequence[Recovery]) -> tuple[int | None, int]:
     return total, max((recovery.next_offset for recovery in recoveries), default=0)
 
 
-def _records(counted_to: tuple[int | None, int]) -> str:
+def _records_in_words(counted_to: tuple[int | None, int]) -> str:
     records, end = counted_to
     if records == 0:
         return "no records"
@@ -428,8 +432,8 @@ def audit_logs(
     offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
     files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
     """
-    of_swaps = _of_swaps(logs, simulation, swapped)
-    compacted, intruders = _may_be_compacted(logs), _intruders(logs)
+    of_swaps = _finding_on_swaps(logs, simulation, swapped)
+    compacted, intruders = _may_be_compacted(logs), _intruding_logs(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
     epoch_before = NO_LEADER_EPOCH
@@ -442,8 +446,8 @@ def audit_logs(
             elif finding.verdict is Verdict.TORN and indexed is None:
                 finding = _torn_of_only_replica(finding, log, stop)
             trusts_index = indexed is None or (following is not None and not compacted)
-            for other in _of_neighbours(log, end_before, following, stop, trusts_index):
-                finding = worse(finding, _with_intruder(other, log.base_offset, intruders))
+            for other in _findings_on_neighbours(log, end_before, following, stop, trusts_index):
+                finding = worse(finding, _with_intruder_named(other, log.base_offset, intruders))
             if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
                 finding = worse(finding, goes_back)
             finding = _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
@@ -453,11 +457,11 @@ def audit_logs(
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
             epoch_before = max(epoch_before, epochs.largest(log.base_offset))
-    yield from _swapped_in(logs, simulation)
+    yield from _findings_on_swapped_in(logs, simulation)
     if indexed is None:
-        yield from _missing_logs(logs, simulation)
+        yield from _logs_missing_beside_indexes(logs, simulation)
     else:
-        yield from _missing_by_index_directory(logs, simulation, indexed, compacted)
+        yield from _logs_missing_by_index_directory(logs, simulation, indexed, compacted)
 
 
 def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
@@ -498,7 +502,7 @@ def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> rang
     return range(recovery.next_offset, index_end.offset + 1)
 
 
-def _of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+def _finding_on_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
     if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
         yield below
@@ -517,7 +521,9 @@ def _of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
         )
 
 
-def _of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
+def _finding_on_index_end(
+    log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop
+) -> Iterator[Finding]:
     """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
     may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
     broken. If no offset is missing up to the next segment, the index is wrong, and there is no finding here.
@@ -547,7 +553,7 @@ def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: Part
     )
 
 
-def _intruders(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
+def _intruding_logs(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
     """The logs that overlap others which follow one another without them, by base offset."""
     ranges = [
         LogRange(log.base_offset, log.recovery.next_offset)
@@ -557,9 +563,9 @@ def _intruders(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
     return {base: overlap for base, overlap in overlaps_of(ranges).items() if overlap.is_between}
 
 
-def _with_intruder(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
+def _with_intruder_named(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
     """A finding on an overlap also names the log that does not belong there: this one, or one that overlaps it."""
-    if finding.reason != _OVERLAPS:
+    if finding.reason != _OVERLAPS_BEFORE:
         return finding
     between = (base for base, overlap in intruders.items() if base < base_offset < overlap.end_offset)
     base = base_offset if base_offset in intruders else next(between, None)
@@ -576,7 +582,7 @@ def _where_to_look(stop: PartitionStop) -> str:
     return "look for them on another replica"
 
 
-def _of_neighbours(
+def _findings_on_neighbours(
     log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, trusts_index: bool
 ) -> Iterator[Finding]:
     recovery = log.recovery
@@ -586,7 +592,7 @@ def _of_neighbours(
         yield Finding(
             file=segment_files.LOG_SUFFIX,
             verdict=Verdict.BROKEN,
-            reason=_OVERLAPS,
+            reason=_OVERLAPS_BEFORE,
             position=0,
             detail=f"it begins at offset {log.base_offset}, the log before it ends at {end_before}",
             consequence=f"offsets {log.base_offset} to {end_before - 1} are in two logs: which records consumers get "
@@ -595,6 +601,6 @@ def _of_neighbours(
     if recovery.end.status not in USABLE:
         return
     if following is None:
-        yield from _of_log_end(recovery, stop)
+        yield from _finding_on_log_end(recovery, stop)
     if trusts_index and recovery.end.status is Status.OK:
-        yield from _of_index_end(log, recovery, following, stop)
+        yield from _finding_on_index_end(log, recovery, following, stop)

@@ -78,23 +78,23 @@ class AbsentPartition:
         more = f", and {counted(len(others), 'more directory', 'more directories')} of it" if others else ""
         return (
             f"it is there as {folder}{more}: rename that to {folder.parent / self.partition.directory} before the "
-            f"broker starts, which {_becomes(folder.name)}; or move it out of the log dir, where "
+            f"broker starts, which {_what_start_does(folder.name)}; or move it out of the log dir, where "
             "another replica has the partition"
         )
 
 
 #: What a broker that starts does with a directory (`LogManager.loadLog`).
-_BECOMES: Final = {
+_WHAT_STARTS_DO: Final = {
     "delete": "deletes it a minute later (file.delete.delay.ms)",
     "stray": "serves nothing of it",
     "future": "cuts it to the end of an empty partition, if that is in another log dir",
 }
 
 
-def _becomes(name: str) -> str:
+def _what_start_does(name: str) -> str:
     """What a broker that starts does with a directory of this name, in words."""
     if is_moved(name):
-        return _BECOMES[name.rpartition("-")[2]]
+        return _WHAT_STARTS_DO[name.rpartition("-")[2]]
     return "does not start beside it" if loaded_as(name) is None else "takes it for another partition"
 
 
@@ -110,16 +110,18 @@ def absent_partitions(
     `ReplicaManager.checkpointHighWatermarks`, `LogCleanerManager.updateCheckpoints`), before the directory is removed.
     """
     copies = [copy.to_end for copy in metadata]
-    there = {loaded_as(name) for log_dir in log_dirs for name in log_dir.names if _serves(log_dir, name, copies)}
+    there = {loaded_as(name) for log_dir in log_dirs for name in log_dir.names if _is_served(log_dir, name, copies)}
     others = [log_dir.path / name for log_dir in log_dirs for name in log_dir.names if is_other_name(name)]
     for log_dir in log_dirs:
-        for partition, known_to in sorted(_expected(log_dir, copies).items()):
+        for partition, known_to in sorted(_expected_partitions(log_dir, copies).items()):
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
             assigned = [copy.assignments[partition].replicas for copy in copies if partition in copy.assignments]
             is_only = bool(assigned) and all(set(nodes) == {log_dir.meta.node_id} for nodes in assigned)
-            yield AbsentPartition(log_dir.path, partition, known_to, _aside(others, partition, copies), is_only)
+            yield AbsentPartition(
+                log_dir.path, partition, known_to, _folders_set_aside(others, partition, copies), is_only
+            )
 
 
 def absent_partitions_of_nodes(
@@ -193,7 +195,7 @@ def has_no_partition(log_dir: Location, metadata: ClusterMetadata) -> bool:
     return len(places) == len(assignments) and not {directory_id, *ANYWHERE} & {*places} and not is_named
 
 
-def _serves(log_dir: ListedLogDir, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
+def _is_served(log_dir: ListedLogDir, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
     """Whether a broker serves a partition from a directory: not from one that it set aside or deletes, and from one
     that was on its way to the log dir only if the metadata has the partition there.
     """
@@ -206,7 +208,7 @@ def _serves(log_dir: ListedLogDir, name: str, metadata: Sequence[ClusterMetadata
     return any(assignment is not None and place in set(assignment.places) for assignment in assignments)
 
 
-def _aside(
+def _folders_set_aside(
     folders: Iterable[Location], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
 ) -> tuple[Location, ...]:
     """The directories of a partition among those whose names are no partition's, for `AbsentPartition.aside`. Those of
@@ -217,19 +219,19 @@ def _aside(
         folder
         for folder in folders
         if (looks_like(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
-        and (not ids or _topic_id(folder) in {*ids, None})
+        and (not ids or _topic_id_or_none(folder) in {*ids, None})
     ]
     return tuple(sorted(of_partition, key=lambda folder: (-log_bytes(folder), str(folder))))
 
 
-def _topic_id(folder: Location) -> str | None:
+def _topic_id_or_none(folder: Location) -> str | None:
     try:
         return read_topic_id(folder / PARTITION_METADATA)
     except (KafkaThrows, OSError):
         return None
 
 
-def _expected(log_dir: ListedLogDir, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:
+def _expected_partitions(log_dir: ListedLogDir, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:
     """The partitions that a log dir should have, and what says so."""
     place, stop = (log_dir.meta.node_id, log_dir.meta.directory_id), log_dir.stop
     named: dict[TopicPartition, str] = {}

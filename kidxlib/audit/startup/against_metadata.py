@@ -36,12 +36,12 @@ _FUTURE: Final = "-future"
 ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
 SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
 #: With the name of the partition, which tells commands what a directory is.
-_KEEP: Final = (
+_KEEP_RECORDS_REMEDY: Final = (
     "nothing of it is deleted: where its records are wanted, copy it to a directory called {}, outside of the log "
     "dirs, and read that (kidx export)"
 )
 
-_COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
+_FIELD_SEPARATOR: Final = re.compile(r":[ \t\n\x0b\f\r]+")
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _TOPIC_ID_BYTES: Final = 16
 
@@ -78,7 +78,7 @@ class NodeLogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _PartitionFolder:
     """A directory that a broker loads as a partition, or as a copy of one that moves to another log dir.
 
     Attributes:
@@ -133,17 +133,17 @@ def obstacles_by_metadata(
     known = _NodeMetadata(
         node_id, metadata.topics, metadata.topic_names, metadata.assignments, metadata.log_dirs.get(node_id, ())
     )
-    current: dict[TopicPartition, _Folder] = {}
-    futures: list[_Folder] = []
-    for folder in _folders(log_dirs):
+    current: dict[TopicPartition, _PartitionFolder] = {}
+    futures: list[_PartitionFolder] = []
+    for folder in _partition_folders(log_dirs):
         stray = _why_stray(folder, known)
         if stray is not None:
-            yield _stray(folder, known, *stray)
+            yield _stray_obstacle(folder, known, *stray)
         elif folder.is_future:
             futures.append(folder)
         else:
             current.setdefault(folder.named, folder)
-            yield from _of_another_topic(folder, log_dirs, known)
+            yield from _obstacles_of_other_topic(folder, log_dirs, known)
     yield from _obstacles_of_futures(futures, current, log_dirs, known, are_all=are_all)
     yield from _obstacles_of_directory_ids(log_dirs, current, known)
 
@@ -173,11 +173,11 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
             continue
         by_topic[partition.topic][topic_id].append(directory)
         by_id[topic_id][partition.topic].append(directory)
-    for most, topic_id, directory in _fewer(by_topic.values()):
+    for most, topic_id, directory in _minority_directories(by_topic.values()):
         has = f"topic id {topic_id}, {most[0].name} has {read_topic_id(most[0] / PARTITION_METADATA)}: a topic has one"
         does = f"of the directory with the wrong one: {STRAY}"
         yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
-    for most, topic, directory in _fewer(by_id.values()):
+    for most, topic, directory in _minority_directories(by_id.values()):
         if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
             own = read_topic_id(directory / PARTITION_METADATA)
             has = f"topic id {own}, as {most[0].name} has: no two topics have one"
@@ -185,7 +185,7 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
             yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
 
 
-def _fewer(
+def _minority_directories(
     groups: Iterable[Mapping[str, Sequence[Location]]],
 ) -> Iterator[tuple[Sequence[Location], str, Location]]:
     """The directories that do not agree with most, where all should: the many, what the few say, and one of these."""
@@ -213,13 +213,13 @@ def read_topic_id(path: Location | Listed) -> str:
 def _metadata_field(lines: list[str], number: int) -> str:
     if len(lines) < number:
         raise KafkaThrows(f"line {number}: not there, expected 'version: 0' and 'topic_id: <id>'", Thrown.OTHER)
-    parts = java.split_by_pattern(_COLON, lines[number - 1])
+    parts = java.split_by_pattern(_FIELD_SEPARATOR, lines[number - 1])
     if len(parts) != 2:
         raise KafkaThrows(f"line {number}: {quoted(lines[number - 1])}, expected '<name>: <value>'", Thrown.IO)
     return parts[1]
 
 
-def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
+def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFolder]:
     """The directories that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
     elsewhere.
     """
@@ -230,14 +230,14 @@ def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
             if named is None or named.topic == topic_partition.METADATA_TOPIC or is_gone:
                 continue
             try:
-                yield _Folder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))
+                yield _PartitionFolder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))
             except FileNotFoundError:
-                yield _Folder(directory, log_dir, named, None)
+                yield _PartitionFolder(directory, log_dir, named, None)
             except (KafkaThrows, OSError):
                 continue
 
 
-def _why_stray(folder: _Folder, metadata: _NodeMetadata) -> tuple[Location, str] | None:
+def _why_stray(folder: _PartitionFolder, metadata: _NodeMetadata) -> tuple[Location, str] | None:
     """Why a broker takes a directory for another node's (`LogManager.isStrayReplica`), and which file says so."""
     path = folder.path / PARTITION_METADATA
     if folder.topic_id is None:
@@ -259,9 +259,9 @@ def _why_stray(folder: _Folder, metadata: _NodeMetadata) -> tuple[Location, str]
     return None
 
 
-def _stray(folder: _Folder, metadata: _NodeMetadata, where: Location, found: str) -> Obstacle:
+def _stray_obstacle(folder: _PartitionFolder, metadata: _NodeMetadata, where: Location, found: str) -> Obstacle:
     takes_its_place = metadata.is_here(folder.named) and not folder.is_future
-    remedy = _KEEP.format(folder.named.directory)
+    remedy = _KEEP_RECORDS_REMEDY.format(folder.named.directory)
     if folder.topic_id is None and folder.named.topic in metadata.topics:
         topic_id = metadata.topics[folder.named.topic]
         remedy = (
@@ -273,7 +273,9 @@ def _stray(folder: _Folder, metadata: _NodeMetadata, where: Location, found: str
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 
-def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata: _NodeMetadata) -> Iterator[Obstacle]:
+def _obstacles_of_other_topic(
+    folder: _PartitionFolder, log_dirs: Sequence[NodeLogDir], metadata: _NodeMetadata
+) -> Iterator[Obstacle]:
     """A directory with one topic's name and another one's id. The id decides whether it is loaded, the name as what."""
     name = metadata.names[folder.topic_id or ""]
     if name == folder.named.topic:
@@ -284,7 +286,7 @@ def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata:
             f"a broker that starts does not serve {folder.named.directory}, nor the partitions that it would take over "
             "after it (InconsistentTopicIdException)"
         )
-        remedy = _whose_log(folder, other, log_dirs, metadata.topics[folder.named.topic])
+        remedy = _remedy_by_log_end(folder, other, log_dirs, metadata.topics[folder.named.topic])
     else:
         does = "a broker that starts loads it, and serves nothing of it"
         is_there = any(each.name == other.directory for log_dir in log_dirs for each in log_dir.directories)
@@ -298,7 +300,9 @@ def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata:
     )
 
 
-def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str) -> str:
+def _remedy_by_log_end(
+    folder: _PartitionFolder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str
+) -> str:
     """What to do about a partition's directory with another topic's id: it may be a copy of that topic, or have the log
     of the partition and a wrong file. The end of its log, compared with the checkpoints, tells. `topic_id` is of the
     topic of its name.
@@ -323,15 +327,15 @@ def _log_end(directory: Location) -> int | None:
     from kidxlib.log.segment import LogSegment
 
     try:
-        last = _last_log(directory)
+        last = _last_base_offset(directory)
         return None if last is None else LogSegment.open(directory, last).next_offset()
     except (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
         return None
 
 
 def _obstacles_of_futures(
-    futures: Sequence[_Folder],
-    current: Mapping[TopicPartition, _Folder],
+    futures: Sequence[_PartitionFolder],
+    current: Mapping[TopicPartition, _PartitionFolder],
     log_dirs: Sequence[NodeLogDir],
     metadata: _NodeMetadata,
     *,
@@ -339,7 +343,7 @@ def _obstacles_of_futures(
 ) -> Iterator[Obstacle]:
     """Copies of partitions that were being moved from one log dir to another."""
     known = {log_dir.directory_id for log_dir in log_dirs}
-    first: dict[TopicPartition, _Folder] = {}
+    first: dict[TopicPartition, _PartitionFolder] = {}
     for folder in futures:
         if (other := first.setdefault(folder.named, folder)) is not folder:
             yield Obstacle(
@@ -353,9 +357,9 @@ def _obstacles_of_futures(
         assigned, own = metadata.assigned(folder.named), folder.log_dir.directory_id
         source = current.get(folder.named)
         if source is not None and source.log_dir is folder.log_dir:
-            yield _beside(folder, source, is_promoted=assigned == own)
+            yield _obstacle_beside_source(folder, source, is_promoted=assigned == own)
         elif assigned is not None and assigned == own:
-            yield from _promoted(folder, source)
+            yield from _obstacles_of_promoted(folder, source)
         elif source is None and (are_all or assigned in known):
             yield Obstacle(
                 folder.path,
@@ -368,7 +372,7 @@ def _obstacles_of_futures(
             )
 
 
-def _beside(folder: _Folder, source: _Folder, *, is_promoted: bool) -> Obstacle:
+def _obstacle_beside_source(folder: _PartitionFolder, source: _PartitionFolder, *, is_promoted: bool) -> Obstacle:
     """A copy that is to take the place of the partition in the same log dir: no directory can have its name. Where the
     metadata has the partition elsewhere, the broker first tells the controller where it is.
     """
@@ -384,10 +388,10 @@ def _beside(folder: _Folder, source: _Folder, *, is_promoted: bool) -> Obstacle:
     )
 
 
-def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
+def _obstacles_of_promoted(folder: _PartitionFolder, source: _PartitionFolder | None) -> Iterator[Obstacle]:
     """A copy that takes the partition's place, as the metadata has the partition there. It may not have all of it."""
     if source is None:
-        yield from _promoted_short(folder)
+        yield from _obstacle_of_short_copy(folder)
         return
     copied, whole = log_bytes(folder.path), log_bytes(source.path)
     if copied < whole:
@@ -401,7 +405,7 @@ def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
         )
 
 
-def _promoted_short(folder: _Folder) -> Iterator[Obstacle]:
+def _obstacle_of_short_copy(folder: _PartitionFolder) -> Iterator[Obstacle]:
     """A copy that a broker takes for the partition, which no other directory has, and that ends below what the log
     dir's checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too,
     into the checkpoints of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
@@ -431,14 +435,14 @@ def _end_by_headers(directory: Location) -> int:
 
     end = 0
     with contextlib.suppress(MalformedRecordsError, LogChangedError, OSError):
-        end = _last_log(directory) or 0
+        end = _last_base_offset(directory) or 0
         with contextlib.closing(LogFile(str(directory / segment_file(end, LOG_SUFFIX)))) as log:
             for batch in batches(log):
                 end = batch.last_offset + 1
     return end
 
 
-def _last_log(directory: Location) -> int | None:
+def _last_base_offset(directory: Location) -> int | None:
     return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
 
 
@@ -451,7 +455,7 @@ def log_bytes(directory: Location) -> int:
 
 
 def _obstacles_of_directory_ids(
-    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _Folder], metadata: _NodeMetadata
+    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _PartitionFolder], metadata: _NodeMetadata
 ) -> Iterator[Obstacle]:
     """Log dirs whose id is not the one by which the metadata knows what is in them: those partitions get no leader."""
     if not metadata.log_dirs:

@@ -49,14 +49,14 @@ _NAMES_KEPT: Final = 4096
 
 
 #: What comes of an offset checkpoint on which Kafka throws no `IOException`, with a number in it that is none.
-_OTHERWISE: Final = {
+_WITHOUT_CHECKPOINT: Final = {
     RECOVERY_POINT_CHECKPOINT: "a broker takes 0 for all partitions of the log dir",  # `LogManager.loadLogs`
     LOG_START_OFFSET_CHECKPOINT: "a broker takes 0 for all partitions of the log dir",
     CLEANER_CHECKPOINT: "a broker's log cleaner ends, and nothing is compacted",  # `LogCleaner.CleanerThread`
     HIGH_WATERMARK_CHECKPOINT: "a broker that starts does not get the log dir's partitions into service",
 }
 #: What it costs to remove the file.
-_REMEDIES: Final = {
+_REMEDIES_OF_CHECKPOINTS: Final = {
     RECOVERY_POINT_CHECKPOINT: "remove the file: after an unclean stop the broker then reads all logs of the log dir",
     LOG_START_OFFSET_CHECKPOINT: "remove the file: records that were deleted are served again where their segments are "
     "left",
@@ -65,7 +65,7 @@ _REMEDIES: Final = {
     CLEANER_CHECKPOINT: "remove the file: the cleaner begins anew at the start of each log",
 }
 #: The files for which that is a failure: `ReplicaManager.applyDelta` ends over it.
-_FAILS_OTHERWISE: Final = (HIGH_WATERMARK_CHECKPOINT,)
+_FAILS_ON_OTHER_EXCEPTIONS: Final = (HIGH_WATERMARK_CHECKPOINT,)
 
 #: Files whose names have to begin with an offset. Those that end with `.deleted` go by that alone.
 _NAMED_BY_OFFSET: Final = (
@@ -85,7 +85,7 @@ _REMEDIES_OF_FILES: Final = {
 }
 #: The same for the metadata's log, whose topic id is always one, and whose epochs are read from its batches.
 _METADATA_REMEDY: Final = "remove the file: the node makes it again from the metadata's log"
-_MISNAMED: Final = "move the file out of the directory"
+_REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,24 +103,26 @@ def read_offsets(log_dir: Location, name: str) -> Offsets:
     """Read an offset checkpoint of a log dir as a starting broker reads it (`OffsetCheckpointFile`)."""
     path = log_dir / name
     try:
-        return Offsets(dict(_checkpoint(path, 3, _offset_entry)))
+        return Offsets(dict(_parse_checkpoint(path, 3, _parse_offset_entry)))
     except OSError as error:
         return Offsets({}, failure=unreadable(path, error))
     except KafkaThrows as error:
         if error.thrown is Thrown.IO:
-            return Offsets({}, failure=thrown_at(path, error, _REMEDIES[name]))
-        obstacle = Obstacle(path, error.where, Effect.HIDES, _OTHERWISE[name], _REMEDIES[name])
-        return Offsets({}, failure=obstacle) if name in _FAILS_OTHERWISE else Offsets({}, note=str(obstacle))
+            return Offsets({}, failure=thrown_at(path, error, _REMEDIES_OF_CHECKPOINTS[name]))
+        obstacle = Obstacle(path, error.where, Effect.HIDES, _WITHOUT_CHECKPOINT[name], _REMEDIES_OF_CHECKPOINTS[name])
+        return Offsets({}, failure=obstacle) if name in _FAILS_ON_OTHER_EXCEPTIONS else Offsets({}, note=str(obstacle))
 
 
-def _int(line: str, number: int) -> int:
+def _parse_int(line: str, number: int) -> int:
     value = java.parse_integer(line, INT_BITS)
     if value is None:
         raise KafkaThrows(f"line {number}: {quoted(line)}, expected a number", Thrown.IO)
     return value
 
 
-def _checkpoint(path: Location | Listed, fields: int, entry: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
+def _parse_checkpoint(
+    path: Location | Listed, fields: int, entry: Callable[[list[str]], _Entry | None]
+) -> list[_Entry]:
     """The entries of a checkpoint, which has this number of fields in a line; none where the file is absent, or ends
     before it says how many it has. `entry` returns None where Kafka throws another exception than an `IOException`.
     """
@@ -128,11 +130,11 @@ def _checkpoint(path: Location | Listed, fields: int, entry: Callable[[list[str]
         lines = read_lines(path)
     except FileNotFoundError:
         return []
-    if lines and (version := _int(lines[0], 1)) != 0:
+    if lines and (version := _parse_int(lines[0], 1)) != 0:
         raise KafkaThrows(f"line 1: version {version}, expected 0", Thrown.IO)
     if len(lines) < 2:
         return []
-    expected = _int(lines[1], 2)
+    expected = _parse_int(lines[1], 2)
     if expected < 0:
         raise KafkaThrows(f"line 2: {expected} entries announced", Thrown.OTHER)
     entries = []
@@ -148,13 +150,13 @@ def _checkpoint(path: Location | Listed, fields: int, entry: Callable[[list[str]
     return entries
 
 
-def _offset_entry(parts: list[str]) -> tuple[TopicPartition, int] | None:
+def _parse_offset_entry(parts: list[str]) -> tuple[TopicPartition, int] | None:
     """`OffsetCheckpointFile.Formatter`."""
     partition, offset = java.parse_integer(parts[1], INT_BITS), java.parse_integer(parts[2], LONG_BITS)
     return None if partition is None or offset is None else (TopicPartition(parts[0], partition), offset)
 
 
-def _epoch_entry(parts: list[str]) -> tuple[int, int] | None:
+def _parse_epoch_entry(parts: list[str]) -> tuple[int, int] | None:
     """`LeaderEpochCheckpointFile.Formatter`."""
     epoch, start_offset = java.parse_integer(parts[0], INT_BITS), java.parse_integer(parts[1], LONG_BITS)
     return None if epoch is None or start_offset is None else (epoch, start_offset)
@@ -162,7 +164,7 @@ def _epoch_entry(parts: list[str]) -> tuple[int, int] | None:
 
 def read_epochs(path: Location | Listed) -> None:
     """Read leader epochs as `LeaderEpochFileCache` does, which ignores values below 0."""
-    for number, entry in enumerate(_checkpoint(path, 2, _epoch_entry), start=3):
+    for number, entry in enumerate(_parse_checkpoint(path, 2, _parse_epoch_entry), start=3):
         if min(entry) < 0:
             raise KafkaThrows(
                 f"line {number}: epoch {entry[0]} from {entry[1]} on, expected none below 0", Thrown.OTHER
@@ -181,12 +183,12 @@ def failures_in_directory(directory: Location) -> Iterator[Obstacle]:
 def failures_in_files(directory: Location, files: Mapping[str, Listed]) -> Iterator[Obstacle]:
     """The failures in the listed files of a partition, in the order in which `UnifiedLog` reads them."""
     is_metadata = directory.name == METADATA_DIRECTORY
-    yield from _of_file(files, LEADER_EPOCH_CHECKPOINT, read_epochs, ends=is_metadata)
+    yield from _obstacles_of_file(files, LEADER_EPOCH_CHECKPOINT, read_epochs, ends=is_metadata)
     for name in sorted(files):
         if (misnamed := why_misnamed(name)) is not None:
             found, does = misnamed
-            yield Obstacle(directory / name, found, Effect.ENDS, does, _what_to_do(name, files))
-    yield from _of_file(files, PARTITION_METADATA, read_topic_id, ends=is_metadata)
+            yield Obstacle(directory / name, found, Effect.ENDS, does, _remedy_of_misnamed(name, files))
+    yield from _obstacles_of_file(files, PARTITION_METADATA, read_topic_id, ends=is_metadata)
 
 
 @lru_cache(_NAMES_KEPT)
@@ -207,12 +209,12 @@ def why_misnamed(name: str) -> tuple[str, str] | None:
     return None
 
 
-def _what_to_do(name: str, names: Collection[str]) -> str:
+def _remedy_of_misnamed(name: str, names: Collection[str]) -> str:
     """A misnamed file may be the only copy of a log."""
     offset = offset_of(name)
     its_log = None if offset is None or offset < 0 else segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
     if its_log is None or its_log in names or not name.endswith(segment_files.LOG_SUFFIX):
-        return _MISNAMED
+        return _REMEDY_OF_MISNAMED
     return f"{its_log} is not there: rename the file to that, if kidx dump shows that it begins with offset {offset}"
 
 
@@ -222,7 +224,7 @@ def offset_of(name: str) -> int | None:
     return java.parse_integer(name.partition(".")[0], LONG_BITS)
 
 
-def _of_file(
+def _obstacles_of_file(
     files: Mapping[str, Listed], name: str, read: Callable[[Listed], object], *, ends: bool
 ) -> Iterator[Obstacle]:
     """What is wrong with a small file. No node starts without the files of the metadata's log (`ends`)."""

@@ -144,7 +144,7 @@ class LastStop:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
             # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
             return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, kafka=self.kafka)
-        not_in = tuple(self._not_in(partition)) if self.of_broker else ()
+        not_in = tuple(self._checkpoints_without(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
             self.recovery_points.get(partition, 0),
@@ -154,12 +154,12 @@ class LastStop:
             self.clean_shutdown and not self.knows_log_starts,
             self.of_broker,
             not_in,
-            tuple(filter(self._is_lost, not_in)),
+            tuple(filter(self._must_have_line, not_in)),
             partition in self.only_replicas,
             self.kafka,
         )
 
-    def _is_lost(self, name: str) -> bool:
+    def _must_have_line(self, name: str) -> bool:
         """Whether a checkpoint that says nothing of a partition must have: a broker makes the files that are not there
         as it starts (`LogManager`, `ReplicaManager`, `CheckpointFile`), and a clean stop writes the lines. A broker
         that stops before it has loaded its logs writes no recovery point at all, and `recover --mend` neither.
@@ -169,7 +169,7 @@ class LastStop:
             is_clean = False
         return self.has_properties and (name in self.missing or (is_clean and name in self.written))
 
-    def _not_in(self, partition: TopicPartition) -> Iterator[str]:
+    def _checkpoints_without(self, partition: TopicPartition) -> Iterator[str]:
         """`LogManager.checkpointRecoveryOffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`: all partitions of the
         log dir are written. Log starts are only those that are no segment's.
         """
@@ -194,7 +194,7 @@ def last_stops(
     registered.
     """
     # An archive may hold other directories, and no broker is to start there.
-    of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
+    of_broker = [log_dir for log_dir in log_dirs if _has_broker_files(log_dir)]
     found = obstacles_of_node(of_broker, metadata, kafka_version)
     stops = {
         log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown, metadata, kafka_version)
@@ -223,12 +223,14 @@ def _with_doubts(
         lost = lost_metadata(metadata)
     if lost is not None and lost.where in {obstacle.where for obstacle in stop.obstacles}:
         lost = None
-    unknown = () if metadata is None or lost is not None else _of_unknown_topics(log_dir, folders, stop, metadata)
+    unknown = (
+        () if metadata is None or lost is not None else _remarks_on_unknown_topics(log_dir, folders, stop, metadata)
+    )
     notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
     return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
 
 
-def _of_unknown_topics(
+def _remarks_on_unknown_topics(
     log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
 ) -> Iterator[str]:
     """A remark for each topic that the cluster does not have, and that lines of checkpoints name although no directory
@@ -272,7 +274,7 @@ def last_stop_of_folders(
     """How the broker stopped, by some of a log dir's directories alone: it may be any directory, and the others do not
     count.
     """
-    obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
+    obstacles = obstacles_of_folders(log_dir, folders, metadata) if _has_broker_files(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown, metadata, kafka_version)
 
 
@@ -301,7 +303,7 @@ def _last_stop(
         starts.failure is None
         and starts.note is None
         and (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).exists(),
-        of_broker=_is_of_broker(log_dir),
+        of_broker=_has_broker_files(log_dir),
         missing=frozenset(name for name in names if not (log_dir / name).exists()),
         unusable=frozenset(
             name
@@ -319,7 +321,7 @@ def _last_stop(
     )
 
 
-def _is_of_broker(log_dir: Location) -> bool:
+def _has_broker_files(log_dir: Location) -> bool:
     """Whether a broker has left a file of its own there."""
     return any(
         (log_dir / name).exists()
@@ -328,7 +330,7 @@ def _is_of_broker(log_dir: Location) -> bool:
 
 
 #: What nobody knows about a partition that a checkpoint does not name.
-_NOT_KNOWN: Final = {
+_UNKNOWN_WITHOUT_CHECKPOINT: Final = {
     checkpoint_files.RECOVERY_POINT_CHECKPOINT: "whether logs end below what was flushed to disk",
     checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "whether logs end below their high watermark",
     checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "whether first logs are missing",
@@ -336,7 +338,7 @@ _NOT_KNOWN: Final = {
 
 
 #: What a broker does that starts without such a checkpoint, or without the line.
-_WITHOUT: Final = {
+_STARTS_WITHOUT_CHECKPOINT: Final = {
     checkpoint_files.RECOVERY_POINT_CHECKPOINT: "takes 0 for it, and reads all of the logs after an unclean stop",
     checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "takes the log start for it until the replicas in sync are there",
     checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "serves records again that were deleted, where their segments are "
@@ -349,23 +351,24 @@ def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]
     compared.
     """
     lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
-    for path, has in _by_file(lacking):
-        yield f"{path}: {has}: it is not known {_NOT_KNOWN[path.name]}"
+    for path, has in _lines_by_file(lacking):
+        yield f"{path}: {has}: it is not known {_UNKNOWN_WITHOUT_CHECKPOINT[path.name]}"
 
 
 def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
     """A line for each checkpoint that is lost, or has lost lines of partitions which are there, and what a broker does
     without.
     """
-    for path, has in _by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):
+    for path, has in _lines_by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):
         written = "a clean stop writes one" if path.exists() else "a broker makes the file as it starts"
         yield (
-            f"{path}: {has}, though {written}: it is not known {_NOT_KNOWN[path.name]}; a broker that starts "
-            f"{_WITHOUT[path.name]}; restore the file, if a copy of this log dir has it"
+            f"{path}: {has}, though {written}: it is not known {_UNKNOWN_WITHOUT_CHECKPOINT[path.name]}; "
+            f"a broker that starts {_STARTS_WITHOUT_CHECKPOINT[path.name]}; restore the file, if a copy of this "
+            "log dir has it"
         )
 
 
-def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) -> Iterator[tuple[Location, str]]:
+def _lines_by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) -> Iterator[tuple[Location, str]]:
     """The files that say nothing of partitions, and the first of these in words."""
     by_file: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
     for log_dir, partition, names in lacking:

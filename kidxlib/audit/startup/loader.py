@@ -51,10 +51,10 @@ from kidxlib.storage.location import Listed, Location, listed_in, size_of
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
-_NOT_KNOWN: Final = NodeRelease()
+_UNKNOWN_RELEASE: Final = NodeRelease()
 _SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
 #: In place of the path of an index that the broker has made, and that no disk has.
-_MADE: Final = ""
+_MADE_BY_LOADER: Final = ""
 
 
 class _LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is none of ours
@@ -120,7 +120,7 @@ class _LoadState:
         log = LogFile(str(self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX) + suffix]))
         file = self.files.get(segment_files.segment_file(base_offset, segment_files.OFFSET_INDEX_SUFFIX) + suffix)
         # A swap file may have no index. A recovered segment's index is rebuilt, so any right index will do.
-        is_read = file not in (None, _MADE) and base_offset not in self.recoveries
+        is_read = file not in (None, _MADE_BY_LOADER) and base_offset not in self.recoveries
         index = OffsetIndex.open(str(file), base_offset) if is_read else OffsetIndex.from_bytes(b"", base_offset)
         if kept_bytes is not None:
             log.keep_valid(kept_bytes)
@@ -136,7 +136,7 @@ class _LoadState:
         self.snapshots.remove(segment.base_offset)
 
 
-def _fail(segment: SimulatedSegment, why: str) -> NoReturn:
+def _fail_load(segment: SimulatedSegment, why: str) -> NoReturn:
     segment.action, segment.detail = StartupAction.FAIL, why
     raise _LoadStopped
 
@@ -148,7 +148,9 @@ def _file_offset(name: str) -> int:
     return offset
 
 
-def _replay(state: _LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]) -> int:
+def _rebuild_producer_state(
+    state: _LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]
+) -> int:
     """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on. Returns the
     offset of the last snapshot that there is then.
     """
@@ -184,7 +186,7 @@ def _learn_producers_from_headers(state: _LoadState, segment: SimulatedSegment, 
         elif (found := opened.translate_offset(start)) is not None:
             _ensure_wellformed_headers(opened.log, found.position)
     except MalformedRecordsError as error:
-        _fail(segment, f"producers are to be learnt from its headers: {error}")
+        _fail_load(segment, f"producers are to be learnt from its headers: {error}")
 
 
 def _ensure_wellformed_headers(log: LogBytes, position: int) -> None:
@@ -196,8 +198,8 @@ def _ensure_wellformed_headers(log: LogBytes, position: int) -> None:
 
 
 #: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
-_INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
-_OVERFLOW: Final = "offset-overflow"
+_INVALID_OFFSET_REASONS: Final = ("offset-not-increasing", "time-index-offset-decreasing")
+_OVERFLOW_REASON: Final = "offset-overflow"
 
 
 #: Before the reason why a broker reads a segment, in the detail of one that has an end of its own.
@@ -211,9 +213,9 @@ def _recover_segment(
     `loaded` are the segments before it. If the broker is still `loading` segments, an offset that fails fails the load.
     """
     _leave_out_appends(state, segment)
-    last_snapshot = _replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
+    last_snapshot = _rebuild_producer_state(state, state.arguments.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
-    recovery = _read_already(state, segment) if is_whole else None
+    recovery = _recovery_of_same_size(state, segment) if is_whole else None
     if recovery is None:
         path = str(state.log_of(segment.base_offset))
         recovery = state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
@@ -223,7 +225,7 @@ def _recover_segment(
     segment.read_bytes += segment.kept_bytes
     end = recovery.end
     if end.status is Status.QUARANTINED:
-        _quarantined(segment, end, loading)
+        _simulate_quarantined(segment, end, loading)
         return
     segment.action = StartupAction.TRUNCATE if end.position < segment.log_bytes else StartupAction.REBUILD
     segment.kept_bytes = end.position
@@ -236,52 +238,52 @@ def _recover_segment(
         state.snapshots.take(recovery.map_end_offset)
 
 
-def _lost(state: _LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
+def _lost_batches_and_records(state: _LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
     """How many batches and records of a segment are dropped; None if that is not known for certain."""
     if not segment.lost_bytes:
         return 0, 0
-    recovery = state.recoveries.get(segment.base_offset) or _read_already(state, segment)
+    recovery = state.recoveries.get(segment.base_offset) or _recovery_of_same_size(state, segment)
     if recovery is None:
         return None, None
     past = recovery.past
     if segment.kept_bytes:
         return past.batches, past.records
-    return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
+    return _sum_if_known(past.batches, recovery.batches), _sum_if_known(past.records, recovery.records)
 
 
 def _leave_out_appends(state: _LoadState, segment: SimulatedSegment) -> None:
     """A running broker may have appended to a log since it was read: the simulation ends where the read ended."""
-    known = _of_the_very_log(state, segment)
+    known = _recovery_of_same_log(state, segment)
     if known is None or known.end.reason is not None or segment is not state.simulation.segments[-1]:
         return
     if known.log_bytes < segment.log_bytes == segment.kept_bytes:
         segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
-def _read_already(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _recovery_of_same_size(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
     """What an earlier read of the very log found, as it is now; None without one."""
-    recovery = _of_the_very_log(state, segment)
+    recovery = _recovery_of_same_log(state, segment)
     return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
 
 
-def _of_the_very_log(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _recovery_of_same_log(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
     """What an earlier read found in the log that stands there under its name: a swap file may have taken its place."""
     is_swapped = str(state.log_of(segment.base_offset)).endswith(segment_files.SWAP_SUFFIX)
     return None if is_swapped else state.read_before.get(segment.base_offset)
 
 
-def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None:
+def _simulate_quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None:
     detail = f"{end.reason} at byte {end.position}: {end.detail}"
-    if end.reason == _OVERFLOW:
+    if end.reason == _OVERFLOW_REASON:
         segment.action, segment.detail = StartupAction.SPLIT, detail
         raise _LoadStopped
-    if end.reason not in _INVALID_OFFSET or loading:
-        _fail(segment, detail)
+    if end.reason not in _INVALID_OFFSET_REASONS or loading:
+        _fail_load(segment, detail)
     segment.action, segment.kept_bytes, segment.detail = StartupAction.EMPTY, 0, detail
     segment.next_offset = segment.base_offset
 
 
-def _sum(first: int | None, second: int | None) -> int | None:
+def _sum_if_known(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else first + second
 
 
@@ -292,7 +294,7 @@ def simulate_startup(
     clean_shutdown: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    kafka: NodeRelease = _NOT_KNOWN,
+    kafka: NodeRelease = _UNKNOWN_RELEASE,
     recoveries: Mapping[int, Recovery] = MappingProxyType({}),
     read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
@@ -309,17 +311,17 @@ def simulate_startup(
     )
     state = _LoadState.of_directory(directory, arguments, recoveries, read_log)
     with contextlib.suppress(_LoadStopped):
-        _load(state)
+        _load_partition(state)
     for segment in state.simulation.segments:
-        segment.lost_batches, segment.lost_records = _lost(state, segment)
+        segment.lost_batches, segment.lost_records = _lost_batches_and_records(state, segment)
     return state.simulation
 
 
-def _find_ends(state: _LoadState) -> None:
+def _find_log_start_and_end(state: _LoadState) -> None:
     """`LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd`, and the log start and end offsets."""
     log_start_offset = state.arguments.log_start_offset
     left = [segment for segment in state.simulation.segments if segment.action is not StartupAction.DELETE]
-    end = _next_offset(state, left[-1]) if left else log_start_offset
+    end = _next_offset_of_segment(state, left[-1]) if left else log_start_offset
     if end < log_start_offset:
         state.simulation.ends_below_start = end
         for segment in left:
@@ -330,13 +332,13 @@ def _find_ends(state: _LoadState) -> None:
     start = max(log_start_offset, first)
     state.snapshots.remove_strays([segment.base_offset for segment in left] or [first])
     if state.snapshots or not state.arguments.clean_shutdown:
-        _replay(state, start, end, left)
+        _rebuild_producer_state(state, start, end, left)
     else:
         state.simulation.forgets_producers = start < end
     state.simulation.log_start_offset, state.simulation.log_end_offset = start, end
 
 
-def _next_offset(state: _LoadState, segment: SimulatedSegment) -> int:
+def _next_offset_of_segment(state: _LoadState, segment: SimulatedSegment) -> int:
     if segment.action is StartupAction.EMPTY:
         return segment.base_offset
     if segment.base_offset in state.recoveries:
@@ -344,7 +346,7 @@ def _next_offset(state: _LoadState, segment: SimulatedSegment) -> int:
     try:
         return state.opened(segment.base_offset, kept_bytes=segment.kept_bytes).next_offset()
     except MalformedRecordsError as error:
-        _fail(segment, str(error))
+        _fail_load(segment, str(error))
 
 
 def _finish_swaps(state: _LoadState) -> None:
@@ -358,7 +360,7 @@ def _finish_swaps(state: _LoadState) -> None:
         state.simulation.renamed.append(name)
     for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
         index = f"{name.removesuffix(segment_files.LOG_SUFFIX)}{segment_files.OFFSET_INDEX_SUFFIX}"
-        state.files.setdefault(index, _MADE)
+        state.files.setdefault(index, _MADE_BY_LOADER)
 
 
 def _remove_leftovers(state: _LoadState) -> None:
@@ -377,14 +379,14 @@ def _remove_replaced(state: _LoadState, logs: Sequence[str]) -> None:
     """Files go if their offsets are among those of the logs that are swapped in."""
     base_offsets = [_file_offset(name) for name in logs]
     least = min(base_offsets, default=segment_files.OFFSET_MAX)
-    end = max((_swapped_end(state, offset) for offset in base_offsets), default=-1)
+    end = max((_end_of_swapped_log(state, offset) for offset in base_offsets), default=-1)
     for name in sorted(state.files):
         offset = offset_of(name)
         if not name.endswith(segment_files.SWAP_SUFFIX) and offset is not None and least <= offset < end:
             state.remove(name, Removal.SWAPPED)
 
 
-def _swapped_end(state: _LoadState, base_offset: int) -> int:
+def _end_of_swapped_log(state: _LoadState, base_offset: int) -> int:
     """The offset after the last one of a log that is swapped in (`LogSegment.readNextOffset`)."""
     try:
         return state.opened(base_offset, segment_files.SWAP_SUFFIX).next_offset()
@@ -394,15 +396,15 @@ def _swapped_end(state: _LoadState, base_offset: int) -> int:
         raise _LoadStopped from error
 
 
-def _load(state: _LoadState) -> None:
+def _load_partition(state: _LoadState) -> None:
     _ensure_readable(state)
     _finish_swaps(state)
     state.snapshots = ProducerSnapshots.of_files(state.files)
     _remove_orphans(state)
     _load_segments(state)
     if not state.arguments.clean_shutdown:
-        _recover_unflushed(state)
-    _find_ends(state)
+        _recover_unflushed_segments(state)
+    _find_log_start_and_end(state)
 
 
 def _ensure_readable(state: _LoadState) -> None:
@@ -438,12 +440,12 @@ def _load_segments(state: _LoadState) -> None:
         segment = SimulatedSegment(base_offset, StartupAction.LOAD, size, size)
         loaded = tuple(state.simulation.segments)
         state.simulation.segments.append(segment)
-        why = _why_rebuilt(state, segment)
+        why = _why_recovered(state, segment)
         if why is not None:
             _recover_segment(state, segment, why, loaded, loading=True)
 
 
-def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
+def _why_recovered(state: _LoadState, segment: SimulatedSegment) -> str | None:
     """`LogSegment.sanityCheck`: why a broker recovers the segment when it loads it; None where it does not."""
     if segment_files.segment_file(segment.base_offset, segment_files.OFFSET_INDEX_SUFFIX) not in state.files:
         return "no .index is beside the log"
@@ -456,11 +458,11 @@ def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
     except CorruptIndexError as error:
         return str(error)
     except UnknownVersionError as error:
-        _fail(segment, f"{error}; {kafka}, counts" if error.is_taken_by_older else str(error))
+        _fail_load(segment, f"{error}; {kafka}, counts" if error.is_taken_by_older else str(error))
     return None
 
 
-def _recover_unflushed(state: _LoadState) -> None:
+def _recover_unflushed_segments(state: _LoadState) -> None:
     """Segments are recovered from the one on that holds the recovery point, up to the first that is truncated
     (`LogLoader.recoverLog`).
     """

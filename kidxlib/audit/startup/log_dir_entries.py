@@ -48,7 +48,7 @@ def _obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) ->
         found = f"mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner"
         yield Obstacle(log_dir, found, Effect.LOG_DIR, str(Thrown.IO), "give its owner these rights (chmod)")
     for directory in (log_dir, *directories):
-        refused = sorted(_inaccessible(Path(str(directory)), user, is_log_dir=directory is log_dir))
+        refused = sorted(_inaccessible_entries(Path(str(directory)), user, is_log_dir=directory is log_dir))
         if refused:
             name, found_there, needed = refused[0]
             more = f" ({len(refused) - 1} more there)" if len(refused) > 1 else ""
@@ -83,7 +83,9 @@ class _User:
         return status.st_mode >> shift & bits == bits
 
 
-def _inaccessible(directory: Path, user: _User, *, is_log_dir: bool) -> Iterator[tuple[str, os.stat_result, str]]:
+def _inaccessible_entries(
+    directory: Path, user: _User, *, is_log_dir: bool
+) -> Iterator[tuple[str, os.stat_result, str]]:
     """What a user may not use in a directory: name, status, and the rights that are needed."""
     try:
         entries = list(os.scandir(directory))

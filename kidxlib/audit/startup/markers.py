@@ -45,9 +45,9 @@ _ENTRY_BYTES: Final = {
     TIME_INDEX_SUFFIX: TIME_INDEX_ENTRY.itemsize,
 }
 #: What tells against a marker, of a partition.
-_BEYOND: Final = "with records from the recovery point on"
-_ZEROS: Final = "with zeros from the recovery point on, and no records"
-_PREALLOCATED: Final = "with a last segment whose index files are still preallocated"
+_WITH_RECORDS_BEYOND: Final = "with records from the recovery point on"
+_WITH_ZEROS_BEYOND: Final = "with zeros from the recovery point on, and no records"
+_WITH_PREALLOCATED_INDEXES: Final = "with a last segment whose index files are still preallocated"
 
 
 def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]) -> Obstacle | None:
@@ -69,9 +69,13 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
                 continue
             of_folder = []
             if points.get(partition, last + 1) <= last:
-                of_folder.append(_ZEROS if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)]) else _BEYOND)
-            if any(_ends_with_room(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
-                of_folder.append(_PREALLOCATED)
+                of_folder.append(
+                    _WITH_ZEROS_BEYOND
+                    if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)])
+                    else _WITH_RECORDS_BEYOND
+                )
+            if any(_ends_preallocated(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
+                of_folder.append(_WITH_PREALLOCATED_INDEXES)
             for sign in of_folder:
                 signs[sign].append(folder.name)
             if of_folder and segment_file(last, OFFSET_INDEX_SUFFIX) not in files:
@@ -80,7 +84,7 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
         return None
     in_words = [
         f"{counted(len(signs[sign]), 'partition')} {sign} (the first: {min(signs[sign])})"
-        for sign in (_BEYOND, _ZEROS, _PREALLOCATED)
+        for sign in (_WITH_RECORDS_BEYOND, _WITH_ZEROS_BEYOND, _WITH_PREALLOCATED_INDEXES)
         if sign in signs
     ]
     return Obstacle(
@@ -88,12 +92,12 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
         f"it says that the broker stopped cleanly, and that is not so: {', and '.join(in_words)}, which no clean stop "
         "leaves",
         Effect.HIDES,
-        _does(len({name for names in signs.values() for name in names}), is_read),
+        _what_start_does(len({name for names in signs.values() for name in names}), is_read),
         REMOVE_MARKERS,
     )
 
 
-def _does(partitions: int, is_read: Sequence[str]) -> str:
+def _what_start_does(partitions: int, is_read: Sequence[str]) -> str:
     """What a broker that believes the marker does with so many partitions. It recovers a segment without an `.index`
     all the same (`LogSegment.sanityCheck`); `is_read` are the partitions whose last segment has none.
     """
@@ -109,7 +113,7 @@ def _begins_with_zeros(log: Location) -> bool:
         return not any(opened.read(0, min(HEADER_SIZE_UP_TO_MAGIC, opened.size)))
 
 
-def _ends_with_room(path: Location | None, suffix: str) -> bool:
+def _ends_preallocated(path: Location | None, suffix: str) -> bool:
     """Whether an index's last entry is zeros, as if it was preallocated and never closed. The only entry of a time
     index may be all zeros.
     """
@@ -124,7 +128,7 @@ def stopped_apart(log_dirs: Iterable[Location]) -> Iterator[Obstacle]:
     """The log dirs of one node whose markers are of an earlier stop than another one's. An epoch is an offset of the
     cluster's metadata, and grows with each start of the broker; −1 is none, and tells nothing.
     """
-    epochs = {log_dir: epoch for log_dir in log_dirs if (epoch := _broker_epoch(log_dir)) is not None}
+    epochs = {log_dir: epoch for log_dir in log_dirs if (epoch := _broker_epoch_in_marker(log_dir)) is not None}
     latest = max(epochs, key=lambda log_dir: epochs[log_dir], default=None)
     for log_dir, epoch in epochs.items():
         if latest is not None and epoch < epochs[latest]:
@@ -139,7 +143,7 @@ def stopped_apart(log_dirs: Iterable[Location]) -> Iterator[Obstacle]:
             )
 
 
-def _broker_epoch(log_dir: Location) -> int | None:
+def _broker_epoch_in_marker(log_dir: Location) -> int | None:
     """`CleanShutdownFileHandler.read`; None where there is no marker, or none with an epoch."""
     try:
         content = json.loads(small_file(log_dir / CLEAN_SHUTDOWN_FILE))
@@ -169,7 +173,7 @@ def of_another_time(
         assignment = None if partition is None else metadata.assignments.get(partition)
         if partition is None or assignment is None:
             continue
-        newest = _newest_epoch(folder)
+        newest = _newest_leader_epoch(folder)
         if newest is None:
             continue
         compared, led = compared + 1, led + (assignment.last_leader == node_id)
@@ -181,14 +185,16 @@ def of_another_time(
             return None  # it takes all of them: of most log dirs two or three files are read
     see = "see that all log dirs of the broker are of one time"
     if older and len(older) == led:
-        return f"{log_dir}: it may be an older copy than the cluster's metadata: {_of_all(older)}; {see}"
+        return f"{log_dir}: it may be an older copy than the cluster's metadata: {_epochs_in_words(older)}; {see}"
     if newer and len(newer) == compared:
         directory = metadata.directory
-        return f"{directory}: the cluster's metadata may be an older copy than {log_dir}: {_of_all(newer)}; {see}"
+        return (
+            f"{directory}: the cluster's metadata may be an older copy than {log_dir}: {_epochs_in_words(newer)}; {see}"
+        )
     return None
 
 
-def _of_all(epochs: Mapping[TopicPartition, tuple[int, int]]) -> str:
+def _epochs_in_words(epochs: Mapping[TopicPartition, tuple[int, int]]) -> str:
     first = min(epochs)
     epoch, in_metadata = epochs[first]
     return (
@@ -197,7 +203,7 @@ def _of_all(epochs: Mapping[TopicPartition, tuple[int, int]]) -> str:
     )
 
 
-def _newest_epoch(folder: Location) -> int | None:
+def _newest_leader_epoch(folder: Location) -> int | None:
     try:
         epochs = read_leader_epochs(folder)
     except (CheckpointError, OSError):

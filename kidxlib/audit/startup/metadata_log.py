@@ -39,8 +39,8 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     node that runs may have gone on since.
     """
     files = files_in(metadata.directory)
-    path, torn = _torn_bytes(metadata, files)
-    known, known_to = _known_end(metadata, files)
+    path, torn = _log_with_torn_bytes(metadata, files)
+    known, known_to = _known_log_end(metadata, files)
     lost, is_short = [], torn is not None and known > metadata.end_offset
     if is_short:
         lost.append(f"{known_to} knows offset {known - 1}")
@@ -65,7 +65,7 @@ def loses_at_start(metadata: ClusterMetadata) -> str:
     return f"a quorum's only voter that starts {loses}; any other node fetches it anew"
 
 
-def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[Location, int | None]:
+def _log_with_torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[Location, int | None]:
     """The log in which whole batches end, and how many bytes follow them there; None where more whole batches follow,
     of a node that runs.
     """
@@ -75,7 +75,7 @@ def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tup
         return metadata.directory, 0
     path, position = files[segment_file(base, LOG_SUFFIX)], 0
     with contextlib.closing(LogFile(str(path))) as log:
-        for entry_offset, entry_position in _entries(files, base):
+        for entry_offset, entry_position in _offset_index_entries(files, base):
             if entry_offset < end and entry_position < log.size:
                 position = entry_position
         with contextlib.suppress(MalformedRecordsError, LogChangedError):
@@ -86,14 +86,14 @@ def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tup
         return path, log.size - position
 
 
-def _known_end(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[int, str]:
+def _known_log_end(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[int, str]:
     """The offset up to which the log went once, and which file says so."""
     bases = [base for name in files if (base := parse_segment_log(name)) is not None]
     ends = [(base, segment_file(base, LOG_SUFFIX)) for base in bases]
     ends += [(offset, name) for name in files if (offset := parse_snapshot(name)) is not None]
     if bases:
         name = segment_file(max(bases), OFFSET_INDEX_SUFFIX)
-        ends += [(offset + 1, name) for offset, _ in _entries(files, max(bases))[-1:]]
+        ends += [(offset + 1, name) for offset, _ in _offset_index_entries(files, max(bases))[-1:]]
     with contextlib.suppress(CheckpointError):
         epochs = read_leader_epochs(metadata.directory)
         if epochs is not None and epochs.last is not None:
@@ -101,7 +101,7 @@ def _known_end(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tupl
     return max(ends, default=(0, ""))
 
 
-def _entries(files: Mapping[str, Location], base: int) -> list[tuple[int, int]]:
+def _offset_index_entries(files: Mapping[str, Location], base: int) -> list[tuple[int, int]]:
     """The entries of a log's `.index` before the preallocated room: offsets and positions."""
     path = files.get(segment_file(base, OFFSET_INDEX_SUFFIX))
     if path is None:

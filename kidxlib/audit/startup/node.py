@@ -70,18 +70,18 @@ ONLY_VOTER_WITHOUT_METADATA: Final = (
 )
 
 #: What ZooKeeper's brokers write, which is the default, too; and what KRaft writes.
-_VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
+_NODE_ID_BY_VERSION: Final = {"0": "broker.id", "1": "node.id"}
 _ID_BYTES: Final = 16
 _ID_LENGTH_MAX: Final = 24
 #: Ids below this number are reserved (`DirectoryId.reserved`).
-_RESERVED: Final = 100
+_RESERVED_IDS_END: Final = 100
 _OWN_DIRECTORY_ID: Final = "the directory.id that the cluster's metadata has for this one"
-_MEND: Final = (
+_HOW_TO_MEND_PROPERTIES: Final = (
     "write the file again with version=1, node.id, cluster.id and directory.id, one a line: those of the node's other "
     f"log dirs, and {_OWN_DIRECTORY_ID}. kafka-storage format makes another "
     "directory.id, with which the node does not serve what is there"
 )
-_TAKE_OUT: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
+_TAKE_OUT_OTHER_NODES: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
 _BROKER_EPOCH: Final = re.compile(rb'"brokerEpoch" *: *[0-9]')
 
 #: `Uuid.METADATA_TOPIC_ID`.
@@ -93,17 +93,17 @@ _QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
 }
 #: The version of a quorum whose voters are in `controller.quorum.voters`; else they are in snapshots and the log.
 _VOTERS_IN_PROPERTIES: Final = 0
-_REMOVE_STATE: Final = (
+_REMOVE_QUORUM_STATE: Final = (
     "remove the file: a node that is the quorum's only voter starts without it; of several voters, one that has "
     "forgotten its vote may vote twice in one epoch, so start it only while the others have a leader"
 )
-_RESTORE: Final = (
+_RESTORE_DIRECTORY: Final = (
     "copy the directory from another node of the quorum, or from a backup; in a quorum of several a node that has an "
     "empty one fetches it anew"
 )
 
 
-_MISNAMED: Final = "move the file out of the directory"
+_REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 
 def obstacles_of_node(
@@ -132,14 +132,14 @@ def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
     except OSError as error:
         return unreadable(path, error)
     properties = parse_properties(content)
-    why = _why_refused(properties)
+    why = _why_properties_refused(properties)
     if why is None:
         return meta_properties_of(properties, str(path))
     if not any(content):
         why = f"{quoted(content) if content else 'empty'}, expected version, node.id, cluster.id and directory.id"
-    if (log_dir / METADATA_DIRECTORY).exists() or _ends(properties):
-        return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _MEND)
-    return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
+    if (log_dir / METADATA_DIRECTORY).exists() or _ends_over_properties(properties):
+        return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _HOW_TO_MEND_PROPERTIES)
+    return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _HOW_TO_MEND_PROPERTIES)
 
 
 def kafka_of(
@@ -209,9 +209,13 @@ def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMeta
             yield properties
         elif of_kraft or was_formatted(log_dir):
             yield Obstacle(
-                log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
+                log_dir / META_PROPERTIES,
+                "missing",
+                Effect.ENDS,
+                f"{Thrown.OTHER} (RuntimeException)",
+                _HOW_TO_MEND_PROPERTIES,
             )
-    yield from _contradictions(accepted, metadata)
+    yield from _contradicting_properties(accepted, metadata)
 
 
 def was_formatted(log_dir: Location) -> bool:
@@ -227,12 +231,12 @@ def was_formatted(log_dir: Location) -> bool:
         return False
 
 
-def _why_refused(properties: Mapping[str, str]) -> str | None:
+def _why_properties_refused(properties: Mapping[str, str]) -> str | None:
     """Why a node does not take a file (`MetaProperties.Builder`)."""
-    version = _version(properties)
-    if version not in _VERSIONS:
+    version = _properties_version(properties)
+    if version not in _NODE_ID_BY_VERSION:
         return f"version {quoted(properties['version'])}, expected 1"
-    name = _VERSIONS[version]
+    name = _NODE_ID_BY_VERSION[version]
     if name not in properties:
         return f"no {name}" if version == "1" else "no version and no node.id"
     if java.parse_integer(properties[name].strip(), INT_BITS) is None:
@@ -240,27 +244,27 @@ def _why_refused(properties: Mapping[str, str]) -> str | None:
     if "cluster.id" not in properties and version == "1":  # a broker with ZooKeeper asks that for it
         return "no cluster.id"
     directory_id = properties.get("directory.id")
-    return None if directory_id is None else _why_no_directory_id(directory_id)
+    return None if directory_id is None else _why_not_directory_id(directory_id)
 
 
-def _version(properties: Mapping[str, str]) -> str:
+def _properties_version(properties: Mapping[str, str]) -> str:
     number = java.parse_integer(properties.get("version", "0"), INT_BITS)
     return properties.get("version", "0") if number is None else str(number)
 
 
-def _ends(properties: Mapping[str, str]) -> bool:
+def _ends_over_properties(properties: Mapping[str, str]) -> bool:
     """Whether a node reads the file, and ends over what it says. If it cannot read the file, it calls the log dir
     offline, as long as the metadata's log is in another one.
     """
-    if _version(properties) == "0":
+    if _properties_version(properties) == "0":
         return "broker.id" not in properties
-    return _why_no_directory_id(properties.get("directory.id", "")) == _RESERVED_ID
+    return _why_not_directory_id(properties.get("directory.id", "")) == _RESERVED_ID
 
 
 _RESERVED_ID: Final = "directory.id is one of those that are reserved"
 
 
-def _why_no_directory_id(text: str) -> str | None:
+def _why_not_directory_id(text: str) -> str | None:
     """`Uuid.fromString`, `DirectoryId.reserved`."""
     expected = f"directory.id is {quoted(text)}, expected an id of 22 characters"
     if len(text) > _ID_LENGTH_MAX:
@@ -271,10 +275,10 @@ def _why_no_directory_id(text: str) -> str | None:
         return expected
     if len(decoded) != _ID_BYTES:
         return expected
-    return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED else None
+    return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED_IDS_END else None
 
 
-def _contradictions(
+def _contradicting_properties(
     accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
 ) -> Iterator[Obstacle]:
     """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). If the metadata has a log dir as one of
@@ -296,12 +300,12 @@ def _contradictions(
                 "starts as another node, and sets all partitions aside",
             )
         elif node is None and own.node_id != expected:
-            yield _differs(path, f"node.id is {own.node_id}", f"{first} is {expected}", _TAKE_OUT)
+            yield _contradiction(path, f"node.id is {own.node_id}", f"{first} is {expected}", _TAKE_OUT_OTHER_NODES)
         if own.cluster_id != (of_cluster := accepted[first].cluster_id):
             is_of_node = node is not None and node == registered[first]
             mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
-            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT
-            yield _differs(path, f"cluster.id is {own.cluster_id}", f"{first} is {of_cluster}", mend)
+            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT_OTHER_NODES
+            yield _contradiction(path, f"cluster.id is {own.cluster_id}", f"{first} is {of_cluster}", mend)
         if own.directory_id is not None and (other := by_id.setdefault(own.directory_id, log_dir)) != log_dir:
             yield Obstacle(
                 path,
@@ -312,7 +316,7 @@ def _contradictions(
             )
 
 
-def _differs(path: Location, says: str, other: str, remedy: str) -> Obstacle:
+def _contradiction(path: Location, says: str, other: str, remedy: str) -> Obstacle:
     return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)
 
 
@@ -322,7 +326,7 @@ def obstacles_of_folders(
     """What a node meets in some directories of a log dir, without a look at the others: ids and assignments."""
     properties = accepted_properties(log_dir)
     if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
-        return tuple(_without_metadata(log_dir, folders))
+        return tuple(_obstacles_without_metadata(log_dir, folders))
     of_node = [NodeLogDir(log_dir, properties.directory_id, folders)]
     return tuple(obstacles_by_metadata(of_node, properties.node_id, metadata, are_all=False))
 
@@ -352,7 +356,7 @@ def obstacles_of_raft(log_dir: Location, kafka: NodeRelease, *, metadata_is_read
     yield from _topic_id_obstacles(files.get(PARTITION_METADATA))
 
 
-def _ends_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
+def _obstacle_ending_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
     return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
 
 
@@ -374,9 +378,11 @@ def _bootstrap_obstacles(path: Location) -> Iterator[Obstacle]:
         yield unreadable(path, error)
         return
     except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
-        yield _ends_node(path, str(error), "CorruptRecordException", remedy)
+        yield _obstacle_ending_node(path, str(error), "CorruptRecordException", remedy)
         return
-    yield _ends_node(path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy)
+    yield _obstacle_ending_node(
+        path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy
+    )
 
 
 def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
@@ -389,21 +395,23 @@ def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
         return
     line = content.decode(errors="replace").split("\n", 1)[0].rstrip("\r")
     if not content:
-        yield _ends_node(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        yield _obstacle_ending_node(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_QUORUM_STATE)
         return
     try:
         state = json.loads(line)
     except ValueError:
-        yield _ends_node(path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        yield _obstacle_ending_node(
+            path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_QUORUM_STATE
+        )
         return
     if not isinstance(state, dict) or "data_version" not in state:
         found = f"line 1: {quoted(line)}, expected an object with data_version"
-        yield _ends_node(path, found, "UncheckedIOException", _REMOVE_STATE)
+        yield _obstacle_ending_node(path, found, "UncheckedIOException", _REMOVE_QUORUM_STATE)
     elif not isinstance(state["data_version"], int) or state["data_version"] not in _QUORUM_STATE_FIELDS:
         found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _QUORUM_STATE_FIELDS))}"
-        yield _ends_node(path, found, "IllegalStateException", _REMOVE_STATE)
+        yield _obstacle_ending_node(path, found, "IllegalStateException", _REMOVE_QUORUM_STATE)
     elif lacks := [name for name in _QUORUM_STATE_FIELDS[state["data_version"]] if name not in state]:
-        yield _ends_node(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_STATE)
+        yield _obstacle_ending_node(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_QUORUM_STATE)
 
 
 def _snapshot_obstacles(
@@ -414,13 +422,13 @@ def _snapshot_obstacles(
     for name in sorted(files):
         if not name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIXES):
             continue
-        snapshot = _as_kafka_reads(name)
+        snapshot = _parse_snapshot_as_kafka(name)
         if snapshot is None:
-            yield _ends_node(
+            yield _obstacle_ending_node(
                 files[name],
                 "a name without an offset and an epoch",
                 "StringIndexOutOfBoundsException or NumberFormatException",
-                _MISNAMED,
+                _REMEDY_OF_MISNAMED,
             )
         elif name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
             if segment_files.kraft_snapshot_file(snapshot) in files:
@@ -443,11 +451,11 @@ def _snapshot_obstacles(
         )
     if start > 0 and (latest is None or latest.end_offset < start):
         has = "there is no snapshot" if latest is None else f"the latest snapshot ends at {latest.end_offset}"
-        yield _ends_node(
+        yield _obstacle_ending_node(
             directory,
             f"its log begins at offset {start}, and {has}, expected one that ends there or later",
             "IllegalStateException",
-            _RESTORE,
+            _RESTORE_DIRECTORY,
         )
     elif latest is not None and not metadata_is_read:
         yield from _latest_snapshot_obstacles(files, start, snapshots, kafka)
@@ -476,7 +484,9 @@ def _latest_snapshot_obstacles(
             instead = "the log, from its first offset on"
         else:
             instead = None
-        remedy = _RESTORE if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
+        remedy = (
+            _RESTORE_DIRECTORY if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
+        )
         found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
         yield Obstacle(path, what, Effect.ENDS, does, remedy)
@@ -503,7 +513,7 @@ _BAD_SNAPSHOT_DOES: Final = (
 )
 
 
-def _as_kafka_reads(name: str) -> SnapshotId | None:
+def _parse_snapshot_as_kafka(name: str) -> SnapshotId | None:
     """`Snapshots.parse`, which takes any text at the places of offset and epoch."""
     end_offset = java.parse_integer(name[:20], LONG_BITS)
     epoch = java.parse_integer(name[21:31], INT_BITS)
@@ -516,7 +526,7 @@ def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
         return
     with contextlib.suppress(KafkaThrows, OSError):
         if (topic_id := read_topic_id(path)) != METADATA_TOPIC_ID:
-            yield _ends_node(
+            yield _obstacle_ending_node(
                 path,
                 f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",
                 "InconsistentTopicIdException",
@@ -533,7 +543,7 @@ def _newer_record_obstacles(metadata: ClusterMetadata, kafka: NodeRelease) -> It
         first = min(unknown, key=lambda record: -1 if record.offset is None else record.offset)
         newest = max(record.since for record in unknown)
         where = "its latest snapshot has" if first.offset is None else f"the record at offset {first.offset} is"
-        yield _ends_node(
+        yield _obstacle_ending_node(
             metadata.directory,
             f"{where} {first.found}, which Kafka knows since {first.since}; {kafka}, counts",
             first.exception,
@@ -545,7 +555,7 @@ def _obstacles_of_node(
     log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
 ) -> Iterator[Obstacle]:
     yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
-    yield from _two_metadata_logs(log_dirs)
+    yield from _obstacles_of_two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
         own = metadata if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY else None
@@ -556,7 +566,7 @@ def _obstacles_of_node(
     for log_dir in log_dirs:
         yield from obstacles_in_log_dir(log_dir)
     directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}
-    yield from _duplicates(directories)
+    yield from _obstacles_of_duplicates(directories)
     properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
     accepted = {log_dir: own for log_dir, own in properties.items() if isinstance(own, MetaProperties)}
     by_metadata = {registered_node(metadata, own.directory_id) for own in accepted.values()} - {None}
@@ -568,15 +578,15 @@ def _obstacles_of_node(
             if log_dir in accepted
         ]
         has_all = set(metadata.log_dirs.get(node_id, ())) <= {log_dir.directory_id for log_dir in of_node}
-        yield from _by_metadata(
+        yield from _obstacles_by_metadata(
             of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
         )
         return
     for log_dir in log_dirs:
-        yield from _without_metadata(log_dir, directories[log_dir])
+        yield from _obstacles_without_metadata(log_dir, directories[log_dir])
 
 
-def _by_metadata(
+def _obstacles_by_metadata(
     log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, obstacles: Sequence[Obstacle]
 ) -> Iterator[Obstacle]:
     """The obstacles that were found by the metadata. If that has lost something itself, the directories that a node
@@ -604,7 +614,7 @@ def _by_metadata(
     yield from (obstacle for obstacle in obstacles if id(obstacle) not in in_one_line)
 
 
-def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
+def _obstacles_of_two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
     """`KafkaRaftServer.initializeLogDirs`: the metadata's log may be in one log dir alone."""
     having = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
     for log_dir in having[1:]:
@@ -617,7 +627,7 @@ def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
         )
 
 
-def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[Obstacle]:
+def _obstacles_of_duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[Obstacle]:
     """Partitions that two log dirs have: a broker does not start with both (`LogManager.loadLog`)."""
     first: dict[TopicPartition, Location] = {}
     for log_dir, folders in directories.items():
@@ -636,7 +646,7 @@ def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[
                 )
 
 
-def _without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
+def _obstacles_without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
     """What directories tell by themselves, where nobody knows the cluster's metadata."""
     served: dict[TopicPartition, Location] = {}
     futures: list[tuple[TopicPartition, Location]] = []

@@ -31,7 +31,7 @@ class ProducerSnapshots:
     def of_files(cls, files: Mapping[str, Listed]) -> Self:
         return cls(
             {
-                offset: _is_snapshot(file)
+                offset: _is_readable_snapshot(file)
                 for name, file in files.items()
                 if name.endswith(segment_files.SNAPSHOT_SUFFIX) and (offset := offset_of(name)) is not None
             }
@@ -53,7 +53,7 @@ class ProducerSnapshots:
 
     def keep_within(self, log_start_offset: int, end: int) -> None:
         """Snapshots go that are not above the log start offset, or are above the log end offset."""
-        self._keep(lambda offset: log_start_offset < offset <= end)
+        self._keep_only(lambda offset: log_start_offset < offset <= end)
 
     def load_last(self) -> int | None:
         """The offset of the last readable snapshot; None if none is readable. Snapshots after it are removed."""
@@ -70,13 +70,13 @@ class ProducerSnapshots:
         """
         strays = [offset for offset in self._is_good if offset not in base_offsets]
         last = max(strays, default=None)
-        self._keep(lambda offset: offset in base_offsets or (offset == last and offset >= max(base_offsets)))
+        self._keep_only(lambda offset: offset in base_offsets or (offset == last and offset >= max(base_offsets)))
 
-    def _keep(self, is_kept: Callable[[int], bool]) -> None:
+    def _keep_only(self, is_kept: Callable[[int], bool]) -> None:
         self._is_good = {offset: good for offset, good in self._is_good.items() if is_kept(offset)}
 
 
-def _is_snapshot(file: Listed) -> bool:
+def _is_readable_snapshot(file: Listed) -> bool:
     try:
         read_snapshot(small_file(file))
     except SnapshotError:
@@ -99,11 +99,11 @@ def forgotten_producers(fold: PartitionFold, directory: Location) -> str | None:
         )
     return (
         f"no producer snapshot after a clean stop; a broker that starts forgets {counted(count, 'producer')} of this "
-        f"log: a batch that one sends again is there twice{served}; {_remedy(fold, directory)}"
+        f"log: a batch that one sends again is there twice{served}; {_remedy_of_missing_snapshot(fold, directory)}"
     )
 
 
-def _remedy(fold: PartitionFold, directory: Location) -> str:
+def _remedy_of_missing_snapshot(fold: PartitionFold, directory: Location) -> str:
     if fold.end_source is StateSource.UNKNOWN:  # a build writes no snapshot then
         return (
             f"remove {CLEAN_SHUTDOWN_FILE} in all log dirs of the broker, which then learns of them from the log, as "

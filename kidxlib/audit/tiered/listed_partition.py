@@ -46,7 +46,7 @@ from kidxlib.storage.location import Location
 
 _OBJECT_COLUMNS: Final = tuple(RemoteObject.__annotations__)
 #: The objects of segments, by start offset and id.
-_Objects: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]]
+_ObjectsBySegment: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +102,9 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
     presence = match_objects(asked.layout, asked.segments, listed.objects)
     strays = find_strays(presence, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
-    findings = [_row(asked, found) for found in (*_findings(asked, presence), *strays.findings)]
+    findings = [_finding_row(asked, found) for found in (*_findings_on_listing(asked, presence), *strays.findings)]
     counts = [
-        *_state_counts(asked.segments),
+        *_counts_by_state(asked.segments),
         (OBJECTS, listed.objects.num_rows, pc.sum(listed.objects["bytes"]).as_py() or 0),
         (NEWER, strays.newer, 0),
         (OTHERS, len(listed.others), 0),
@@ -115,11 +115,13 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
         for what, number, bytes_ in counts
     ]
     objects = _objects_of_segments(listed.objects if asked.is_recorded or asked.level is not Level.LISTING else None)
-    to_read = [] if asked.level is Level.LISTING else list(_to_read(presence, objects))
-    return ListedPartition(findings, rows, to_read, list(_recorded(asked, objects)) if asked.is_recorded else [])
+    to_read = [] if asked.level is Level.LISTING else list(_segments_to_read(presence, objects))
+    return ListedPartition(
+        findings, rows, to_read, list(_segments_to_record(asked, objects)) if asked.is_recorded else []
+    )
 
 
-def _findings(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnSegment]:
+def _findings_on_listing(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnSegment]:
     if asked.layout.has_single_files:
         yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is Level.FULL)
         yield from findings_on_sizes(presence, reads_indexes=asked.level is not Level.LISTING)
@@ -131,26 +133,26 @@ def _findings(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnS
         yield from findings_on_retention(presence, asked.as_of, asked.retention_ms)
 
 
-def _row(asked: RemotePartition, found: FindingOnSegment) -> RemoteFindingRow:
+def _finding_row(asked: RemotePartition, found: FindingOnSegment) -> RemoteFindingRow:
     key, finding = found
     is_of_object = finding.file not in (METADATA, ALL_OBJECTS) and key.segment_id is not None
     path = asked.directory / object_name(key.start_offset, key.segment_id or "", finding.file)
     return RemoteFindingRow.found(asked.partition, key, finding, str(path) if is_of_object else None)
 
 
-def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
+def _counts_by_state(segments: pa.Table) -> list[tuple[str, int, int]]:
     by_state = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
     return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in by_state.to_pylist()]
 
 
-def _objects_of_segments(objects: pa.Table | None) -> _Objects:
-    by_segment: _Objects = defaultdict(list)
+def _objects_of_segments(objects: pa.Table | None) -> _ObjectsBySegment:
+    by_segment: _ObjectsBySegment = defaultdict(list)
     for row in [] if objects is None else objects.sort_by("name").to_pylist():
         by_segment[row["start_offset"], row["segment_id"]].append({name: row[name] for name in _OBJECT_COLUMNS})
     return by_segment
 
 
-def _to_read(presence: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
+def _segments_to_read(presence: Presence, objects: _ObjectsBySegment) -> Iterator[CopiedSegmentRow]:
     is_read = (
         presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(presence.segments["is_read"]) & presence.have_any
     )
@@ -159,7 +161,7 @@ def _to_read(presence: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow
         yield CopiedSegmentRow.of_dict({**row, "objects": objects[row["start_offset"], row["segment_id"]]})
 
 
-def _recorded(asked: RemotePartition, objects: _Objects) -> Iterator[ListedSegmentRow]:
+def _segments_to_record(asked: RemotePartition, objects: _ObjectsBySegment) -> Iterator[ListedSegmentRow]:
     """The segments of the metadata, without deleted ones that have left no object; and objects of unknown segments."""
     columns = [name for name in ListedSegmentRow.names() if name != "objects"]
     known = set()

@@ -35,7 +35,7 @@ _ENTRY_BYTES: Final = {
     TIME_INDEX_SUFFIX: layouts.TIME_INDEX_ENTRY.itemsize,
     TRANSACTION_INDEX_SUFFIX: layouts.ABORTED_TRANSACTION.itemsize,
 }
-_ABSENT: Final = -1
+_ABSENT_SIZE: Final = -1
 FETCHES_FAIL: Final = (
     "a broker loads the three indexes of a segment together: fetches of offsets {start} to {end} fail, and consumers "
     "stop there"
@@ -45,7 +45,7 @@ REPLICAS_FAIL: Final = (
     "leader's own log begins there"
 )
 #: The consequence of a missing object, by its suffix.
-_MISSING: Final[Mapping[str, str]] = {
+_CONSEQUENCES_OF_MISSING: Final[Mapping[str, str]] = {
     LOG_SUFFIX: "fetches of offsets {start} to {end} fail, and consumers stop there",
     OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
     TIME_INDEX_SUFFIX: FETCHES_FAIL,
@@ -85,7 +85,7 @@ class Presence:
         """Which segments have an object."""
         have_any = np.zeros(self.segments.num_rows, np.bool_)
         for sizes in self.sizes.values():
-            have_any |= sizes != _ABSENT
+            have_any |= sizes != _ABSENT_SIZE
         return have_any
 
 
@@ -99,7 +99,7 @@ def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Pres
     sizes = {}
     for suffix in layout.suffixes:
         of_suffix = is_known & flags(pc.equal(objects["suffix"], pa.scalar(suffix)))
-        sizes[suffix] = np.full(segments.num_rows, _ABSENT, np.int64)
+        sizes[suffix] = np.full(segments.num_rows, _ABSENT_SIZE, np.int64)
         sizes[suffix][at[of_suffix]] = bytes_[of_suffix]
     return Presence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
 
@@ -114,13 +114,16 @@ def findings_on_missing(presence: Presence) -> Iterator[FindingOnSegment]:
                 ALL_OBJECTS,
                 "missing",
                 f"{segment['log_bytes']:,} bytes of log, copied by broker {segment['broker_id']}; no object is there",
-                _MISSING[LOG_SUFFIX].format(**_offsets_of(segment)),
+                _CONSEQUENCES_OF_MISSING[LOG_SUFFIX].format(**_offsets_for_words(segment)),
             ),
         )
     for suffix in presence.layout.required:
-        is_missing = copied & have_any & (presence.sizes[suffix] == _ABSENT)
+        is_missing = copied & have_any & (presence.sizes[suffix] == _ABSENT_SIZE)
         for segment in rows_where(presence.segments, is_missing):
-            yield key_of(segment), broken(suffix, "missing", None, _MISSING[suffix].format(**_offsets_of(segment)))
+            yield (
+                key_of(segment),
+                broken(suffix, "missing", None, _CONSEQUENCES_OF_MISSING[suffix].format(**_offsets_for_words(segment))),
+            )
 
 
 def findings_on_transaction_index(
@@ -132,7 +135,7 @@ def findings_on_transaction_index(
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & presence.have_any
     says_empty = flags(presence.segments["transaction_index_empty"])
     sizes = presence.sizes[TRANSACTION_INDEX_SUFFIX]
-    for segment in rows_where(presence.segments, copied & ~says_empty & (sizes == _ABSENT)):
+    for segment in rows_where(presence.segments, copied & ~says_empty & (sizes == _ABSENT_SIZE)):
         since = flag_since.get(segment["broker_id"])
         if since is not None and since <= segment["copied_at_ms"]:
             yield (
@@ -141,7 +144,7 @@ def findings_on_transaction_index(
                     TRANSACTION_INDEX_SUFFIX,
                     "missing",
                     "the metadata says that transactions were aborted in the segment",
-                    SILENT.format(**_offsets_of(segment)),
+                    SILENT.format(**_offsets_for_words(segment)),
                 ),
             )
         elif not reads_logs:
@@ -162,7 +165,7 @@ def findings_on_transaction_index(
                 TRANSACTION_INDEX_SUFFIX,
                 "empty",
                 "0 bytes, and the metadata says that transactions were aborted in the segment",
-                SILENT.format(**_offsets_of(segment)),
+                SILENT.format(**_offsets_for_words(segment)),
             ),
         )
     for segment in rows_where(presence.segments, copied & says_empty & (sizes > 0)):
@@ -172,7 +175,7 @@ def findings_on_transaction_index(
                 TRANSACTION_INDEX_SUFFIX,
                 "never-asked-for",
                 "it has entries, and the metadata says that no transaction was aborted in the segment",
-                f"no broker asks for it: {SILENT.format(**_offsets_of(segment))}",
+                f"no broker asks for it: {SILENT.format(**_offsets_for_words(segment))}",
             ),
         )
 
@@ -181,7 +184,7 @@ def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Fi
     """Objects whose sizes cannot be right. `reads_indexes`: indexes will be read, and their bytes tell more."""
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
     sizes = presence.sizes[LOG_SUFFIX]
-    is_wrong = copied & (sizes != _ABSENT) & (sizes != numbers(presence.segments["log_bytes"]))
+    is_wrong = copied & (sizes != _ABSENT_SIZE) & (sizes != numbers(presence.segments["log_bytes"]))
     for number, segment in zip(np.flatnonzero(is_wrong), rows_where(presence.segments, is_wrong), strict=True):
         yield (
             key_of(segment),
@@ -190,7 +193,7 @@ def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Fi
                 "wrong-size",
                 f"{sizes[number]:,} bytes, the metadata says {segment['log_bytes']:,}",
                 "it is not what was copied: records of offsets {start} to {end} are missing or others than were "
-                "written".format(**_offsets_of(segment)),
+                "written".format(**_offsets_for_words(segment)),
             ),
         )
     for suffix, entry_bytes in {} if reads_indexes else _ENTRY_BYTES.items():
@@ -200,7 +203,7 @@ def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Fi
             detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
             yield (
                 key_of(segment),
-                broken(suffix, FAILS_CHECK, detail, FETCHES_FAIL.format(**_offsets_of(segment))),
+                broken(suffix, FAILS_CHECK, detail, FETCHES_FAIL.format(**_offsets_for_words(segment))),
             )
 
 
@@ -213,7 +216,7 @@ def key_of(segment: Mapping[str, Any]) -> RemoteSegmentKey:
     return RemoteSegmentKey(start_offset=segment["start_offset"], segment_id=segment["segment_id"])
 
 
-def _offsets_of(segment: Mapping[str, Any]) -> dict[str, int]:
+def _offsets_for_words(segment: Mapping[str, Any]) -> dict[str, int]:
     return {"start": segment["start_offset"], "end": segment["end_offset"]}
 
 

@@ -91,25 +91,25 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     rows = [row for row in read_segments(segments) if row["end_offset"] >= local.log_start_offset]
     epochs = local.epochs_at_start()
     first = epochs.first
-    deleted = [row for row in rows if first is None or max(_epochs_of(row)) < first.epoch]
+    deleted = [row for row in rows if first is None or max(_epochs_of_segment(row)) < first.epoch]
     if deleted:
-        last_epoch = max(epoch for row in deleted for epoch in _epochs_of(row))
+        last_epoch = max(epoch for row in deleted for epoch in _epochs_of_segment(row))
         then = f"; its log then begins at offset {local.start_offset}" if len(deleted) == len(rows) else ""
         return key_of(deleted[0]), broken(
             LEADER_EPOCH_CHECKPOINT,
             DELETES,
-            f"{_first_epoch(local, epochs)}; {_in_words(deleted)} have no epoch above {last_epoch}",
+            f"{_first_epoch_in_words(local, epochs)}; {_segments_in_words(deleted)} have no epoch above {last_epoch}",
             f"a broker that becomes leader with it deletes these segments from the bucket{then}",
         )
-    hidden = list(_hidden(rows, epochs, local))
+    hidden = list(_hidden_offsets(rows, epochs, local))
     if not hidden:
         return None
-    missed = [row for row in rows if any(_overlap(offsets, _offsets_of(row)) for offsets in hidden)]
+    missed = [row for row in rows if any(_do_overlap(offsets, _offset_range(row)) for offsets in hidden)]
     offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
     return key_of(missed[0]), broken(
         LEADER_EPOCH_CHECKPOINT,
         HIDES,
-        f"{_first_epoch(local, epochs)}; {_in_words(missed)} have other epochs at offsets {offsets}",
+        f"{_first_epoch_in_words(local, epochs)}; {_segments_in_words(missed)} have other epochs at offsets {offsets}",
         "a broker that becomes leader with it does not find these segments: consumers that come to these offsets get "
         "OFFSET_OUT_OF_RANGE",
     )
@@ -132,7 +132,7 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
 
 def epochs_in(segments: pa.Table) -> frozenset[int]:
     """The leader epochs of the remote segments that brokers read."""
-    return frozenset(epoch for row in read_segments(segments) for epoch in _epochs_of(row))
+    return frozenset(epoch for row in read_segments(segments) for epoch in _epochs_of_segment(row))
 
 
 def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> LeaderEpochs | str:
@@ -163,23 +163,23 @@ def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> 
     return mended
 
 
-def _epochs_of(row: dict[str, Any]) -> list[int]:
+def _epochs_of_segment(row: dict[str, Any]) -> list[int]:
     return [entry["epoch"] for entry in row["leader_epochs"]]
 
 
-def _offsets_of(row: dict[str, Any]) -> _Range:
+def _offset_range(row: dict[str, Any]) -> _Range:
     return row["start_offset"], row["end_offset"]
 
 
-def _hidden(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
+def _hidden_offsets(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
     """Offsets of remote segments that a leader does not find in the bucket, and does not have in its log."""
     asked = local.log_start_offset, local.start_offset - 1
-    in_bucket = _joined(_both(asked, _offsets_of(row)) for row in rows)
+    in_bucket = _merge_ranges(_intersection(asked, _offset_range(row)) for row in rows)
     entries = epochs.entries
     ends = [*(entry.start_offset - 1 for entry in entries[1:]), 2**63 - 1][: len(entries)]
     of_epoch = {entry.epoch: (entry.start_offset, end) for entry, end in zip(entries, ends, strict=True)}
-    visible = _joined(
-        _both(of_epoch.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_of(row)
+    visible = _merge_ranges(
+        _intersection(of_epoch.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_by_epoch(row)
     )
     for first, last in in_bucket:
         for begin, end in visible:
@@ -192,23 +192,23 @@ def _hidden(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLo
             yield first, last
 
 
-def _ranges_of(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
+def _ranges_by_epoch(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
     """The epochs of a segment, each with its offsets in the segment."""
     begun = [(entry["epoch"], entry["start_offset"]) for entry in row["leader_epochs"]]
     for (epoch, first), (_, after) in pairwise([*begun, (0, row["end_offset"] + 1)]):
         yield epoch, (first, after - 1)
 
 
-def _both(one: _Range, other: _Range) -> _Range:
+def _intersection(one: _Range, other: _Range) -> _Range:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
-def _overlap(one: _Range, other: _Range) -> bool:
-    first, last = _both(one, other)
+def _do_overlap(one: _Range, other: _Range) -> bool:
+    first, last = _intersection(one, other)
     return first <= last
 
 
-def _joined(ranges: Iterable[_Range]) -> list[_Range]:
+def _merge_ranges(ranges: Iterable[_Range]) -> list[_Range]:
     """The ranges in order: ranges that touch become one, and empty ones are left out."""
     joined: list[_Range] = []
     for first, last in sorted(offsets for offsets in ranges if offsets[0] <= offsets[1]):
@@ -219,7 +219,7 @@ def _joined(ranges: Iterable[_Range]) -> list[_Range]:
     return joined
 
 
-def _first_epoch(local: LocalLog, epochs: LeaderEpochs) -> str:
+def _first_epoch_in_words(local: LocalLog, epochs: LeaderEpochs) -> str:
     if epochs.first is not None:
         return f"its first epoch is {epochs.first.epoch}, from offset {epochs.first.start_offset} on"
     if local.entries:
@@ -227,7 +227,7 @@ def _first_epoch(local: LocalLog, epochs: LeaderEpochs) -> str:
     return "it has no epoch" if local.entries is not None else "it is missing, or does not read"
 
 
-def _in_words(rows: Sequence[dict[str, Any]]) -> str:
+def _segments_in_words(rows: Sequence[dict[str, Any]]) -> str:
     first, last = rows[0]["start_offset"], max(row["end_offset"] for row in rows)
     size = sum(row["log_bytes"] for row in rows)
     return f"{counted(len(rows), 'remote segment')} (offsets {first} to {last}, {size:,} bytes of log)"

@@ -20,7 +20,7 @@ from kidxlib.text.words import counted
 
 #: The metadata was deleted before the data.
 EXPIRED: Final = "metadata-expired"
-_FORGOTTEN: Final = (
+_CONSEQUENCE_OF_FORGOTTEN: Final = (
     "a broker that starts does not know them: consumers do not get these offsets, and nobody deletes the objects"
 )
 #: Copying stands still, and the consequence.
@@ -30,7 +30,7 @@ STALLS: Final = (
     "is not copied"
 )
 #: States that should pass: the reason and the consequence of a finding on a segment that stays in one.
-_PASSING: Final = {
+_CONSEQUENCES_OF_PASSING_STATES: Final = {
     SegmentState.COPY_SEGMENT_STARTED: (
         "copy-not-finished",
         "the copy was begun and given up: nobody reads its objects, and they go when retention reaches their offsets",
@@ -81,7 +81,7 @@ class Copying:
 def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[FindingOnSegment]:
     """Segments that stay in a state that should pass."""
     since = numbers(presence.segments["state_since_ms"])
-    for state, (reason, consequence) in _PASSING.items():
+    for state, (reason, consequence) in _CONSEQUENCES_OF_PASSING_STATES.items():
         lasts = presence.in_state(state) & (since < as_of.metadata_ms - as_of.stuck_ms)
         for segment in rows_where(presence.segments, lasts):
             waiting_ms = as_of.metadata_ms - segment["state_since_ms"]
@@ -89,14 +89,18 @@ def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Ite
                 f"{state.name} since {show_time(segment['state_since_ms'])}, for {timedelta(milliseconds=waiting_ms)}"
             )
             allowed = copying.why_stalled(waiting_ms, segment["log_bytes"], as_of.stuck_ms)
-            if state is SegmentState.COPY_SEGMENT_STARTED and allowed and not _is_followed(presence.segments, segment):
+            if (
+                state is SegmentState.COPY_SEGMENT_STARTED
+                and allowed
+                and not _is_followed_by_finished(presence.segments, segment)
+            ):
                 detail = f"{detail}, {segment['log_bytes']:,} bytes of log, and no later segment follows; {allowed}"
                 yield key_of(segment), broken(METADATA, STALLED, detail, STALLS)
             else:
                 yield key_of(segment), safe(METADATA, reason, detail, consequence)
 
 
-def _is_followed(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
+def _is_followed_by_finished(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
     """Whether a segment with the same or later offsets has come further than `COPY_SEGMENT_STARTED`."""
     begun = np.array(segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_STARTED.name, np.bool_)
     return bool((~begun & (numbers(segments["end_offset"]) >= segment["end_offset"])).any())
@@ -160,7 +164,7 @@ def findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
             f"the metadata of {counted(len(rows), 'segment')}, offsets {rows[0]['start_offset']} to {last}, "
             f"{size:,} bytes of log, lies below the log start of its partition"
         )
-        yield key_of(rows[0]), broken(METADATA, EXPIRED, detail, _FORGOTTEN)
+        yield key_of(rows[0]), broken(METADATA, EXPIRED, detail, _CONSEQUENCE_OF_FORGOTTEN)
 
 
 def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool) -> Strays:
@@ -193,7 +197,7 @@ def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins
         )
         key = RemoteSegmentKey(start_offset=row["start_offset"], segment_id=row["segment_id"])
         if begins_late:
-            strays.append((key, broken(ALL_OBJECTS, EXPIRED, f"{detail} any more, perhaps", _FORGOTTEN)))
+            strays.append((key, broken(ALL_OBJECTS, EXPIRED, f"{detail} any more, perhaps", _CONSEQUENCE_OF_FORGOTTEN)))
         else:
             strays.append((key, safe(ALL_OBJECTS, "orphan", detail, "nobody reads them, and nobody will delete them")))
     return Strays(strays, newer)

@@ -29,13 +29,13 @@ from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.recovery.partition_fold import StateSource
 
 #: The objects that every segment has, and the consequence of a missing one.
-_MISSING: Final = {
+_CONSEQUENCES_OF_MISSING: Final = {
     OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
     TIME_INDEX_SUFFIX: FETCHES_FAIL,
     SNAPSHOT_SUFFIX: REPLICAS_FAIL,
     EPOCHS_SUFFIX: REPLICAS_FAIL,
 }
-_OF_PRODUCERS: Final = (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_SUFFIXES_OF_PRODUCER_STATE: Final = (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +61,24 @@ def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegm
     """Make the side objects of segments anew, and compare them with those in the bucket."""
     logs = read_logs(asked.segments, use_mmap)
     on_transactions = {read.segment.segment_id: finding for read, finding in findings_on_transaction_indexes(logs)}
-    starts = _Starts(use_mmap)
+    starts = _ProducerStateStarts(use_mmap)
     for read, epochs in zip(logs.segments, asked.epochs, strict=True):
         findings = {finding.file: finding for finding in read.findings if finding.verdict is Verdict.BROKEN}
         on_transaction_index = on_transactions.get(read.segment.segment_id)
         if on_transaction_index is not None and on_transaction_index.verdict is Verdict.BROKEN:
             findings[TRANSACTION_INDEX_SUFFIX] = on_transaction_index
-        remade = _Remade(read, epochs, starts, findings)
+        remade = _ObjectsOfSegment(read, epochs, starts, findings)
         yield read.segment, [remade.object(suffix) for suffix in SIDE_OBJECTS]
 
 
 @dataclass(slots=True)
-class _Starts:
+class _ProducerStateStarts:
     """Tells whether the state of producers at a segment's first offset is certain. A log that was read once for this is
     not read again.
     """
 
     use_mmap: bool
-    _known: dict[str, bool] = field(default_factory=dict)
+    _is_certain_by_log: dict[str, bool] = field(default_factory=dict)
 
     def why_unknown(self, start: StateStart) -> str | None:
         """Why the state is not certain; None if it is."""
@@ -87,17 +87,17 @@ class _Starts:
         if start.snapshot_at is None or start.snapshot_at.before is None:
             return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
         before = start.snapshot_at.before
-        if before.segment_id not in self._known:
+        if before.segment_id not in self._is_certain_by_log:
             [read] = read_logs([before], self.use_mmap).segments
-            self._known[before.segment_id] = _why_unsound(read) is None and not any(
+            self._is_certain_by_log[before.segment_id] = _why_log_unsound(read) is None and not any(
                 finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
             )
-        if self._known[before.segment_id]:
+        if self._is_certain_by_log[before.segment_id]:
             return None
         return f"the log of the segment before it, {before.segment_id}, does not bear out the snapshot of that"
 
 
-def _why_unsound(read: ReadSegment) -> str | None:
+def _why_log_unsound(read: ReadSegment) -> str | None:
     """Why nothing is made from a segment's log; None if the log is whole and agrees with the metadata."""
     bad = (finding for finding in read.findings if finding.verdict.severity > Verdict.SAFE.severity)
     broken_files = {finding.file: finding for finding in bad}
@@ -115,18 +115,18 @@ def _why_unsound(read: ReadSegment) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Remade:
+class _ObjectsOfSegment:
     read: ReadSegment
     epochs: tuple[EpochEntry, ...] | None
-    starts: _Starts
+    starts: _ProducerStateStarts
     broken: Mapping[str, Finding]
 
     def object(self, suffix: str) -> RemadeObject:
         finding = self.broken.get(suffix)
-        if finding is None and suffix not in self.read.contents.parts and suffix in _MISSING:
-            finding = broken(suffix, "missing", None, self.read.segment.in_words(_MISSING[suffix]))
-        why_not = self._why_not(suffix)
-        content = None if why_not is not None else self._content(suffix)
+        if finding is None and suffix not in self.read.contents.parts and suffix in _CONSEQUENCES_OF_MISSING:
+            finding = broken(suffix, "missing", None, self.read.segment.in_words(_CONSEQUENCES_OF_MISSING[suffix]))
+        why_not = self._why_not_made(suffix)
+        content = None if why_not is not None else self._object_content(suffix)
         return RemadeObject(
             suffix=suffix,
             content=content,
@@ -136,7 +136,7 @@ class _Remade:
             is_local=self.read.is_local,
         )
 
-    def _content(self, suffix: str) -> bytes:
+    def _object_content(self, suffix: str) -> bytes:
         if suffix == TRANSACTION_INDEX_SUFFIX:
             return self.read.folded.aborted.tobytes()
         if suffix == SNAPSHOT_SUFFIX:
@@ -145,21 +145,21 @@ class _Remade:
             return LeaderEpochs(self.epochs or ()).checkpoint()
         return (self.read.made or {})[suffix]
 
-    def _why_not(self, suffix: str) -> str | None:
-        if self._unsound is not None:
-            return self._unsound
+    def _why_not_made(self, suffix: str) -> str | None:
+        if self._unsound_log is not None:
+            return self._unsound_log
         if isinstance(content := self.read.contents.parts.get(suffix), OSError):
             return f"what is there cannot be read: {content.strerror or content}"
         if suffix == TRANSACTION_INDEX_SUFFIX and not len(self.read.folded.aborted):
             return "nothing was aborted in its log: there should be none"
         if suffix == TRANSACTION_INDEX_SUFFIX and self.read.segment.has_aborted is False:
             return "the metadata says that nothing was aborted in it: no broker asks for one"
-        if suffix in _OF_PRODUCERS and (unknown := self.starts.why_unknown(self.read.start)) is not None:
+        if suffix in _SUFFIXES_OF_PRODUCER_STATE and (unknown := self.starts.why_unknown(self.read.start)) is not None:
             return unknown
         if suffix == EPOCHS_SUFFIX and not self.epochs:
             return "the metadata does not have all leader epochs before it"
         return None
 
     @cached_property
-    def _unsound(self) -> str | None:
-        return _why_unsound(self.read)
+    def _unsound_log(self) -> str | None:
+        return _why_log_unsound(self.read)

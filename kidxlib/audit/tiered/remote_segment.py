@@ -130,20 +130,20 @@ class Contents:
 def read_contents(segment: RemoteSegmentToRead) -> Contents:
     """Read all parts of a segment but its log."""
     if segment.layout.has_single_files:
-        contents = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
+        contents = ((suffix, _read_object(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
         return Contents({suffix: content for suffix, content in contents if content is not None})
-    manifest, indexes = _read(segment, MANIFEST_SUFFIX), _read(segment, INDEXES_SUFFIX)
+    manifest, indexes = _read_object(segment, MANIFEST_SUFFIX), _read_object(segment, INDEXES_SUFFIX)
     if manifest is None:
         return Contents({}, has_log=False)
     if isinstance(manifest, OSError):
-        return Contents({}, [_unreadable(MANIFEST_SUFFIX, str(manifest))], has_log=False)
+        return Contents({}, [_unreadable_object(MANIFEST_SUFFIX, str(manifest))], has_log=False)
     try:
         known = read_manifest(manifest)
     except RemoteLogMetadataError as error:
-        return Contents({}, [_unreadable(MANIFEST_SUFFIX, str(error))], has_log=False)
+        return Contents({}, [_unreadable_object(MANIFEST_SUFFIX, str(error))], has_log=False)
     findings = list(_findings_on_manifest(segment, known))
     if isinstance(indexes, OSError):
-        findings.append(_unreadable(INDEXES_SUFFIX, str(indexes)))
+        findings.append(_unreadable_object(INDEXES_SUFFIX, str(indexes)))
     if not isinstance(indexes, bytes) or not known.is_plain:
         return Contents({}, findings, has_log=known.is_plain)
     end = max((position + size for position, size in known.indexes.values()), default=0)
@@ -156,7 +156,7 @@ def read_contents(segment: RemoteSegmentToRead) -> Contents:
     return Contents(parts, findings)
 
 
-def _read(segment: RemoteSegmentToRead, suffix: str) -> Content | None:
+def _read_object(segment: RemoteSegmentToRead, suffix: str) -> Content | None:
     path = segment.path(suffix)
     if path is None:
         return None
@@ -190,5 +190,5 @@ def _findings_on_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> I
         yield broken(MANIFEST_SUFFIX, "disagrees", detail, why)
 
 
-def _unreadable(suffix: str, detail: str) -> Finding:
+def _unreadable_object(suffix: str, detail: str) -> Finding:
     return broken(suffix, "unreadable", detail, "the plugin cannot read the segment, and what is in it was not checked")

@@ -58,7 +58,7 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import parse_epoch_entries
 
 #: The consequence of a finding on a remote object, in place of that of the same finding on a broker's own file.
-_CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
+_CONSEQUENCES_FOR_REMOTE: Final[Mapping[tuple[str, str], str]] = {
     (OFFSET_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
     (TIME_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
     (TRANSACTION_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
@@ -171,7 +171,9 @@ def _findings_on_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterato
         return
     copied = LeaderEpochs(entries).within(segment.start_offset, segment.end_offset + 1).entries
     if copied != segment.leader_epochs:
-        detail = f"{_shown(copied)} in the segment, the metadata says {_shown(segment.leader_epochs)}"
+        detail = (
+            f"{_epochs_in_words(copied)} in the segment, the metadata says {_epochs_in_words(segment.leader_epochs)}"
+        )
         why = "a replica that is built from it truncates its log, or asks for records, by wrong epochs"
         yield broken(EPOCHS_SUFFIX, "wrong-epochs", detail, why)
 
@@ -188,9 +190,13 @@ def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> I
     try:
         index.sanity_check()
     except CorruptIndexError as error:
-        yield _refused(segment, OFFSET_INDEX_SUFFIX, error)
+        yield _finding_on_refused_index(segment, OFFSET_INDEX_SUFFIX, error)
         return
-    if (outside := _outside(segment, OFFSET_INDEX_SUFFIX, _offsets(content, layouts.OFFSET_INDEX_ENTRY))) is not None:
+    if (
+        outside := _finding_on_outside_entries(
+            segment, OFFSET_INDEX_SUFFIX, _relative_offsets(content, layouts.OFFSET_INDEX_ENTRY)
+        )
+    ) is not None:
         yield outside
         return
     entries = Entries.of(np.frombuffer(content, np.uint8), layouts.OFFSET_INDEX_ENTRY)
@@ -213,9 +219,13 @@ def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Ite
     try:
         index.sanity_check()
     except CorruptIndexError as error:
-        yield _refused(segment, TIME_INDEX_SUFFIX, error)
+        yield _finding_on_refused_index(segment, TIME_INDEX_SUFFIX, error)
         return
-    if (outside := _outside(segment, TIME_INDEX_SUFFIX, _offsets(content, layouts.TIME_INDEX_ENTRY))) is not None:
+    if (
+        outside := _finding_on_outside_entries(
+            segment, TIME_INDEX_SUFFIX, _relative_offsets(content, layouts.TIME_INDEX_ENTRY)
+        )
+    ) is not None:
         yield outside
         return
     last = index.last_entry.timestamp if len(index) else -1
@@ -228,14 +238,16 @@ def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Ite
         )
 
 
-def _offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64]:
+def _relative_offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64]:
     """The relative offsets of an index's entries, without zeros at the end."""
     entries = np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
     offsets = entries["relative_offset"].astype(np.int64)
     return offsets[: int(np.flatnonzero(offsets)[-1]) + 1] if offsets.any() else offsets[:0]
 
 
-def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int64]) -> Finding | None:
+def _finding_on_outside_entries(
+    segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int64]
+) -> Finding | None:
     """A finding if the index has entries for offsets that the segment does not have."""
     most = segment.end_offset - segment.start_offset
     if not len(offsets) or (offsets.min() >= 0 and offsets.max() <= most):
@@ -257,9 +269,11 @@ def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: Contents) 
     offset_index, time_index = contents.part(OFFSET_INDEX_SUFFIX), contents.part(TIME_INDEX_SUFFIX)
     if offset_index is None or time_index is None:
         return
-    indexed = _offsets(offset_index, layouts.OFFSET_INDEX_ENTRY)
-    timed = _offsets(time_index, layouts.TIME_INDEX_ENTRY)
-    if _outside(segment, OFFSET_INDEX_SUFFIX, indexed) or _outside(segment, TIME_INDEX_SUFFIX, timed):
+    indexed = _relative_offsets(offset_index, layouts.OFFSET_INDEX_ENTRY)
+    timed = _relative_offsets(time_index, layouts.TIME_INDEX_ENTRY)
+    if _finding_on_outside_entries(segment, OFFSET_INDEX_SUFFIX, indexed) or _finding_on_outside_entries(
+        segment, TIME_INDEX_SUFFIX, timed
+    ):
         return
     timed = timed[:-1]
     last = int(indexed[-1]) if len(indexed) else -1
@@ -279,10 +293,10 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
         index.sanity_check()
         entries = index.all()
     except (CorruptIndexError, UnknownVersionError) as error:
-        yield _as_remote(segment, refused_transaction_index(index, error, segment.kafka))
+        yield _in_words_for_remote(segment, refused_transaction_index(index, error, segment.kafka))
         return
     if (later := refused_later(index, segment.kafka)) is not None:
-        yield _as_remote(segment, later)
+        yield _in_words_for_remote(segment, later)
     outside = [entry for entry in entries if not segment.start_offset <= entry.last_offset <= segment.end_offset]
     if outside:
         yield broken(
@@ -293,13 +307,13 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
         )
 
 
-def _refused(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
+def _finding_on_refused_index(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
     """A finding on an index that a broker refuses to load."""
     detail = str(error).partition(": ")[2] or str(error)
     return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
 
 
-def _shown(entries: tuple[EpochEntry, ...]) -> str:
+def _epochs_in_words(entries: tuple[EpochEntry, ...]) -> str:
     return ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in entries) or "none"
 
 
@@ -316,7 +330,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
     read: list[ReadSegment] = []
     for segment in segments:
         contents = read_contents(segment)
-        recovered, findings, is_local = _read(segment, contents, use_mmap)
+        recovered, findings, is_local = _read_log(segment, contents, use_mmap)
         findings += findings_at_any_level(segment, contents)
         scanned = ScannedSegment.of(segment.start_offset, recovered)
         folded = fold.add(scanned)
@@ -332,7 +346,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
             ReadSegment(
                 segment=segment,
                 contents=contents,
-                findings=[_as_remote(segment, finding) for finding in findings],
+                findings=[_in_words_for_remote(segment, finding) for finding in findings],
                 made=made,
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
@@ -345,10 +359,10 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
     return ReadLogs(read, fold.ongoing)
 
 
-def _read(
+def _read_log(
     segment: RemoteSegmentToRead, contents: Contents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding], bool]:
-    """The result of `_scan`, and whether the log was read in a log dir: only if it is as the metadata says.
+    """The result of `_scan_log`, and whether the log was read in a log dir: only if it is as the metadata says.
 
     Replicas of a partition (one topic id) that have the same leader epoch at an offset have the same records up to
     there, and a follower's batches are the leader's byte by byte. So a log is the one that was copied if it begins with
@@ -356,13 +370,13 @@ def _read(
     epochs are the same.
     """
     if segment.local_log is not None and segment.path(LOG_SUFFIX) is not None:
-        recovered, findings = _scan(segment, segment.local_log, contents, use_mmap)
-        if recovered is not None and _is_the_copied(segment, recovered, findings):
+        recovered, findings = _scan_log(segment, segment.local_log, contents, use_mmap)
+        if recovered is not None and _is_copied_log(segment, recovered, findings):
             return recovered, findings, True
-    return *_scan(segment, segment.path(LOG_SUFFIX) if contents.has_log else None, contents, use_mmap), False
+    return *_scan_log(segment, segment.path(LOG_SUFFIX) if contents.has_log else None, contents, use_mmap), False
 
 
-def _is_the_copied(segment: RemoteSegmentToRead, recovered: RecoveredSegment, findings: Sequence[Finding]) -> bool:
+def _is_copied_log(segment: RemoteSegmentToRead, recovered: RecoveredSegment, findings: Sequence[Finding]) -> bool:
     is_whole = recovered.end.status is Status.OK and recovered.end.position == segment.log_bytes
     is_damaged = any(finding.file == LOG_SUFFIX and finding.verdict is not Verdict.WHOLE for finding in findings)
     has_same_times = recovered.facts.max_timestamp_ms == segment.max_timestamp_ms
@@ -374,7 +388,7 @@ def _is_the_copied(segment: RemoteSegmentToRead, recovered: RecoveredSegment, fi
     )
 
 
-def _scan(
+def _scan_log(
     segment: RemoteSegmentToRead, path: Location | None, contents: Contents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding]]:
     """What recovery makes of a log (None if it cannot be read), and the findings on the log and its indexes."""
@@ -487,12 +501,12 @@ def findings_on_transaction_indexes(logs: ReadLogs) -> Iterator[tuple[ReadSegmen
                 kafka=read.segment.kafka,
             )
             index = None if content is None else np.frombuffer(content, np.uint8)
-            yield read, _as_remote(read.segment, audit_transaction_index(index, transactions))
+            yield read, _in_words_for_remote(read.segment, audit_transaction_index(index, transactions))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
 
 
-def _as_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
+def _in_words_for_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
     """The finding in the words for an object of a bucket: no broker starts from it."""
     file, reason = finding.file, finding.reason or ""
     if (file, reason) == (TIME_INDEX_SUFFIX, "wrong-largest-timestamp"):
@@ -509,5 +523,5 @@ def _as_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
     if file == LOG_SUFFIX and finding.verdict is Verdict.BROKEN and finding.consequence is None:
         why = segment.in_words("consumers stop at the damage, or get no records from there to offset {end}")
         return replace(finding, consequence=why)
-    words = _CONSEQUENCES.get((file, reason))
+    words = _CONSEQUENCES_FOR_REMOTE.get((file, reason))
     return finding if words is None else replace(finding, consequence=segment.in_words(words))

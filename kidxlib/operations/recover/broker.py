@@ -28,10 +28,10 @@ from kidxlib.storage.log_dir import (
 from kidxlib.storage.store.s3 import is_object
 
 #: The version of `meta.properties` (`MetaPropertiesVersion`) of a broker with ZooKeeper.
-_OF_ZOOKEEPER: Final = "0"
+_VERSION_OF_ZOOKEEPER: Final = "0"
 #: Suffixes of directories with logs that a broker loads though they are no partition's yet, or no more
 #: (`LogManager.loadLog`). Such a log is not recovered here.
-_OTHER_LOGS: Final = ("-future", "-stray")
+_SUFFIXES_OF_OTHER_LOGS: Final = ("-future", "-stray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ def stopped_broker(
     not hide the others. `cluster_metadata`: a directory with the cluster's metadata; None for that of a log dir.
     `kafka_version`: the broker's Kafka; None for what it has registered.
     """
-    listed, refusals = _listed(paths)
+    listed, refusals = _list_log_dirs(paths)
     if not listed:
         raise UsageError("; ".join(refusal.text for refusal in refusals))
-    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata), kafka_version)
-    log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
+    stops = last_stops(list(listed), None, _newest_metadata(listed, cluster_metadata), kafka_version)
+    log_dirs = [_read_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
         refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
@@ -127,21 +127,23 @@ def stopped_broker(
         if not log_dir.is_known and not any(
             f"{log_dir.path / META_PROPERTIES}:" in refusal.text for refusal in refusals
         ):
-            refusals.append(_without_properties(log_dir.path))
+            refusals.append(_missing_properties_refusal(log_dir.path))
     node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
-    return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+    return StoppedBroker(
+        node_id, tuple(log_dirs), tuple(refusals), tuple(map(_zookeeper_refusal, _log_dirs_of_zookeeper(log_dirs)))
+    )
 
 
 def log_dirs_at(paths: Iterable[str]) -> list[Path]:
     """The log dirs that `stopped_broker` can look at, of which nothing is read here."""
-    return list(_listed(paths)[0])
+    return list(_list_log_dirs(paths)[0])
 
 
-def _listed(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]:
+def _list_log_dirs(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]:
     """The names in each log dir that can be listed, and why others are none, or cannot."""
     refusals: list[Refusal] = []
     listed: dict[Path, list[str]] = {}
-    for path in _named(paths):
+    for path in _distinct_paths(paths):
         try:
             names = sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -158,7 +160,7 @@ def _listed(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]
     return listed, refusals
 
 
-def _without_properties(log_dir: Path) -> Refusal:
+def _missing_properties_refusal(log_dir: Path) -> Refusal:
     does = "A broker that has none formats the directory anew, or does not start"
     if looks_unmounted(log_dir):
         return Refusal(
@@ -168,7 +170,7 @@ def _without_properties(log_dir: Path) -> Refusal:
     return Refusal(f"{log_dir / META_PROPERTIES}: missing; expected a broker's log dir. {does}")
 
 
-def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
+def _newest_metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
     places = [path / METADATA_DIRECTORY for path in log_dirs]
     if given is not None and not is_object(given):
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]
@@ -176,18 +178,18 @@ def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | 
     return next((image for image in images if image is not None), None)
 
 
-def _zookeepers(log_dirs: Iterable[LogDir]) -> list[LogDir]:
-    return [log_dir for log_dir in log_dirs if log_dir.meta.version == _OF_ZOOKEEPER]
+def _log_dirs_of_zookeeper(log_dirs: Iterable[LogDir]) -> list[LogDir]:
+    return [log_dir for log_dir in log_dirs if log_dir.meta.version == _VERSION_OF_ZOOKEEPER]
 
 
-def _of_zookeeper(log_dir: LogDir) -> str:
+def _zookeeper_refusal(log_dir: LogDir) -> str:
     return (
-        f"{log_dir.path / META_PROPERTIES}: version {_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan holds for "
-        f"Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
+        f"{log_dir.path / META_PROPERTIES}: version {_VERSION_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan "
+        f"holds for Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
     )
 
 
-def _named(paths: Iterable[str]) -> list[Path]:
+def _distinct_paths(paths: Iterable[str]) -> list[Path]:
     named: list[Path] = []
     for text in paths:
         if is_object(text):
@@ -199,7 +201,7 @@ def _named(paths: Iterable[str]) -> list[Path]:
     return named
 
 
-def _log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
+def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
     try:
         meta = read_meta_properties(path)
     except (CheckpointError, OSError):
@@ -211,5 +213,5 @@ def _log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
         stop=stop,
         partitions=tuple(name for name in directories if parse_partition_directory(name) is not None),
         directories=frozenset(directories),
-        other_logs=tuple(name for name in directories if name.endswith(_OTHER_LOGS)),
+        other_logs=tuple(name for name in directories if name.endswith(_SUFFIXES_OF_OTHER_LOGS)),
     )

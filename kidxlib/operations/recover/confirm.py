@@ -18,7 +18,7 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.text.words import counted
 
 #: After such a finding nobody knows whether both replicas have the same records.
-_SPEAKS_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
+_KINDS_SPEAKING_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,14 @@ class Replicas:
                 has = "no topic id that can be read" if there.topic_id is None else f"topic id {there.topic_id}"
                 yield Testimony(None, f"{there.path} has {has}, and the metadata {topic_id}")
             else:
-                yield _compared(DirectoryPair(here, there), of_broker, place, known, self.engine)
+                yield _testimony_of_replica(DirectoryPair(here, there), of_broker, place, known, self.engine)
 
 
-def _compared(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine) -> Testimony:
+def _testimony_of_replica(
+    pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine
+) -> Testimony:
     [comparison] = compare_pairs([pair], one, other, known, engine)
-    against = [finding for finding in comparison.findings() if finding.kind in _SPEAKS_AGAINST]
+    against = [finding for finding in comparison.findings() if finding.kind in _KINDS_SPEAKING_AGAINST]
     where = f"{pair.other.path}, a replica with that topic id,"
     if differing := [finding for finding in against if finding.kind is Kind.DIFFERS]:
         first, last = differing[0].first_offset, differing[0].last_offset

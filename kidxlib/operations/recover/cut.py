@@ -30,7 +30,7 @@ from kidxlib.storage.remover import Remover
 from kidxlib.terminal.progress import begin_phase
 
 #: A log goes before its side files, which are orphans then. A broker would read a log without an index.
-_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_FILES_OF_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
@@ -40,15 +40,15 @@ def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryP
     begin_phase("cutting")
     for forecast in plan.forecasts:
         if plan.is_cut(forecast) or plan.is_left(forecast):
-            _keep(forecast, copies)
+            _keep_what_is_cut(forecast, copies)
     to_cut = [forecast for log_dir in plan.log_dirs for forecast in plan.to_cut(log_dir)]
     if not to_cut:
         return plan
     _cut_logs(to_cut)
-    return replace(plan, log_dirs=[_planned_again(plan, log_dir, known) for log_dir in plan.log_dirs])
+    return replace(plan, log_dirs=[_forecast_cut_partitions(plan, log_dir, known) for log_dir in plan.log_dirs])
 
 
-def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
+def _forecast_cut_partitions(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
     cut_here = {forecast.topic_partition for forecast in plan.to_cut(planned)}
     forecasts: list[Forecast] = []
     for forecast in planned.forecasts:
@@ -69,10 +69,10 @@ def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopic
     return replace(planned, listed=listed_partitions(planned.log_dir, known), forecasts=forecasts)
 
 
-def _keep(forecast: Forecast, copies: KeptCopies) -> None:
+def _keep_what_is_cut(forecast: Forecast, copies: KeptCopies) -> None:
     for name in _dropped_files(forecast):
         copies.keep(forecast.directory / name, f"{forecast.directory.name}/{name}")
-    for name, _, to in _to_cut(forecast):
+    for name, _, to in _logs_to_cut(forecast):
         copies.keep(forecast.directory / name, f"{forecast.directory.name}/{name}.from-{to}", to)
 
 
@@ -85,11 +85,11 @@ def _cut_logs(forecasts: Sequence[Forecast]) -> None:
     with Remover() as remover:
         for forecast in forecasts:
             for name in _dropped_files(forecast):
-                remover.remove(_directory(forecast), name)
+                remover.remove(_partition_directory(forecast), name)
         remover.flush()
     for forecast in forecasts:
-        for name, size, to in _to_cut(forecast):
-            cut_log(_directory(forecast), name, size=size, to=to)
+        for name, size, to in _logs_to_cut(forecast):
+            cut_log(_partition_directory(forecast), name, size=size, to=to)
 
 
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
@@ -109,11 +109,11 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
         )
 
 
-def _directory(forecast: Forecast) -> Directory:
+def _partition_directory(forecast: Forecast) -> Directory:
     return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
-def _to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
+def _logs_to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
     """The logs to cut: name, bytes before and after."""
     for segment in forecast.simulation.segments:
         if segment.lost_bytes and segment.action is not StartupAction.DELETE:
@@ -130,12 +130,12 @@ def _dropped_files(forecast: Forecast) -> list[str]:
     }
     there = {offset for name in names if (offset := parse_segment_log(name)) is not None} - deleted
     logs = {segment_file(offset, LOG_SUFFIX) for offset in deleted}
-    kept = {segment_file(offset, suffix) for offset in there for suffix in _SUFFIXES}
+    kept = {segment_file(offset, suffix) for offset in there for suffix in _FILES_OF_SEGMENT}
     end = forecast.simulation.log_end_offset or 0
     snapshots = [name for name in names if (offset := parse_snapshot(name)) is not None and offset > end]
     side_files = [
         name
         for name in names
-        if (parsed := parse_segment_file(name)) is not None and parsed[1] in _SUFFIXES[1:] and name not in kept
+        if (parsed := parse_segment_file(name)) is not None and parsed[1] in _FILES_OF_SEGMENT[1:] and name not in kept
     ]
     return [*(name for name in names if name in logs), *side_files, *snapshots]

@@ -106,25 +106,25 @@ class Start:
 def starts_of(tables: TablesToAsk, rates: Rates) -> tuple[Sequence[Start], Sequence[str]]:
     """The next start of each source, the longest first; and the sources that were stopped cleanly, by name."""
     rows = tables.ask(UNFLUSHED).to_pylist()
-    starts = [_start(row, rates) for row in rows if not row["clean_shutdown"]]
+    starts = [_estimated_start(row, rates) for row in rows if not row["clean_shutdown"]]
     starts.sort(key=lambda start: (-start.seconds_alone, start.source))
     return starts, [row["source"] for row in rows if row["clean_shutdown"]]
 
 
-def _start(row: dict[str, Any], rates: Rates) -> Start:
+def _estimated_start(row: dict[str, Any], rates: Rates) -> Start:
     kidx = row["log_bytes"] / rates.kidx
     return Start(
         source=row["source"],
         partitions=row["partitions"],
         log_bytes=row["log_bytes"],
         last_bytes=row["last_bytes"],
-        seconds_alone=_seconds(row["log_bytes"], row["largest_bytes"], rates),
-        seconds_checkpoint=kidx + _seconds(row["last_bytes"], row["largest_last_bytes"], rates),
+        seconds_alone=_seconds_reading(row["log_bytes"], row["largest_bytes"], rates),
+        seconds_checkpoint=kidx + _seconds_reading(row["last_bytes"], row["largest_last_bytes"], rates),
         seconds_marker=kidx,
     )
 
 
-def _seconds(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
+def _seconds_reading(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
     """How long a broker reads, as it gives each partition to one of its threads."""
     return max(log_bytes / rates.threads, largest_bytes) / rates.broker
 
@@ -157,7 +157,7 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         not_built=[asdict(log_dir) for log_dir in left_out],
     )
     away = {source.source.name for source in not_reached}
-    _tell(outcome, tables.path, rates, starts, [name for name in clean if name not in away])
+    _tell_starts(outcome, tables.path, rates, starts, [name for name in clean if name not in away])
     if by_catalog := [name for name in clean if name in away]:
         outcome.line(f"stopped cleanly by the catalog, and nobody has looked since: {', '.join(by_catalog)}")
     outcome.line(*(f"not counted: {log_dir}" for log_dir in left_out))
@@ -165,12 +165,12 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
+def _tell_starts(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
     if starts:
         outcome.table(
             f"the next start after a crash, by {catalog}: seconds that reading logs takes",
             ("source", "alone", "checkpoint", "marker", "partitions", "log bytes", "last segments"),
-            [_row(start) for start in starts],
+            [_start_row(start) for start in starts],
             text_columns=4,
         )
         outcome.line(
@@ -183,7 +183,7 @@ def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start],
         outcome.line(f"{catalog} knows of no partition that a broker would start with")
 
 
-def _row(start: Start) -> list[str | int]:
+def _start_row(start: Start) -> list[str | int]:
     seconds = (start.seconds_alone, start.seconds_checkpoint, start.seconds_marker)
     shown = [f"{number:,.{_DECIMALS}f}" for number in seconds]
     return [start.source, *shown, start.partitions, start.log_bytes, start.last_bytes]

@@ -69,7 +69,7 @@ _READ_BYTES_MAX: Final = 1024 * 1024 * 1024
 _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
 #: None of these keeps a broker from starting, as the broker leaves the log as it is.
-_NOT_READ: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
+_READ_ERRORS: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ def look_at_logs(
     """
     if not simulation.segments or simulation.failures or simulation.renamed or simulation.log_end_offset is None:
         return SeenLogs()
-    logs = [_seen(directory, segment, reader) for segment in simulation.segments]
+    logs = [_seen_log(directory, segment, reader) for segment in simulation.segments]
     try:
         file = read_leader_epochs(directory) or LeaderEpochs()
     except (CheckpointError, OSError):
@@ -173,7 +173,7 @@ def look_at_logs(
         for before, after in itertools.pairwise(logs)
     )
     if (lacks and not is_compacted) or epochs is not None:
-        logs = list(_with_headers(directory, logs, options, reader))
+        logs = list(_with_headers_read(directory, logs, options, reader))
         epochs = None if file is None else _lost_epochs(directory, file, simulation, stop, logs)
     if epochs is not None and not all(log.is_read for log in logs):
         # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
@@ -190,7 +190,7 @@ def look_at_logs(
     return SeenLogs(tuple(logs), epochs, lost_first, perhaps_lost_first, shorter)
 
 
-def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
+def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
     base_offset = segment.base_offset
     recovery, epochs = reader.recoveries.get(base_offset), reader.epochs.get(base_offset)
     if recovery is not None and epochs is not None:
@@ -214,7 +214,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
             epochs=end_epochs,
             is_read=False,
         )
-    ends = _ends_of(directory, segment)
+    ends = _first_and_last_batches(directory, segment)
     return SeenLog(
         base_offset=base_offset,
         log_bytes=segment.log_bytes,
@@ -226,7 +226,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
     )
 
 
-def _ends_of(directory: Path, segment: SimulatedSegment) -> list[Batch]:
+def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[Batch]:
     """The first batch, and the batches from the last index entry on; none where these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
     log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)), _END_BYTES)
@@ -235,13 +235,13 @@ def _ends_of(directory: Path, segment: SimulatedSegment) -> list[Batch]:
         last = list(itertools.islice(batches(log, entry.position), _END_BATCHES_MAX))
         is_sound = last and last[-1].next_position == log.size and last[-1].last_offset >= entry.offset
         return [*itertools.islice(batches(log), 1 if entry.position else 0), *last] if is_sound else []
-    except _NOT_READ:
+    except _READ_ERRORS:
         return []  # an audit says what is wrong; the broker does not look there
     finally:
         log.close()
 
 
-def _with_headers(
+def _with_headers_read(
     directory: Path, logs: Iterable[SeenLog], options: RecoverOptions, reader: LogReader
 ) -> Iterator[SeenLog]:
     """The logs, with all their headers read, up to `_READ_BYTES_MAX`."""
@@ -255,7 +255,7 @@ def _with_headers(
         of_log = LogReader(use_mmap=reader.use_mmap)
         try:
             recovery = of_log.read(path, log.log_bytes, log.base_offset, without_checksums)
-        except _NOT_READ:
+        except _READ_ERRORS:
             yield log
             continue
         yield replace(
@@ -274,7 +274,7 @@ def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> boo
     """
     try:
         entry = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset).last_entry
-    except _NOT_READ:
+    except _READ_ERRORS:
         return False
     is_behind = entry.offset >= recovery.next_offset and entry.position >= recovery.end.position
     return is_behind and recovery.past.batches == 0
@@ -284,7 +284,7 @@ def _lost_epochs(
     directory: Path, file: LeaderEpochs, simulation: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
 ) -> Finding | None:
     """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts."""
-    in_logs = _epochs_of(logs, stop)
+    in_logs = _epochs_in_logs(logs, stop)
     finding = audit_epochs(file, in_logs)
     if finding.verdict is not Verdict.BROKEN:
         return None
@@ -301,7 +301,7 @@ def _lost_epochs(
     return None if is_mended else finding
 
 
-def _epochs_of(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
+def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
     recovered, changes = LeaderEpochs(), list[EpochEntry]()
     for entry in (entry for log in logs for entry in log.epochs if entry.epoch >= 0 and entry.start_offset >= 0):
         if recovered.is_new_epoch(entry.epoch):
@@ -453,16 +453,16 @@ def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOp
         {offset: True for offset in offsets if offset is not None and offset <= end and offset not in deleted}
     )
     snapshots.remove_strays([segment.base_offset for segment in left])
-    return not snapshots and not _tell_producers(directory, left, options)
+    return not snapshots and not _segments_give_snapshot(directory, left, options)
 
 
-def _tell_producers(directory: Path, segments: Sequence[SimulatedSegment], options: RecoverOptions) -> bool:
+def _segments_give_snapshot(directory: Path, segments: Sequence[SimulatedSegment], options: RecoverOptions) -> bool:
     """Whether the segments give a snapshot: the first one begins at offset 0, is whole, and ends where the second one
     begins.
     """
     if segments[0].base_offset != 0:
         return False
-    fold, first = PartitionFold(lambda offset: None), _scanned(directory, segments[0], options)
+    fold, first = PartitionFold(lambda offset: None), _scan_segment(directory, segments[0], options)
     fold.add(first)
     if fold.end_source is StateSource.UNKNOWN:
         return False
@@ -477,11 +477,11 @@ def forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, option
         return None
     fold = PartitionFold(lambda offset: None)
     for segment in alone.segments:
-        fold.add(_scanned(directory, segment, replace(options, verify_crc=False)))
+        fold.add(_scan_segment(directory, segment, replace(options, verify_crc=False)))
     return forgotten_producers(fold, location(str(directory)))
 
 
-def _scanned(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> ScannedSegment:
+def _scan_segment(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> ScannedSegment:
     log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)))
     log.keep_valid(segment.kept_bytes)
     try:
@@ -512,18 +512,20 @@ def forecast_partition(
         if trusts and not stop.clean_shutdown:
             headers = read_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
-        simulation = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
+        simulation = alone = _simulate_start(directory, options, stop, stop.recovery_point, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
-            simulation = _simulate(directory, options, replace(stop, clean_shutdown=False), 0, reader)
+            simulation = _simulate_start(directory, options, replace(stop, clean_shutdown=False), 0, reader)
         if not stop.clean_shutdown:
             kept = frozenset[int]() if headers is None else headers.kept
-            scan_from = _scan_from(directory, simulation.segments, everything, kept)
+            scan_from = _first_segment_to_scan(directory, simulation.segments, everything, kept)
         dropped_alone = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
         if stop.clean_shutdown:
             without_marker = (
-                simulation if simulation is not alone else _without_marker(directory, alone, options, stop, reader)
+                simulation
+                if simulation is not alone
+                else _start_without_marker(directory, alone, options, stop, reader)
             )
-        dropped = tuple(_dropped(directory, without_marker or simulation, dropped_alone, options))
+        dropped = tuple(_dropped_of_segments(directory, without_marker or simulation, dropped_alone, options))
         forgotten = forgotten_after_clean_stop(directory, alone, options)
         seen_logs = look_at_logs(directory, simulation, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
@@ -541,9 +543,9 @@ def forecast_partition(
         simulation=simulation,
         without_marker=without_marker,
         scan_from=scan_from,
-        scan_bytes=_scan_bytes(simulation.segments, scan_from) if headers is None else headers.bytes_read,
+        scan_bytes=_bytes_from_scan_start(simulation.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
-        refusals=tuple(_refusals(directory, simulation)),
+        refusals=tuple(_partition_refusals(directory, simulation)),
         forgotten=forgotten,
         seen=seen_logs,
     )
@@ -565,21 +567,21 @@ def _shorter_than_index(
     return shorter_than_its_index(recovery, entry, stop, is_last=True)
 
 
-def _without_marker(
+def _start_without_marker(
     directory: Path, alone: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation | None:
-    if (alone.log_end_offset or 0) >= stop.known_end and _ends_well(directory, alone):
+    if (alone.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, alone):
         return None
-    return _simulate(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
+    return _simulate_start(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
 
 
-def _scan_bytes(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
+def _bytes_from_scan_start(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
     return (
         0 if scan_from is None else sum(segment.log_bytes for segment in segments if segment.base_offset >= scan_from)
     )
 
 
-def _simulate(
+def _simulate_start(
     directory: Path,
     options: RecoverOptions,
     stop: PartitionStop,
@@ -598,7 +600,7 @@ def _simulate(
     )
 
 
-def _scan_from(
+def _first_segment_to_scan(
     directory: Path, segments: Sequence[SimulatedSegment], everything: bool, kept: Collection[int]
 ) -> int | None:
     """The first segment to read: the last one with a producer snapshot, up to the first one that the broker recovers;
@@ -631,7 +633,7 @@ def _is_sound_snapshot(path: Path) -> bool:
     return True
 
 
-def _dropped(
+def _dropped_of_segments(
     directory: Path, simulation: StartupSimulation, dropped_alone: Collection[int], options: RecoverOptions
 ) -> Iterator[Dropped]:
     """What is dropped of each segment. `dropped_alone` has the base offsets of the segments of which the broker drops
@@ -640,11 +642,11 @@ def _dropped(
     for segment in simulation.segments:
         if segment.lost_bytes:
             is_truncated_last = segment is simulation.segments[-1] and segment.action is StartupAction.TRUNCATE
-            is_torn = is_truncated_last and _is_torn(directory, segment, simulation.log_end_offset)
+            is_torn = is_truncated_last and _ends_in_unfinished_batch(directory, segment, simulation.log_end_offset)
             is_deleted = segment.action is StartupAction.DELETE or segment.next_offset is None
             records = segment.lost_records
             if records is None and segment.action is StartupAction.DELETE:
-                records = _records_in(directory, segment, options)
+                records = _records_by_headers(directory, segment, options)
             yield Dropped(
                 base_offset=segment.base_offset,
                 from_offset=segment.base_offset if is_deleted else segment.next_offset or 0,
@@ -656,7 +658,7 @@ def _dropped(
             )
 
 
-def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
+def _records_by_headers(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
     """How many records a segment has that a broker drops unread, by its headers; None where these do not tell, or where
     a swap file is about to take the log's place.
     """
@@ -667,7 +669,7 @@ def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOpti
     return None if read.records is None or read.past.records is None else read.records + read.past.records
 
 
-def _ends_well(directory: Path, simulation: StartupSimulation) -> bool:
+def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bool:
     """Whether the last log ends with a whole batch. A broker does not look there after a clean stop."""
     left = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
     if not left or simulation.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
@@ -684,7 +686,7 @@ def _ends_well(directory: Path, simulation: StartupSimulation) -> bool:
         log.close()
 
 
-def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
+def _ends_in_unfinished_batch(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
     if log_end_offset is None:
         return False
     log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)))
@@ -694,7 +696,7 @@ def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | N
         log.close()
 
 
-def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
+def _partition_refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
     if directory.is_symlink() and directory.exists():  # else there is nothing to start with
         yield Refusal(
             f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",

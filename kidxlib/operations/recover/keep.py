@@ -35,12 +35,12 @@ class KeptCopies:
         copy, others = self.directory / name, 0
         try:
             with file.open("rb") as source:
-                while copy.exists() and not _has_end_of(copy, source, start):
+                while copy.exists() and not _is_copy_of_end(copy, source, start):
                     others += 1
                     copy = self.directory / f"{name}.{others}"
                 if not copy.exists():
-                    _write(copy, source, start)
-                _flush(copy)
+                    _write_copy(copy, source, start)
+                _fsync(copy)
             self._flush_directories(copy.parent)
         except OSError as error:
             raise PublishError(
@@ -51,12 +51,12 @@ class KeptCopies:
         """Make durable the names of copies, and the name of the directory."""
         directory = innermost
         while directory != self.directory.parent:
-            _flush(directory)
+            _fsync(directory)
             directory = directory.parent
-        _flush(directory)
+        _fsync(directory)
 
 
-def _write(copy: Path, source: BinaryIO, start: int) -> None:
+def _write_copy(copy: Path, source: BinaryIO, start: int) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f"{copy.name}{_PART_SUFFIX}")
     part.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def _write(copy: Path, source: BinaryIO, start: int) -> None:
         os.fchmod(file.fileno(), owner.mode)
         with contextlib.suppress(PermissionError):  # only root gives files away; the copy is the caller's own then
             os.fchown(file.fileno(), owner.user, owner.group)
-        for piece in _pieces(source, start):
+        for piece in _read_pieces(source, start):
             if any(piece):
                 file.write(piece)
             else:
@@ -73,26 +73,28 @@ def _write(copy: Path, source: BinaryIO, start: int) -> None:
         file.truncate()
         file.flush()
         os.fsync(file.fileno())
-    if not _has_end_of(part, source, start):
+    if not _is_copy_of_end(part, source, start):
         raise PublishError(f"{part}: does not read back as it was written: check this disk; nothing was cut")
     os.replace(part, copy)
 
 
-def _has_end_of(copy: Path, source: BinaryIO, start: int) -> bool:
+def _is_copy_of_end(copy: Path, source: BinaryIO, start: int) -> bool:
     """Whether a copy is the end of a file, from a byte on."""
     if copy.stat().st_size != os.fstat(source.fileno()).st_size - start:
         return False
     with copy.open("rb") as file:
-        return all(ours == theirs for ours, theirs in zip(_pieces(file, 0), _pieces(source, start), strict=True))
+        return all(
+            ours == theirs for ours, theirs in zip(_read_pieces(file, 0), _read_pieces(source, start), strict=True)
+        )
 
 
-def _pieces(file: BinaryIO, start: int) -> Iterator[bytes]:
+def _read_pieces(file: BinaryIO, start: int) -> Iterator[bytes]:
     file.seek(start)
     while piece := file.read(_PIECE_BYTES):
         yield piece
 
 
-def _flush(path: Path) -> None:
+def _fsync(path: Path) -> None:
     descriptor = os.open(path, DIRECTORY if path.is_dir() else os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

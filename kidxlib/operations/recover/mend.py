@@ -43,8 +43,8 @@ from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Publisher
 
-_TIERED: Final = "remote.storage.enable"
-_MISSING: Final = "it is missing or empty"
+_REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
+_MISSING_OR_EMPTY: Final = "it is missing or empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,17 @@ def mendings_of(
     written.
     """
     files: list[Mending | Unmended] = []
-    images, tiered = [metadata.to_end for metadata in known.read()], _tiered(broker)
+    images, tiered = [metadata.to_end for metadata in known.read()], _remote_segments_by_directory(broker)
     for log_dir in broker.log_dirs:
-        files += _recovery_points(log_dir)
+        files += _mend_recovery_points(log_dir)
         if request.sets_snapshot_aside:
-            files += _snapshot(log_dir)
+            files += _mend_metadata_snapshot(log_dir)
         for name in log_dir.partitions:
             partition = parse_partition_directory(name)
             if partition is not None and partition.topic != METADATA_TOPIC:
                 try:
-                    files += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
-                    files += _topic_id(log_dir, partition, broker, images, request)
+                    files += _mend_leader_epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
+                    files += _mend_topic_id(log_dir, partition, broker, images, request)
                 except (LogChangedError, OSError) as error:  # it does not hide the others
                     files.append(Unmended(log_dir.path / name, describe_error(error)))
     mendings = [file for file in files if isinstance(file, Mending)]
@@ -144,13 +144,13 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
                 publisher.commit()
 
 
-def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
     read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
-    if (why := _why_no_file(path)) is not None:
+    if (why := _why_not_replaceable(path)) is not None:
         yield Unmended(path, why)
         return
     yield Mending(
@@ -161,7 +161,7 @@ def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     )
 
 
-def _epochs(
+def _mend_leader_epochs(
     log_dir: LogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
 ) -> Iterator[Mending | Unmended]:
     """Leader epochs as a broker that recovers all of the log would make them, after those of the remote segments: a
@@ -174,15 +174,15 @@ def _epochs(
     except OSError as error:
         yield Unmended(path, describe_error(error))
         return
-    what = _why_no_epochs(path)
+    what = _why_epochs_unusable(path)
     if what is None and remote is not None and local is not None:
         epochs_and_finding = finding_on_local_epochs(remote.segments, local)
         what = None if epochs_and_finding is None else epochs_and_finding[1].detail
     if what is None:
         return
     offsets = _base_offsets(directory)
-    of_log = _epochs_in(directory, offsets)
-    if what == _MISSING and of_log.first is None and remote is None:
+    of_log = _epochs_of_batches(directory, offsets)
+    if what == _MISSING_OR_EMPTY and of_log.first is None and remote is None:
         return
     start = max(offsets[0] if offsets else 0, log_dir.stop.log_start_offsets.get(partition, 0))
     epochs = of_log.within(start, 2**63 - 1)
@@ -199,7 +199,7 @@ def _epochs(
             "deletes these from the bucket",
         )
         return
-    if (why := _why_no_file(path)) is not None:
+    if (why := _why_not_replaceable(path)) is not None:
         yield Unmended(path, why)
         return
     last, of = epochs.last, "the log" if remote is None else "the log and the remote segments"
@@ -208,7 +208,7 @@ def _epochs(
     yield Mending(directory_of, LEADER_EPOCH_CHECKPOINT, epochs.checkpoint(), f"{what}; in {of}: {has}")
 
 
-def _why_no_epochs(path: Path) -> str | None:
+def _why_epochs_unusable(path: Path) -> str | None:
     """Why a broker takes no epochs from a file; None where it takes some."""
     try:
         if path.stat().st_size:
@@ -220,18 +220,18 @@ def _why_no_epochs(path: Path) -> str | None:
         return "it cannot be read"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
-    return _MISSING
+    return _MISSING_OR_EMPTY
 
 
 def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
     source = str(log_dir.path)
-    tiered = known.config(source, partition.topic, _TIERED)
-    if tiered is None or not known.is_settled(source, partition.topic, _TIERED):
+    tiered = known.config(source, partition.topic, _REMOTE_STORAGE_ENABLE)
+    if tiered is None or not known.is_settled(source, partition.topic, _REMOTE_STORAGE_ENABLE):
         return "it is not known whether the topic is tiered (--cluster-metadata tells)"
     return None if tiered.value == "false" else "the topic is tiered, and no log dir has the metadata of its segments"
 
 
-def _tiered(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
+def _remote_segments_by_directory(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
     """The remote segments of partitions, by the partitions' directories."""
     sources = [source_of(log_dir) for log_dir in broker.log_dirs]
     partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
@@ -243,7 +243,7 @@ def _base_offsets(directory: Path) -> list[int]:
     return sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
 
 
-def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
+def _epochs_of_batches(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
     """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`)."""
     epochs = LeaderEpochs()
     for base_offset in base_offsets:
@@ -258,7 +258,7 @@ def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
     return epochs
 
 
-def _topic_id(
+def _mend_topic_id(
     log_dir: LogDir,
     partition: TopicPartition,
     broker: StoppedBroker,
@@ -280,13 +280,13 @@ def _topic_id(
     else:
         return
     assigned = [(metadata, metadata.assignments.get(partition)) for metadata in images]
-    why = _why_no_id(log_dir, partition, broker, assigned, request) or _why_no_file(path)
+    why = _why_topic_id_uncertain(log_dir, partition, broker, assigned, request) or _why_not_replaceable(path)
     if why is not None:
         yield Unmended(path, why)
         return
     [(metadata, _)] = assigned
     topic_id = metadata.topics[partition.topic]
-    confirmed, testimony = _confirmed(log_dir, partition, topic_id, request)
+    confirmed, testimony = _confirm_topic_id(log_dir, partition, topic_id, request)
     if not confirmed:
         yield Unmended(path, testimony)
         return
@@ -298,7 +298,9 @@ def _topic_id(
     )
 
 
-def _confirmed(log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest) -> tuple[bool, str]:
+def _confirm_topic_id(
+    log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest
+) -> tuple[bool, str]:
     """Whether a replica or an option confirms that a partition's records are the topic's; which one, or why none."""
     testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
     if against := [testimony.text for testimony in testimonies if testimony.confirms is False]:
@@ -315,7 +317,7 @@ def _confirmed(log_dir: LogDir, partition: TopicPartition, topic_id: str, reques
     )
 
 
-def _why_no_id(
+def _why_topic_id_uncertain(
     log_dir: LogDir,
     partition: TopicPartition,
     broker: StoppedBroker,
@@ -334,7 +336,7 @@ def _why_no_id(
     if others:
         return f"{others[0]} is of that partition too"
     directory = log_dir.path / partition.directory
-    last = _epochs_in(directory, _base_offsets(directory)).last
+    last = _epochs_of_batches(directory, _base_offsets(directory)).last
     if last is not None and last.epoch > assignment.leader_epoch:
         return (
             f"its log has leader epoch {last.epoch}, and the metadata {assignment.leader_epoch}: it is of another "
@@ -343,7 +345,7 @@ def _why_no_id(
     return None
 
 
-def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+def _mend_metadata_snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """The latest snapshot of the cluster's metadata, if it cannot be read and the other files lead to its end."""
     directory = log_dir.path / METADATA_DIRECTORY
     if not directory.is_dir():
@@ -381,7 +383,7 @@ def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     )
 
 
-def _why_no_file(path: Path) -> str | None:
+def _why_not_replaceable(path: Path) -> str | None:
     try:
         status = path.lstat()
     except FileNotFoundError:

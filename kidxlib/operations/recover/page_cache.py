@@ -61,32 +61,32 @@ from kidxlib.storage.small_files import read_leader_epochs, small_file
 
 #: A broker looks at directories alone (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
-_VERSION: Final = 1
+_NOTE_VERSION: Final = 1
 
-_DEVICE: Final = "/dev/kmsg"
+_KERNEL_LOG: Final = "/dev/kmsg"
 _MESSAGE_BYTES_MAX: Final = 8192  # CONSOLE_EXT_LOG_MAX
 
 #: The facility of the kernel, and the level of an error, as of syslog(3).
-_OF_KERNEL: Final = 0
-_ERROR: Final = 3
+_KERNEL_FACILITY: Final = 0
+_ERROR_LEVEL: Final = 3
 #: The kernel kills a process for want of memory, which loses no page.
-_HARMLESS: Final = re.compile(r"out of memory: killed process|oom[-_]kill|invoked oom-killer", re.IGNORECASE)
+_HARMLESS_MESSAGE: Final = re.compile(r"out of memory: killed process|oom[-_]kill|invoked oom-killer", re.IGNORECASE)
 #: Such a message is an error at whatever level.
-_HARMFUL: Final = re.compile(
+_HARMFUL_MESSAGE: Final = re.compile(
     r"i/o error|lost (async|sync|page|write)|data (will|may) be lost|remounting filesystem|shutting down filesystem"
     r"|memory failure|hardware error|medium error|device offline",
     re.IGNORECASE,
 )
 
 #: The device of a file system, of its journal, or of the block layer.
-_DEVICE_NAMED: Final = re.compile(
+_DEVICE_IN_MESSAGE: Final = re.compile(
     r"^(?:EXT4-fs|XFS|F2FS-fs|EXT2-fs)[^(:]*\((?:device )?([\w-]+)\)"
     r"|^Aborting journal on device ([\w-]+?)(?:-\d+)?\.$|I/O error(?: on|,) dev ([\w-]+),"
 )
 
 #: File systems whose pages are the kernel's own, on a device of this host or in its memory. A file system of a network,
 #: in user space (FUSE), or of layers is none: another machine or process may have what was written, and lose it.
-_TRUSTED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
+_TRUSTED_FILE_SYSTEMS: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -127,7 +127,7 @@ class Message:
 
 
 def last_message() -> int:
-    return max((message.number for message in _messages()), default=-1)
+    return max((message.number for message in _kernel_messages()), default=-1)
 
 
 def ensure_no_kernel_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
@@ -139,7 +139,7 @@ def ensure_no_kernel_errors(messages: Sequence[Message], number: int, devices: f
             f"{number} on: whether there were errors is not known"
         )
     for message in messages:
-        if message.number > number and _is_error(message) and not _is_of_another(message, devices):
+        if message.number > number and _is_kernel_error(message) and not _is_about_other_device(message, devices):
             raise UntrustedError(f"the kernel's log has an error: {message.text}")
 
 
@@ -150,21 +150,21 @@ def parse_message(line: bytes) -> Message:
     return Message(number, priority >> 3, priority & 7, rest.split("\n", 1)[0])
 
 
-def _is_error(message: Message) -> bool:
-    if message.facility != _OF_KERNEL or _HARMLESS.search(message.text):
+def _is_kernel_error(message: Message) -> bool:
+    if message.facility != _KERNEL_FACILITY or _HARMLESS_MESSAGE.search(message.text):
         return False
-    return message.level <= _ERROR or _HARMFUL.search(message.text) is not None
+    return message.level <= _ERROR_LEVEL or _HARMFUL_MESSAGE.search(message.text) is not None
 
 
-def _is_of_another(message: Message, devices: frozenset[str] | None) -> bool:
+def _is_about_other_device(message: Message, devices: frozenset[str] | None) -> bool:
     """Whether a message names a block device that is none of these. One that names no device may be about any."""
-    named = _DEVICE_NAMED.search(message.text)
+    named = _DEVICE_IN_MESSAGE.search(message.text)
     return devices is not None and named is not None and named[named.lastindex or 0] not in devices
 
 
-def _messages() -> Iterator[Message]:
+def _kernel_messages() -> Iterator[Message]:
     try:
-        device = os.open(_DEVICE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        device = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             while True:
                 yield parse_message(os.read(device, _MESSAGE_BYTES_MAX))
@@ -173,8 +173,8 @@ def _messages() -> Iterator[Message]:
     except OSError as error:
         if error.errno != errno.EAGAIN:  # which is its end
             raise UntrustedError(
-                f"{_DEVICE}: the kernel's log cannot be read ({error.strerror}), so whether there were errors is not "
-                "known: it takes root, or CAP_SYSLOG"
+                f"{_KERNEL_LOG}: the kernel's log cannot be read ({error.strerror}), so whether there were errors is "
+                "not known: it takes root, or CAP_SYSLOG"
             ) from error
 
 
@@ -199,14 +199,14 @@ class Mount:
 def mount_of(directory: Path) -> Mount:
     try:
         boot_id = _BOOT_ID.read_text().strip()
-        file_system = _file_system(_ask(directory, _MOUNT_ID))
+        file_system = _file_system_type(_statx_mount_id(directory, _MOUNT_ID))
         status = directory.stat()
     except OSError as error:
         raise UntrustedError(f"{directory}: the kernel does not tell on which mount it is: {error.strerror}") from error
-    if file_system not in _TRUSTED:
+    if file_system not in _TRUSTED_FILE_SYSTEMS:
         raise UntrustedError(
-            f"{directory}: on {file_system or 'an unknown file system'}; expected one of {', '.join(_TRUSTED)}: of "
-            "others it is not known where their pages are"
+            f"{directory}: on {file_system or 'an unknown file system'}; expected one of "
+            f"{', '.join(_TRUSTED_FILE_SYSTEMS)}: of others it is not known where their pages are"
         )
     return Mount(boot_id, mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
 
@@ -228,14 +228,14 @@ def devices_of(directory: Path) -> frozenset[str] | None:
 def mount_id_of(path: Path) -> int:
     """The unique id of the mount on which a file or a directory is; a symbolic link is not followed."""
     try:
-        return _ask(path, _UNIQUE_MOUNT_ID)
+        return _statx_mount_id(path, _UNIQUE_MOUNT_ID)
     except OSError as error:
         raise UntrustedError(
             f"{path}: no unique mount id (statx: {error.strerror}): needs Linux {_LINUX_NEEDED}"
         ) from error
 
 
-def _ask(path: Path, what: int) -> int:
+def _statx_mount_id(path: Path, what: int) -> int:
     """Ask statx(2) for an id of a mount."""
     if not hasattr(_libc, "statx"):
         raise OSError(0, "not offered by this C library")
@@ -250,7 +250,7 @@ def _ask(path: Path, what: int) -> int:
     return int(mount_id)
 
 
-def _file_system(mount_id: int) -> str | None:
+def _file_system_type(mount_id: int) -> str | None:
     """The type of the file system that is mounted there, by the id in `/proc/self/mountinfo`."""
     for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
         mount, _, about = line.partition(" - ")
@@ -263,7 +263,9 @@ def note_down(log_dirs: Sequence[Path]) -> None:
     """Note that all in some log dirs is right and flushed. The caller knows that, and holds their locks."""
     kernel_log = last_message()
     for log_dir in log_dirs:
-        content = json.dumps({"version": _VERSION, **_fields(mount_of(log_dir)), "kernel_log": kernel_log}, indent=2)
+        content = json.dumps(
+            {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": kernel_log}, indent=2
+        )
         owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
         with Publisher() as publisher:
             publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
@@ -282,14 +284,14 @@ def ensure_noted(log_dir: Path) -> None:
         ) from error
     except (CheckpointError, OSError, ValueError, KeyError, TypeError) as error:
         raise UntrustedError(f"{note}: not readable: {error}") from error
-    if version != _VERSION:
-        raise UntrustedError(f"{note}: version {version}, expected {_VERSION}")
-    now = _fields(mount_of(log_dir))
+    if version != _NOTE_VERSION:
+        raise UntrustedError(f"{note}: version {version}, expected {_NOTE_VERSION}")
+    now = _note_fields(mount_of(log_dir))
     for name, what in _DIFFERENCES.items():
         if noted.get(name) != now[name]:
             raise UntrustedError(f"{note}: {what} (noted {noted.get(name)}, found {now[name]})")
     devices = devices_of(log_dir)
-    ensure_no_kernel_errors(list(_messages()), kernel_log, devices)
+    ensure_no_kernel_errors(list(_kernel_messages()), kernel_log, devices)
 
 
 #: What it means that a field of the note has another value now.
@@ -301,7 +303,7 @@ _DIFFERENCES: Final = {
 }
 
 
-def _fields(mount: Mount) -> dict[str, object]:
+def _note_fields(mount: Mount) -> dict[str, object]:
     return {
         "boot_id": mount.boot_id,
         "mount_id": mount.mount_id,
@@ -348,7 +350,7 @@ def read_headers(
     logs = [directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in unflushed]
     if any(path.is_symlink() or mount_id_of(path) != mount for path in (directory, *logs)):
         return None
-    kept = _kept(directory, unflushed)
+    kept = _whole_segments(directory, unflushed)
     reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
     reader.end_epochs.update({base_offset: end.epochs for base_offset, end in kept.items()})
     bytes_read = sum(end.bytes_read for end in kept.values())
@@ -360,7 +362,7 @@ def read_headers(
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _SegmentEnd:
     """The end of a segment, from its last index entry on.
 
     Attributes:
@@ -373,13 +375,13 @@ class _End:
     epochs: tuple[EpochEntry, ...]
 
 
-def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
+def _whole_segments(directory: Path, unflushed: Sequence[int]) -> dict[int, _SegmentEnd]:
     """The segments before the last one, if all are whole, and neither an epoch nor the last snapshot is missing; else
     none.
     """
     if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
-    ends: dict[int, _End] = {}
+    ends: dict[int, _SegmentEnd] = {}
     try:
         opened = os.open(directory, DIRECTORY)
     except OSError:
@@ -388,7 +390,7 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
         epochs = read_leader_epochs(directory)
         known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch
         for base_offset, next_base_offset in itertools.pairwise(unflushed):
-            end = _end_of(opened, base_offset)
+            end = _closed_segment_end(opened, base_offset)
             if end is None or end.recovery.next_offset != next_base_offset or end.last_epoch > known_epoch:
                 return {}
             ends[base_offset] = end
@@ -399,10 +401,10 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
     return ends
 
 
-def _end_of(directory: int, base_offset: int) -> _End | None:
+def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
     """The end of a segment whose indexes are closed and lead to its very end; None for any other segment."""
     of_index, of_times = (
-        _first_and_last(directory, segment_file(base_offset, suffix), entry.itemsize)
+        _first_and_last_entry(directory, segment_file(base_offset, suffix), entry.itemsize)
         for suffix, entry in (
             (OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY),
             (TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY),
@@ -444,10 +446,10 @@ def _end_of(directory: int, base_offset: int) -> _End | None:
         past=NOTHING_PAST,
     )
     read = [*first_batch, *last_batches]
-    return _End(recovery, len(read) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch, epochs_in(read))
+    return _SegmentEnd(recovery, len(read) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch, epochs_in(read))
 
 
-def _first_and_last(directory: int, name: str, entry_bytes: int) -> bytes:
+def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
     """The first entry of an index file, and the last one with what follows it: a broker's checks look at no others."""
     descriptor, status = open_file(name, directory)
     try:

@@ -51,7 +51,7 @@ from kidxlib.terminal.progress import begin_phase
 _UNKNOWN_EPOCH: Final = -1
 _ALL_AGES_NS: Final = 2**63
 
-_STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", pa.int64())]))])
+_START_RESULTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", pa.int64())]))])
 
 
 def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
@@ -72,7 +72,7 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
     except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
-        _sweep(plan)
+        _sweep_unfinished_files(plan)
         raise
     read_then += sum(forecast.alone.read_bytes for forecast in left)
     for log_dir in plan.log_dirs:
@@ -84,7 +84,7 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     return read_then
 
 
-def _sweep(plan: RecoveryPlan) -> None:
+def _sweep_unfinished_files(plan: RecoveryPlan) -> None:
     for log_dir in plan.log_dirs:
         sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
 
@@ -104,11 +104,11 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     for forecast in forecasts:
         for segment in forecast.simulation.segments:
             if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(_log_of(forecast, segment.base_offset))
+                _flush_file(_log_path(forecast, segment.base_offset))
     flush_file_system_of(log_dir)
 
 
-def _log_of(forecast: Forecast, base_offset: int) -> str:
+def _log_path(forecast: Forecast, base_offset: int) -> str:
     return f"{forecast.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
@@ -128,7 +128,7 @@ def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int],
     checkpoint has now.
     """
     ends = {forecast.topic_partition: forecast.simulation.log_end_offset or 0 for forecast in forecasts}
-    _publish(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
+    _publish_log_dir_file(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
 
 
 def write_markers(log_dirs: Sequence[Path]) -> None:
@@ -140,7 +140,7 @@ def write_markers(log_dirs: Sequence[Path]) -> None:
     try:
         for log_dir in log_dirs:
             written.append(log_dir)
-            _publish(log_dir, CLEAN_SHUTDOWN_FILE, clean_shutdown(_UNKNOWN_EPOCH))
+            _publish_log_dir_file(log_dir, CLEAN_SHUTDOWN_FILE, clean_shutdown(_UNKNOWN_EPOCH))
     except PublishError:
         with Publisher() as publisher:
             for log_dir in written:
@@ -148,7 +148,7 @@ def write_markers(log_dirs: Sequence[Path]) -> None:
         raise
 
 
-def _publish(log_dir: Path, name: str, content: bytes) -> None:
+def _publish_log_dir_file(log_dir: Path, name: str, content: bytes) -> None:
     owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
     with Publisher() as publisher:
         publisher.stage(Directory(str(log_dir), ""), name, content, owner)
@@ -166,7 +166,7 @@ def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], le
     ]
     with engine.stopping():
         units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
-        staged = engine.run(Work("starts", units, make_partitions_ready, _STARTS, is_small=is_small, maps=True))
+        staged = engine.run(Work("starts", units, make_partitions_ready, _START_RESULTS, is_small=is_small, maps=True))
     read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
     staged.remove()
     return read_bytes
@@ -239,12 +239,12 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 source="",
                 topic_partition=forecast.topic_partition,
                 base_offset=segment.base_offset,
-                path=_log_of(forecast, segment.base_offset),
+                path=_log_path(forecast, segment.base_offset),
                 version=None,
                 active=segment is segments[-1],
             ),
             options=forecast.options,
-            index_directory=_directory(forecast),
+            index_directory=_partition_directory(forecast),
             topic_id=None,
             interval_source=IntervalSource.SETTINGS,
             in_place=True,
@@ -256,8 +256,8 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
 def _partition_task(forecast: Forecast) -> PartitionTask:
     return PartitionTask(
         key=("", forecast.topic_partition.topic, forecast.topic_partition.partition),
-        segments_directory=_directory(forecast),
-        index_directory=_directory(forecast),
+        segments_directory=_partition_directory(forecast),
+        index_directory=_partition_directory(forecast),
         in_place=True,
         snapshots=True,
         epochs=False,  # they are merged with those that are there: most of them began before what is read
@@ -265,7 +265,7 @@ def _partition_task(forecast: Forecast) -> PartitionTask:
     )
 
 
-def _directory(forecast: Forecast) -> Directory:
+def _partition_directory(forecast: Forecast) -> Directory:
     return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
@@ -280,7 +280,7 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartiti
                     known.assign(epoch, start_offset)
             if known.entries != before:
                 owner = replace(Owner.of(forecast.directory.stat()), mode=0o644)
-                publisher.stage(_directory(forecast), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
+                publisher.stage(_partition_directory(forecast), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
         publisher.commit()
 
 
@@ -301,7 +301,7 @@ def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
     for what, before, now in (
         ("would start at offset", forecast.simulation.log_start_offset, then.log_start_offset),
         ("would end at offset", forecast.simulation.log_end_offset, then.log_end_offset),
-        ("would keep bytes", _kept(forecast.simulation), _kept(then)),
+        ("would keep bytes", _kept_bytes_by_segment(forecast.simulation), _kept_bytes_by_segment(then)),
         ("would fail of", forecast.simulation.failures, then.failures),
     ):
         if before != now:
@@ -317,5 +317,5 @@ def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
     return then
 
 
-def _kept(simulation: StartupSimulation) -> list[tuple[int, int]]:
+def _kept_bytes_by_segment(simulation: StartupSimulation) -> list[tuple[int, int]]:
     return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]

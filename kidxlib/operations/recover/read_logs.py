@@ -76,7 +76,7 @@ def read_together(
         log.path: ReadTogether(
             options=log.options,
             recovery=recovery,
-            epochs=_epochs(scans.of_log("leader_epochs", number)),
+            epochs=_epoch_entries(scans.of_log("leader_epochs", number)),
             kept=place,
             number=number,
         )
@@ -93,7 +93,7 @@ def _is_unchanged(opened: OpenedTogether, number: int) -> bool:
     return True
 
 
-def _epochs(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
+def _epoch_entries(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
     return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
 
 
@@ -143,7 +143,7 @@ class LogReader:
             recovery = Recovery.of(log, scanned, base_offset)
             if kept_bytes == opened.version.size and base_offset not in self.recoveries:
                 self.recoveries[base_offset] = recovery
-                self.epochs[base_offset] = _epochs(scanned.leader_epochs)
+                self.epochs[base_offset] = _epoch_entries(scanned.leader_epochs)
                 if self.kept is not None:
                     self.kept.keep(base_offset, opened.version, options, scanned)
         return recovery
@@ -155,7 +155,7 @@ def _without_broken_append(
     """A scan without checksums, without the last batch if that is not whole. Where a kill breaks off a write into a
     preallocated log, the header says more bytes than were written, and zeros follow in the file.
     """
-    last = _last_batch(log, scanned)
+    last = _last_whole_batch(log, scanned)
     if last is None:
         return scanned
     checked = replace(options, verify_crc=True)
@@ -165,7 +165,7 @@ def _without_broken_append(
     return replace(again, facts=replace(again.facts, log_crc32c=None))  # it was not computed from the start
 
 
-def _last_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
+def _last_whole_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
     entries = np.frombuffer(scanned.offset_index, layouts.OFFSET_INDEX_ENTRY)
     position = int(entries["position"][-1]) if len(entries) else 0
     end, last = scanned.facts.valid_bytes, None

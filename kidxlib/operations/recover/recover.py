@@ -41,7 +41,7 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
-_SHOWN: Final = 20
+_LINES_SHOWN: Final = 20
 _NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
 
@@ -100,17 +100,17 @@ def _tell_plan(
     outcome.table(
         f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
         ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
-        [_row(plan, log_dir) for log_dir in plan.log_dirs],
+        [_log_dir_row(plan, log_dir) for log_dir in plan.log_dirs],
         text_columns=1,
     )
     dropped = plan.dropped
-    for forecast, segment in dropped[:_SHOWN]:
+    for forecast, segment in dropped[:_LINES_SHOWN]:
         who = "damaged, where the broker does not look" if segment.is_unseen else "the broker drops"
         if plan.is_cut(forecast):
             who = "cut off" if applies and not refusals else "would cut off"
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(forecast) else ""
         outcome.line(f"{who}: {forecast.directory.name} {segment.base_offset}: {segment.amount}{kept}")
-    outcome.more(len(dropped) - _SHOWN, "; --json has them all")
+    outcome.more(len(dropped) - _LINES_SHOWN, "; --json has them all")
     outcome.line(*gap_lines(plan.gaps, many_sources=False))
     _tell_findings(outcome, plan.lost_epochs)
     _tell_findings(outcome, plan.shorter_logs)
@@ -119,11 +119,11 @@ def _tell_plan(
     not_known = [(forecast.directory.name, offsets) for forecast, offsets in plan.first_logs_not_known]
     names = [f"{name} (offsets {offsets.start} to {offsets.stop - 1})" for name, offsets in not_known]
     outcome.line(*first_logs_not_known(names))
-    _tell_kinds(outcome, "loses", _accepted(plan, refusals))
-    _tell_kinds(outcome, "noted", plan.noted)
+    _tell_lines_by_kind(outcome, "loses", _accepted_losses(plan, refusals))
+    _tell_lines_by_kind(outcome, "noted", plan.noted)
     for text in mended:
         outcome.line(f"mend: {text}")
-    _tell_kinds(outcome, "refused", [refusal.text for refusal in refusals])
+    _tell_lines_by_kind(outcome, "refused", [refusal.text for refusal in refusals])
     for log_dir, why in (plan.untrusted or {}).items():
         outcome.line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
@@ -135,41 +135,41 @@ def _tell_plan(
         outcome.line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
     for line in plan.not_compared:
         outcome.line(f"not compared: {line}")
-    for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
+    for line in _last_lines(plan, refusals, applies=applies, has_mended=has_mended):
         outcome.line(line)
 
 
 def _tell_findings(outcome: Outcome, findings: Sequence[tuple[Forecast, Finding]]) -> None:
-    for forecast, finding in findings[:_SHOWN]:
+    for forecast, finding in findings[:_LINES_SHOWN]:
         outcome.line(f"broken: {forecast.directory.name} {finding.file}: {finding.reason}: {finding.detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(findings) - _SHOWN, "; --json has them all")
+    outcome.more(len(findings) - _LINES_SHOWN, "; --json has them all")
 
 
-def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
-    for line in first_of_each_kind(lines, _SHOWN, "; --json has them all"):
+def _tell_lines_by_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
+    for line in first_of_each_kind(lines, _LINES_SHOWN, "; --json has them all"):
         outcome.line(f"{what}: {line}")
 
 
-def _accepted(plan: RecoveryPlan, refusals: Sequence[Refusal]) -> list[str]:
+def _accepted_losses(plan: RecoveryPlan, refusals: Sequence[Refusal]) -> list[str]:
     """The losses that are accepted, and that no refused line names."""
     refused = [refusal.text for refusal in refusals]
     losses = [loss for loss in plan.losses if not any(f"{loss.directory}:" in text for text in refused)]
     return [*(loss.text for loss in losses), *plan.accepted] if plan.accepts_loss else []
 
 
-def _verdict(plan: RecoveryPlan, refusals: Sequence[Refusal], *, applies: bool, has_mended: bool) -> Iterator[str]:
+def _last_lines(plan: RecoveryPlan, refusals: Sequence[Refusal], *, applies: bool, has_mended: bool) -> Iterator[str]:
     """The last lines: what comes of the plan."""
     what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
-        how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads all of them"
+        how = "" if plan.everything else f", {_how_far_logs_are_read(plan.broker)}; --all reads all of them"
         yield f"the broker drops nothing of what is there: {looked_at}{how}"
         if plan.lacks:
             yield "it starts without what is missing, of which this plan has seen what is named above"
     if plan.lacks or (not refusals and not plan.drops):
         what_else = "what else" if plan.lacks else "what"
-        yield f"run kidx verify, too: it finds {what_else} is missing within logs{_but_not(plan)}"
+        yield f"run kidx verify, too: it finds {what_else} is missing within logs{_not_compared_clause(plan)}"
     if refusals and all(refusal.recovers for refusal in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
@@ -190,7 +190,7 @@ def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
     return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
 
 
-def _but_not(plan: RecoveryPlan) -> str:
+def _not_compared_clause(plan: RecoveryPlan) -> str:
     return ", and not what the missing checkpoints would tell" if plan.not_compared else ""
 
 
@@ -202,7 +202,7 @@ def _how_stopped(broker: StoppedBroker) -> str:
     return f"with a marker of a clean stop in {len(broker.clean)} of {counted(len(broker.log_dirs), 'log dir')}"
 
 
-def _how_far(broker: StoppedBroker) -> str:
+def _how_far_logs_are_read(broker: StoppedBroker) -> str:
     """How far logs were read without --all."""
     if not broker.clean:
         return "from their recovery points on"
@@ -266,7 +266,7 @@ def _plan_as_json(
         "start_bytes": plan.start_bytes,
         "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
         "start_bytes_now": read_then,
-        "partitions": [_as_json(plan, forecast) for forecast in plan.forecasts],
+        "partitions": [_forecast_as_json(plan, forecast) for forecast in plan.forecasts],
     }
 
 
@@ -282,7 +282,7 @@ def _findings_as_json(findings: Sequence[tuple[Forecast, Finding]]) -> list[dict
     ]
 
 
-def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
+def _log_dir_row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
     left = [forecast for forecast in log_dir.forecasts if plan.is_left(forecast)]
     to_rebuild = plan.to_rebuild(log_dir)
     return [
@@ -295,7 +295,7 @@ def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
     ]
 
 
-def _as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
+def _forecast_as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
     return {
         "directory": str(forecast.directory),
         "recovery_point": forecast.stop.recovery_point,
@@ -325,7 +325,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
     """
     outcome, copies = Outcome(), None if request.keep is None else KeptCopies(request.keep)
 
-    def tell(seen: _Seen, *, has_mended: bool = False) -> None:
+    def tell(seen: _Inspection, *, has_mended: bool = False) -> None:
         to_show = [file.text for file in seen.to_show]
         _tell_plan(outcome, seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=has_mended)
         if as_it_comes:
@@ -333,24 +333,24 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
 
     with contextlib.ExitStack() as stack:
         try:
-            broker = _held(request, stack)
+            broker = _lock_and_read_broker(request, stack)
             replicas = places_of_replicas(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
-            return _left(request, str(error))
-        seen = first = _look(request, broker, replicas, backend, stack, "forecasts")
+            return _refused_outcome(request, str(error))
+        seen = first = _inspect_log_dirs(request, broker, replicas, backend, stack, "forecasts")
         tell(seen)
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
             outcome.line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
-            seen = _look(
-                request, _broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
+            seen = _inspect_log_dirs(
+                request, _read_broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
             )
             tell(seen, has_mended=True)
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
-            read_then = _carry_out(outcome, request, seen, copies, backend)
+            read_then = _apply_plan(outcome, request, seen, copies, backend)
     mended, unmended = ([file.text for file in files] for files in (first.mendings, seen.unmended))
     outcome.values.update(
         _plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then)
@@ -369,7 +369,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Inspection:
     """A look at the log dirs.
 
     Attributes:
@@ -388,14 +388,14 @@ class _Seen:
         return [*self.mendings, *self.unmended]
 
 
-def _look(
+def _inspect_log_dirs(
     request: RecoverRequest,
     broker: StoppedBroker,
     replicas: Sequence[Place],
     backend: Backend,
     stack: contextlib.ExitStack,
     name: str,
-) -> _Seen:
+) -> _Inspection:
     known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
     plan = recovery_plan(
         broker,
@@ -405,7 +405,7 @@ def _look(
         accepts_loss=request.accept_loss,
         alone=request.alone,
         everything=request.everything,
-        untrusted=_untrusted(request, broker),
+        untrusted=_why_page_cache_untrusted(request, broker),
         engine=backend.engine,
         scans=stack.enter_context(scratch_directory()) if request.apply else None,
         name=name,
@@ -426,7 +426,7 @@ def _look(
         for refusal in refusals_to_apply(plan, applies=request.apply)
         if not any(mending.answers(refusal) for mending in mendings)
     ]
-    return _Seen(plan, known, refusals, mendings, unmended)
+    return _Inspection(plan, known, refusals, mendings, unmended)
 
 
 def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
@@ -445,24 +445,24 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
         yield from (f"only a plan is made here: {why}" for why in plan.broker.reads_alone)
 
 
-def _carry_out(
-    outcome: Outcome, request: RecoverRequest, seen: _Seen, copies: KeptCopies | None, backend: Backend
+def _apply_plan(
+    outcome: Outcome, request: RecoverRequest, seen: _Inspection, copies: KeptCopies | None, backend: Backend
 ) -> int:
     """Apply a plan that nothing refuses. Return how many bytes of logs the broker reads as it starts now."""
     start, plan = time.monotonic(), seen.plan
     if not plan.broker.unclean:  # there is nothing to be made ready
         if request.trusts:
-            _note_down(plan.broker)
+            _note_page_cache(plan.broker)
         return plan.start_bytes
     done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
-        _note_down(plan.broker)
+        _note_page_cache(plan.broker)
     _tell_applied(outcome, done, read_then, time.monotonic() - start)
     return read_then
 
 
-def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
+def _lock_and_read_broker(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
     """The broker of the log dirs, which are locked from now on. A plan writes nothing, so it does without a lock where
     none can be taken.
     """
@@ -477,15 +477,15 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
             why = str(error)
         if why is not None:
             not_locked.append(why)
-    return _broker(request, not_locked)  # while nobody else writes
+    return _read_broker(request, not_locked)  # while nobody else writes
 
 
-def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
+def _read_broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
     broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
     return replace(broker, not_locked=tuple(not_locked))
 
 
-def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:
+def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:
     """Why more than headers is to be read, by log dir; None where nobody wants any to be trusted."""
     if not request.trusts:
         return None
@@ -500,7 +500,7 @@ def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str
     return reasons
 
 
-def _note_down(broker: StoppedBroker) -> None:
+def _note_page_cache(broker: StoppedBroker) -> None:
     """Note that all is right. Without a note the next run reads more; nothing else depends on it."""
     try:
         note_down([log_dir.path for log_dir in broker.log_dirs])
@@ -508,7 +508,7 @@ def _note_down(broker: StoppedBroker) -> None:
         warn(f"the page cache cannot be trusted the next time: {error}")
 
 
-def _left(request: RecoverRequest, refusal: str) -> Outcome:
+def _refused_outcome(request: RecoverRequest, refusal: str) -> Outcome:
     """The outcome for log dirs that are not those of one broker that has stopped, as before its first start."""
     outcome = Outcome(counts={"refused": 1})
     outcome.values.update(level=request.level.value, applied=False, refused=[refusal])
@@ -516,7 +516,7 @@ def _left(request: RecoverRequest, refusal: str) -> Outcome:
     return outcome
 
 
-def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> ExitCode:
+def _exit_code(request: RecoverRequest, seen: _Inspection, *, has_mended: bool) -> ExitCode:
     if request.or_leave:  # whatever is left to the broker, it may start
         return ExitCode.OK
     if seen.refusals:

@@ -220,10 +220,14 @@ class RecoveryPlan:
     @property
     def shorter_logs(self) -> list[tuple[Forecast, Finding]]:
         """Last logs that lack what their indexes had, where no other node has a replica and no checkpoint tells."""
-        return [(forecast, finding) for forecast, finding in self._shorter if finding.verdict is Verdict.BROKEN]
+        return [
+            (forecast, finding)
+            for forecast, finding in self._logs_shorter_than_index
+            if finding.verdict is Verdict.BROKEN
+        ]
 
     @property
-    def _shorter(self) -> list[tuple[Forecast, Finding]]:
+    def _logs_shorter_than_index(self) -> list[tuple[Forecast, Finding]]:
         findings = (
             (forecast, forecast.seen.shorter_than_index) for forecast in self.forecasts if not forecast.ends_early
         )
@@ -238,15 +242,15 @@ class RecoveryPlan:
     @property
     def not_compared(self) -> list[str]:
         """What could not be compared with checkpoints."""
-        return list(not_compared(self._stops))
+        return list(not_compared(self._partition_stops))
 
     @property
     def lost_checkpoints(self) -> list[str]:
         """Which checkpoints are lost, or lines of them."""
-        return list(lost_checkpoints(self._stops))
+        return list(lost_checkpoints(self._partition_stops))
 
     @property
-    def _stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
+    def _partition_stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
         for log_dir in self.log_dirs:
             yield from (
                 (log_dir.log_dir.path, forecast.topic_partition, forecast.stop) for forecast in log_dir.forecasts
@@ -276,7 +280,7 @@ class RecoveryPlan:
             *(partition.text for partition in self.absent if not partition.is_lost and not partition.aside),
             *(
                 f"{forecast.directory}: {finding.detail}: {finding.consequence}"
-                for forecast, finding in self._shorter
+                for forecast, finding in self._logs_shorter_than_index
                 if finding.verdict is not Verdict.BROKEN
             ),
             *lines_of_folders_aside(self.aside),
@@ -366,9 +370,9 @@ def recovery_plan(
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
-    tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
-    planned = _forecast(broker, listed, tasks, engine, name)
-    refused = [] if goes_alone else [*_without_metadata(broker, known)]
+    tasks = _forecast_tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
+    planned = _forecast_log_dirs(broker, listed, tasks, engine, name)
+    refused = [] if goes_alone else [*_missing_metadata_refusal(broker, known)]
     is_only_voter = any(metadata.only_voter == broker.node_id for metadata in known.read())
     without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
     return RecoveryPlan(
@@ -381,13 +385,13 @@ def recovery_plan(
         untrusted=untrusted,
         log_dirs=planned,
         refusals=[*broker.refusals, *refused],
-        unknown=_unknown(broker, known),
-        not_named=known.other_log_dirs(broker.node_id, _directory_ids(broker, known)),
+        unknown=_why_log_dirs_uncertain(broker, known),
+        not_named=known.other_log_dirs(broker.node_id, _known_directory_ids(broker, known)),
         without_metadata=without,
         is_only_voter=bool(without) and is_only_voter,
-        absent=list(_absent(broker, known)),
+        absent=list(_absent_partitions(broker, known)),
         aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
-        gaps=_gaps(planned, policy_of),
+        gaps=_gaps_of_log_dirs(planned, policy_of),
         seconds=time.monotonic() - start,
     )
 
@@ -446,7 +450,7 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: the forecasts of some partitions. While logs are read from the disk, others are scanned."""
-    rooms = queue.SimpleQueue[_Room]()
+    rooms = queue.SimpleQueue[_PassRoom]()
     coming: deque[Future[ItemRows]] = deque()
     with (
         contextlib.ExitStack() as writers,  # they are closed once no pass is at work
@@ -457,7 +461,7 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
                 writer: ScanWriter | None = None
                 if (scans := of_pass[0].scans) is not None:
                     writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
-                rooms.put(_Room(new_room(), writer))
+                rooms.put(_PassRoom(new_room(), writer))
             else:
                 yield coming.popleft().result()
             coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
@@ -466,7 +470,7 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _PassRoom:
     """What one pass after the other uses, one at a time.
 
     Attributes:
@@ -479,7 +483,7 @@ class _Room:
     writer: ScanWriter | None
 
 
-def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_Room]) -> ItemRows:
+def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_PassRoom]) -> ItemRows:
     """The forecasts of partitions whose small logs are read together, in one of the rooms."""
     room = rooms.get()
     try:
@@ -515,11 +519,11 @@ def planned_log_dirs(
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
-    tasks = _tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=scans)
-    return _forecast(broker, listed, tasks, engine, name)
+    tasks = _forecast_tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=scans)
+    return _forecast_log_dirs(broker, listed, tasks, engine, name)
 
 
-def _forecast(
+def _forecast_log_dirs(
     broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
 ) -> list[PlannedLogDir]:
     log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
@@ -536,7 +540,7 @@ def _forecast(
     ]
 
 
-def _tasks(
+def _forecast_tasks(
     broker: StoppedBroker,
     listed: Mapping[Path, Plan],
     policy_of: PolicyOf,
@@ -577,7 +581,7 @@ def _tasks(
     return tasks
 
 
-def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
+def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
     for log_dir in planned:
@@ -589,7 +593,7 @@ def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
     return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
 
 
-def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Refusal]:
+def _missing_metadata_refusal(broker: StoppedBroker, known: KnownTopics) -> Iterator[Refusal]:
     """The refusal for log dirs without the cluster's metadata, or with metadata that cannot be read where a node does
     not end over that. Each node has a copy in one of its log dirs.
     """
@@ -616,7 +620,7 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_on
     ]
 
 
-def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
+def _known_directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
     """The ids of the log dirs at hand, by their `meta.properties` and by the cluster's metadata."""
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
     log_dirs = [location(str(log_dir.path)) for log_dir in broker.log_dirs]
@@ -630,7 +634,7 @@ def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None
     ]
 
 
-def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+def _why_log_dirs_uncertain(broker: StoppedBroker, known: KnownTopics) -> list[str]:
     """Why it is not known whether all log dirs of the broker are named."""
     if any(log_dir.meta.directory_id is None and log_dir.is_known for log_dir in broker.log_dirs):
         return [
@@ -642,7 +646,7 @@ def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
     return []
 
 
-def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
+def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
     """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. A topic
     that the metadata does not know was deleted.
     """

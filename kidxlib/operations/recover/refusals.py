@@ -172,12 +172,12 @@ def _why_refused_after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str
     if forecast.hidden:
         reasons.append(
             f"whole batches end at offset {forecast.whole_end}, and the broker takes {forecast.alone.log_end_offset} "
-            f"for the log end offset, so it would write offsets {_from_to(forecast.hidden)} anew"
+            f"for the log end offset, so it would write offsets {_offset_range_in_words(forecast.hidden)} anew"
         )
-    saves = f", and keeps offsets {_from_to(forecast.hidden)}" if forecast.hidden else ""
+    saves = f", and keeps offsets {_offset_range_in_words(forecast.hidden)}" if forecast.hidden else ""
     gone = (
-        f". Offsets {_from_to(forecast.gone)} are gone all the same: {forecast.lost_end}; restore the partition from "
-        "another replica, or --accept-loss goes on without them, once the marker is removed"
+        f". Offsets {_offset_range_in_words(forecast.gone)} are gone all the same: {forecast.lost_end}; restore the "
+        "partition from another replica, or --accept-loss goes on without them, once the marker is removed"
     )
     does = "so it looks for nothing there, and appends after it"
     if forecast.dropped and _is_cut_all_the_same(forecast, forecast.dropped[0].base_offset):
@@ -196,7 +196,7 @@ def _is_cut_all_the_same(forecast: Forecast, base_offset: int) -> bool:
     return any(segment.base_offset == base_offset and segment.lost_bytes for segment in forecast.alone.segments)
 
 
-def _from_to(offsets: range) -> str:
+def _offset_range_in_words(offsets: range) -> str:
     return f"{offsets.start} to {offsets.stop - 1}"
 
 

@@ -51,97 +51,107 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
     epoch.
     """
     items = [
-        *_of_health(sections["health"]),
-        *_of_lost(sections["health"]),
-        *_of_sources(sections["health"]),
-        *_of_replicas(sections["replicas"], sections["health"]),
-        *_of_retention(sections["retention"]),
-        *_of_shape(sections["shape"]),
-        *_of_audits(sections["health"], sections["builds"]),
-        *_of_builds(sections["builds"], sections["overview"], now_ms),
+        *_attention_to_health(sections["health"]),
+        *_attention_to_losses(sections["health"]),
+        *_attention_to_sources(sections["health"]),
+        *_attention_to_replicas(sections["replicas"], sections["health"]),
+        *_attention_to_retention(sections["retention"]),
+        *_attention_to_shape(sections["shape"]),
+        *_attention_to_audits(sections["health"], sections["builds"]),
+        *_attention_to_builds(sections["builds"], sections["overview"], now_ms),
     ]
     order = list(Severity)
     return [asdict(item) for item in sorted(items, key=lambda item: order.index(item.severity))]
 
 
-def _of_health(health: dict[str, Any]) -> list[Attention]:
+def _attention_to_health(health: dict[str, Any]) -> list[Attention]:
     items = []
     not_accepted = health["not_accepted"]
     if segments := not_accepted["damaged"]:
         first = health["damaged"][0]  # accepted ones are listed last
-        detail = f"{_segment(first)}: {first['status']}, {first['reason']}"
+        detail = f"{_segment_name(first)}: {first['status']}, {first['reason']}"
         title = f"{counted(segments, 'segment')} damaged"
         items.append(Attention(Severity.BAD, "health/damaged", title, detail, is_damage=True))
     if gaps := [row for row in health["lost_gaps"] if not row["is_accepted"]]:
         first = gaps[0]
-        detail = f"{_name(first)} of {first['source']}: {first['detail']}: {first['reason']}. "
-        detail += _sentence(first["consequence"])
+        detail = f"{_partition_name(first)} of {first['source']}: {first['detail']}: {first['reason']}. "
+        detail += _as_sentence(first["consequence"])
         title = f"{counted(len(gaps), 'gap')} between logs"
         items.append(Attention(Severity.BAD, "health/lost_gaps", title, detail, is_missing=True))
     for verdict in DAMAGE:
         if files := not_accepted[verdict.value]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
-            detail = "" if row is None else _file(row)  # a thousand are listed
+            detail = "" if row is None else _file_in_words(row)  # a thousand are listed
             title, is_missing = f"{counted(files, 'file')} {verdict}", bool(not_accepted[f"{verdict}_missing"])
             is_damage = verdict is finding.Verdict.BROKEN
             items.append(Attention(Severity.BAD, "health/files", title, detail, is_missing, is_damage))
     if findings := health["broken_remote_files"]:
         row = health["remote_files"][0]  # broken ones are listed first
-        detail = f"{_name(row)}, remote segment at {row['start_offset']}: {row['file']} "
-        detail += f"{row['reason']}. {_sentence(row['consequence'])}"
+        detail = f"{_partition_name(row)}, remote segment at {row['start_offset']}: {row['file']} "
+        detail += f"{row['reason']}. {_as_sentence(row['consequence'])}"
         title = f"{counted(findings, 'finding')} in tiered storage"
         items.append(Attention(Severity.BAD, "health/remote_files", title, detail, is_damage=True))
     if sources := health["not_audited"]:
-        detail = f"{_first_of(sources)}: no index file was compared with its log"
+        detail = f"{_first_names(sources)}: no index file was compared with its log"
         title = f"{counted(len(sources), 'source')} never audited"
         items.append(Attention(Severity.UNKNOWN, "health/verdicts", title, detail))
     if partly := health["partly_audited"]:
         numbers = [f"{row['partitions']:,} of {row['source']}" for row in partly]
         title = f"{counted(sum(row['partitions'] for row in partly), 'partition')} never audited"
-        items.append(Attention(Severity.UNKNOWN, "health/verdicts", title, f"{_first_of(numbers)}: nobody has looked"))
+        items.append(
+            Attention(Severity.UNKNOWN, "health/verdicts", title, f"{_first_names(numbers)}: nobody has looked")
+        )
     return items
 
 
-def _of_lost(health: dict[str, Any]) -> list[Attention]:
+def _attention_to_losses(health: dict[str, Any]) -> list[Attention]:
     """What log dirs had by their checkpoints and the metadata. An end that an audit has found is among its files."""
     items = []
     if missing := health["partitions_missing"]:
         kinds = [[row for row in missing if row["has_directory"] == there] for there in (False, True)]
-        details = [f"{_first_of(list(map(_with_end, rows)))}: {rows[0]['detail']}" for rows in kinds if rows]
-        detail = f"{'; '.join(details)}. {_sentence(EMPTY_LOG)}"
-        items.append(_missing(f"{counted(len(missing), 'partition')} missing", detail))
+        details = [
+            f"{_first_names(list(map(_name_and_known_end, rows)))}: {rows[0]['detail']}" for rows in kinds if rows
+        ]
+        detail = f"{'; '.join(details)}. {_as_sentence(EMPTY_LOG)}"
+        items.append(_missing_item(f"{counted(len(missing), 'partition')} missing", detail))
     if twice := health["partitions_twice"]:
         title = f"{counted(len(twice), 'partition')} in two log dirs of a broker"
-        items.append(_missing(title, _explained(_name(twice[0]), twice[0])))
+        items.append(_missing_item(title, _detail_and_consequence(_partition_name(twice[0]), twice[0])))
     if misnamed := health["partitions_misnamed"]:
         title = f"{counted(len(misnamed), 'directory', 'directories')} with another partition's name"
-        items.append(_missing(title, _explained(_name(misnamed[0]), misnamed[0])))
+        items.append(_missing_item(title, _detail_and_consequence(_partition_name(misnamed[0]), misnamed[0])))
     if older := health["log_dirs_older"]:
         title = f"{counted(len(older), 'log dir')} older than others of the broker"
-        items.append(_missing(title, _sentence(older[0]["detail"])))
+        items.append(_missing_item(title, _as_sentence(older[0]["detail"])))
     if lines := health["log_dirs_maybe_older"]:
         title = f"{counted(len(lines), 'log dir')} perhaps of another time than others of the broker"
-        items.append(Attention(Severity.UNKNOWN, "health", title, _sentence(lines[0])))
+        items.append(Attention(Severity.UNKNOWN, "health", title, _as_sentence(lines[0])))
     audited = {(row["path"], row["reason"]) for row in health["files"]}
     not_accepted = [row for row in health["first_logs_missing"] if row["accepted_by"] is None]
     if starts := [row for row in not_accepted if (row["path"], row["reason"]) not in audited]:
         title = f"{counted(len(starts), 'partition')} without first logs"
-        items.append(_missing(title, _explained(f"{_name(starts[0])} of {starts[0]['source']}", starts[0])))
+        items.append(
+            _missing_item(
+                title, _detail_and_consequence(f"{_partition_name(starts[0])} of {starts[0]['source']}", starts[0])
+            )
+        )
     if starts := health["first_logs_not_known"]:
         title = f"first logs of {counted(len(starts), 'partition')} in a bucket or lost"
-        detail = _explained(f"{_name(starts[0])} of {starts[0]['source']}", starts[0])
+        detail = _detail_and_consequence(f"{_partition_name(starts[0])} of {starts[0]['source']}", starts[0])
         items.append(Attention(Severity.UNKNOWN, "health", title, detail))
     if ends := [row for row in health["ends_below"] if (row["path"], row["reason"]) not in audited]:
         title = f"{counted(len(ends), 'log')} ending below a checkpoint"
-        items.append(_missing(title, _explained(f"{_name(ends[0])} of {ends[0]['source']}", ends[0])))
+        items.append(
+            _missing_item(title, _detail_and_consequence(f"{_partition_name(ends[0])} of {ends[0]['source']}", ends[0]))
+        )
     return items
 
 
-def _missing(title: str, detail: str) -> Attention:
+def _missing_item(title: str, detail: str) -> Attention:
     return Attention(Severity.BAD, "health", title, detail, is_missing=True)
 
 
-def _of_sources(health: dict[str, Any]) -> list[Attention]:
+def _attention_to_sources(health: dict[str, Any]) -> list[Attention]:
     """Sources in which nobody could look, and sources that are there twice."""
     items = []
     if twice := health["sources_twice"]:
@@ -149,63 +159,65 @@ def _of_sources(health: dict[str, Any]) -> list[Attention]:
         detail = f"{row['source']} and {row['other']} are {row['path']}: this report counts it twice; "
         detail += "kidx forget-source takes one of them out of the catalog"
         title = f"{counted(len({row['other'] for row in twice}), 'source')} there under another name"
-        items.append(_missing(title, detail))
+        items.append(_missing_item(title, detail))
     for is_empty, severity, what in ((True, Severity.BAD, "empty"), (False, Severity.UNKNOWN, "not reached")):
         if rows := [row for row in health["not_reached"] if row["is_empty"] == is_empty]:
             names = [f"{row['source']} ({row['path']})" for row in rows]
-            detail = f"{_first_of(names)}: {rows[0]['why']} Nobody has looked for partitions and ends of logs that are "
+            detail = (
+                f"{_first_names(names)}: {rows[0]['why']} Nobody has looked for partitions and ends of logs that are "
+            )
             detail += "missing; kidx verify --catalog tells where the log dir is by now"
             title = f"{counted(len(rows), 'source')} {what}"
             items.append(Attention(severity, "health", title, detail, is_missing=is_empty))
     if rows := health["not_built"]:
         numbers = [f"{row['partitions']:,} of {row['of']:,} in {row['path']} of {row['source']}" for row in rows]
-        detail = f"{_first_of(numbers)}: left out by --topics, or newer than the last build; "
+        detail = f"{_first_names(numbers)}: left out by --topics, or newer than the last build; "
         detail += "this report says nothing of them"
         title = f"{counted(sum(row['partitions'] for row in rows), 'partition')} in no build"
         items.append(Attention(Severity.UNKNOWN, "health", title, detail))
     return items
 
 
-def _with_end(row: dict[str, Any]) -> str:
+def _name_and_known_end(row: dict[str, Any]) -> str:
     """A partition that is missing, and its last known offset."""
     end = f" (offsets up to {row['known_end'] - 1})" if row["known_end"] else ""
-    return f"{_name(row)} of {row['source']}{end}"
+    return f"{_partition_name(row)} of {row['source']}{end}"
 
 
-def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:
+def _attention_to_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:
     """Sources that were built after they were last audited."""
     names = audited_before_build(health, builds)
     if not names:
         return []
-    detail = f"{_first_of(names)}: what audits say is older than the logs; kidx verify looks again"
+    detail = f"{_first_names(names)}: what audits say is older than the logs; kidx verify looks again"
     title = f"{counted(len(names), 'source')} not audited since the last build"
     return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
 
 
 #: How bad these verdicts are, and the words about such replicas.
-_OF_REPLICAS: Final = (
+_VERDICTS_OF_REPLICAS: Final = (
     ((Verdict.DIFFERS, Verdict.EPOCHS_DISAGREE), Severity.BAD, "diverged"),
     ((Verdict.LACKS,), Severity.BAD, "with offsets missing"),
     ((Verdict.BEHIND,), Severity.WARNING, "behind"),
 )
 
 
-def _of_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> list[Attention]:
+def _attention_to_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> list[Attention]:
     items = []
     accepted = [row for row in health["lost_gaps"] if row["is_accepted"]]
-    for verdicts, severity, what in _OF_REPLICAS:
-        rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts and not _is_in(row, accepted)]
+    for verdicts, severity, what in _VERDICTS_OF_REPLICAS:
+        rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts and not _is_in_gap(row, accepted)]
         if rows:
-            detail = f"{_name(rows[0])}: {rows[0]['sentence']}"
+            detail = f"{_partition_name(rows[0])}: {rows[0]['sentence']}"
             title, is_missing = f"{counted(len(rows), 'replica')} {what}", Verdict.LACKS in verdicts
             items.append(Attention(severity, "replicas/replicas", title, detail, is_missing=is_missing))
     damaged = [row for row in replicas["partitions"] if row["damaged"]]
     if damaged:
-        detail = f"{_name(damaged[0])}: {damaged[0]['sentence']}"
+        detail = f"{_partition_name(damaged[0])}: {damaged[0]['sentence']}"
         title = f"{counted(len(damaged), 'replica')} not compared to the end"
         items.append(Attention(Severity.UNKNOWN, "replicas/replicas", title, detail))
     for row in replicas["missing"]:
-        names = _first_of(row["partitions"])
+        names = _first_names(row["partitions"])
         detail = f"source {row['source']} lacks {names}, which {row['compared_with']} has; a copy should have them, "
         detail += "another broker need not"
         title = f"{counted(row['count'], 'partition')} of {row['of']:,} missing in {row['source']}"
@@ -213,7 +225,7 @@ def _of_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> list[Atten
     return items
 
 
-def _is_in(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
+def _is_in_gap(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
     """Whether all offsets that a replica lacks are in one of the gaps."""
     if row["verdict"] != Verdict.LACKS or (lacks := row["lacks"]) is None:
         return False
@@ -225,12 +237,14 @@ def _is_in(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
     )
 
 
-def _of_retention(retention: dict[str, Any]) -> list[Attention]:
+def _attention_to_retention(retention: dict[str, Any]) -> list[Attention]:
     items = []
     if rows := retention["future"]:
         row = rows[0]
         later = f"{counted(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
-        detail = f"{_segment(row)} has the timestamp {show_time(row['max_timestamp_ms'])}: until then retention.ms "
+        detail = (
+            f"{_segment_name(row)} has the timestamp {show_time(row['max_timestamp_ms'])}: until then retention.ms "
+        )
         detail += f"deletes neither it nor the {later}"
         title = f"{counted(retention['future_segments'], 'segment')} with a timestamp in the future"
         items.append(Attention(Severity.BAD, "retention/future", title, detail))
@@ -243,7 +257,7 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
     return items
 
 
-def _of_shape(shape: dict[str, Any]) -> list[Attention]:
+def _attention_to_shape(shape: dict[str, Any]) -> list[Attention]:
     rows = [row for row in shape["topics"] if row["has_small_batches"]]
     if not rows:
         return []
@@ -256,7 +270,7 @@ def _of_shape(shape: dict[str, Any]) -> list[Attention]:
     return [Attention(Severity.WARNING, "shape/shape", f"{counted(len(rows), 'topic')} of small batches", detail)]
 
 
-def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
+def _attention_to_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
     items = []
     if not overview["segments"]:
         detail = "no build has recorded any, or their sources were forgotten: run a build"
@@ -275,27 +289,27 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
     return items
 
 
-def _name(row: dict[str, Any]) -> str:
+def _partition_name(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}"
 
 
-def _explained(where: str, row: dict[str, Any]) -> str:
-    return f"{where}: {row['detail']}. {_sentence(row['consequence'])}"
+def _detail_and_consequence(where: str, row: dict[str, Any]) -> str:
+    return f"{where}: {row['detail']}. {_as_sentence(row['consequence'])}"
 
 
-def _segment(row: dict[str, Any]) -> str:
-    return f"{_name(row)}/{row['base_offset']:020}"
+def _segment_name(row: dict[str, Any]) -> str:
+    return f"{_partition_name(row)}/{row['base_offset']:020}"
 
 
-def _file(row: dict[str, Any]) -> str:
+def _file_in_words(row: dict[str, Any]) -> str:
     name = row["file"] if row["file"].startswith(".") else f" {row['file']}"
-    return f"{_segment(row)}{name}: {row['reason']}. {_sentence(row['consequence'])}"
+    return f"{_segment_name(row)}{name}: {row['reason']}. {_as_sentence(row['consequence'])}"
 
 
-def _first_of(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
-def _sentence(text: str | None) -> str:
+def _as_sentence(text: str | None) -> str:
     text = text or "nothing follows from it for brokers"
     return text[0].upper() + text[1:]

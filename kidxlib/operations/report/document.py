@@ -63,7 +63,7 @@ REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
 
 #: How many versions are looked through for the state before a build, which makes a few commits.
-_VERSIONS: Final = 12
+_VERSIONS_MAX: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,14 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
     build_id = builds["build_id"][-1].as_py()
     is_of_build = Among("build_id", (build_id,))
     now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
-    before = _before(tables, is_of_build, now)
+    before = _rows_before_build(tables, is_of_build, now)
     if before is None:
         return None
     positions = positions_in(now, before, SEGMENTS.key)
-    sizes, is_gone = _longs(now["log_bytes"]), _is_gone(now["status"])
+    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
     places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
-    was_there = (positions >= 0) & ~_is_gone(before["status"].take(places))
-    old = np.where(was_there, _longs(before["log_bytes"].take(places)), 0)
+    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
+    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
     return {
         "build_id": build_id,
         "is_first": builds.num_rows == 1,
@@ -121,7 +121,7 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
     }
 
 
-def _before(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
+def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
     """The rows of the same partitions in the last version of the table without a row of the build; None where that
     version is not there any more.
     """
@@ -130,7 +130,7 @@ def _before(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table
         return None
     names = [*SEGMENTS.key, "log_bytes", "status"]
     try:
-        for earlier in range(version, max(version - _VERSIONS, -1), -1):
+        for earlier in range(version, max(version - _VERSIONS_MAX, -1), -1):
             if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
                 return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
     except CatalogError:  # the files of that version were removed
@@ -138,11 +138,11 @@ def _before(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table
     return None
 
 
-def _longs(column: Values) -> Any:
+def _int64_values(column: Values) -> Any:
     return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
 
 
-def _is_gone(statuses: Values) -> Any:
+def _gone_flags(statuses: Values) -> Any:
     is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
     return flags_of(is_gone)
 
@@ -181,7 +181,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
             "not_built": [asdict(log_dir) for log_dir in expected_in_log_dirs.not_built],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
-        "shape": shape_section(answers, _savings(tables, sample)),
+        "shape": shape_section(answers, _measured_savings(tables, sample)),
         "growth": growth_section(answers),
         "replicas": replicas_section(tables, answers, compacted, known),
         "builds": builds_section(answers, tables),
@@ -191,7 +191,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     sections["fleet"] = fleet_map(answers, sections, not_audited, now_ms)
     disks = disks_of({name: path for name, path in paths.items() if name in seen.partitions})
     sections["outlook"] = outlook_section(answers, sections["retention"], sections["overview"], disks, built_ms)
-    lanes = _timelines(tables, answers, sections, what_if, now_ms)
+    lanes = _partition_timelines(tables, answers, sections, what_if, now_ms)
     return Report(
         head={
             "report_version": REPORT_VERSION,
@@ -208,7 +208,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     )
 
 
-def _timelines(
+def _partition_timelines(
     tables: TablesToAsk, answers: Answers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
 ) -> dict[PartitionName, list[dict[str, Any]]]:
     audits = {row["audit_id"] for row in tables.ask(LAST_REMOTE_AUDITS).to_pylist()}
@@ -227,7 +227,7 @@ def _timelines(
     return timelines(rows, bounds, first)
 
 
-def _savings(tables: TablesToAsk, sample: int) -> list[TopicSavings]:
+def _measured_savings(tables: TablesToAsk, sample: int) -> list[TopicSavings]:
     if not sample:
         return []  # without importing what reads records, which takes twenty seconds to be compiled the first time
     from kidxlib.operations.report.savings.measure import measure_savings

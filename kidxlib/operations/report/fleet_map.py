@@ -40,7 +40,7 @@ _STATE_OF_VERDICT: Final = {
     Verdict.BEHIND: State.WARNING,
 }
 
-_LOST: Final = {
+_LOSSES_IN_WORDS: Final = {
     "partitions_missing": "the partition is missing",
     "partitions_twice": "in two log dirs of a broker",
     "partitions_misnamed": "the directory of another partition",
@@ -56,14 +56,14 @@ def fleet_map(
     `not_audited` are sources of which no audit is newer than the last build. `now_ms` is the report's time, ms since
     the epoch.
     """
-    held = {_cell(row): row for row in answers[HELD]}
+    held = {_cell_of_row(row): row for row in answers[HELD]}
     states = {
         cell: State.OK if row["is_audited"] and row["source"] not in not_audited else State.UNKNOWN
         for cell, row in held.items()
     }
     reasons: dict[Cell, list[str]] = defaultdict(list)
-    problems = _problems(answers, sections, now_ms)
-    for cell, state, reason in itertools.chain(problems, _of_whole_sources(held, sections["health"])):
+    problems = _problems_by_cell(answers, sections, now_ms)
+    for cell, state, reason in itertools.chain(problems, _problems_of_whole_sources(held, sections["health"])):
         states[cell] = max(state, states.get(cell, State.OK))
         reasons[cell].append(reason)
     sources = sorted({source for source, _, _ in states})
@@ -80,43 +80,47 @@ def fleet_map(
         "sources": [{"source": source, "states": rows[source], "log_bytes": log_bytes[source]} for source in sources],
         "reasons": [
             {"source": source, "topic": topic, "partition": partition, "state": int(state), "reasons": why}
-            for state, (source, topic, partition), why in _worst_first(states, reasons)
+            for state, (source, topic, partition), why in _cells_worst_first(states, reasons)
         ],
     }
 
 
-def _worst_first(
+def _cells_worst_first(
     states: Mapping[Cell, State], reasons: Mapping[Cell, list[str]]
 ) -> Iterator[tuple[State, Cell, list[str]]]:
     for cell, why in sorted(reasons.items(), key=lambda item: (-states[item[0]], item[0])):
         yield states[cell], cell, why
 
 
-def _problems(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> Iterator[tuple[Cell, State, str]]:
+def _problems_by_cell(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> Iterator[tuple[Cell, State, str]]:
     """What is wrong with a partition in a source, and nobody has accepted."""
     for row in answers[DAMAGED_BY_PARTITION]:
-        yield _cell(row), State.BAD, f"{counted(row[COUNTED], 'segment')} damaged"
+        yield _cell_of_row(row), State.BAD, f"{counted(row[COUNTED], 'segment')} damaged"
     for row in answers[FINDINGS_BY_PARTITION]:
-        yield _cell(row), State.BAD, f"{counted(row[COUNTED], 'file')} broken or torn"
+        yield _cell_of_row(row), State.BAD, f"{counted(row[COUNTED], 'file')} broken or torn"
     for row in answers[future_by_partition(now_ms)]:
-        yield _cell(row), State.BAD, "a timestamp in the future holds retention back"
+        yield _cell_of_row(row), State.BAD, "a timestamp in the future holds retention back"
     for row in sections["replicas"]["partitions"]:
         if (state := _STATE_OF_VERDICT.get(row["verdict"])) is not None:
-            yield _cell(row), state, f"its replicas: {row['verdict']}"
-    yield from _missing(sections["health"])
+            yield _cell_of_row(row), state, f"its replicas: {row['verdict']}"
+    yield from _missing_by_cell(sections["health"])
 
 
-def _missing(health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
+def _missing_by_cell(health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
     for row in health["lost_gaps"]:
         if not row["is_accepted"]:
-            yield _cell(row), State.BAD, f"{counted(row['offsets'], 'offset')} missing from {row['first_offset']:,} on"
-    for name, what in _LOST.items():
+            yield (
+                _cell_of_row(row),
+                State.BAD,
+                f"{counted(row['offsets'], 'offset')} missing from {row['first_offset']:,} on",
+            )
+    for name, what in _LOSSES_IN_WORDS.items():
         for row in health[name]:
             if row.get("accepted_by") is None:
-                yield _cell(row), State.BAD, what
+                yield _cell_of_row(row), State.BAD, what
 
 
-def _of_whole_sources(held: Collection[Cell], health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
+def _problems_of_whole_sources(held: Collection[Cell], health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
     """What is wrong with all partitions of a source."""
     of_sources = [(row["source"], State.BAD, "its log dir is older than others") for row in health["log_dirs_older"]]
     for row in health["not_reached"]:
@@ -126,5 +130,5 @@ def _of_whole_sources(held: Collection[Cell], health: Mapping[str, Any]) -> Iter
         yield from ((cell, state, reason) for cell in held if cell[0] == source)
 
 
-def _cell(row: Mapping[str, Any]) -> Cell:
+def _cell_of_row(row: Mapping[str, Any]) -> Cell:
     return row["source"], row["topic"], row["partition"]

@@ -69,7 +69,7 @@ def outlook_section(
             "next_due_ms": min(due, default=None),
         },
         "bytes_a_day": round(sum(lately.values()) * _DAY_MS / LATELY_MS),
-        "disks": [_disk(disk, lately) for disk in disks],
+        "disks": [_disk_outlook(disk, lately) for disk in disks],
         "stored": {
             "log_bytes": overview["log_bytes"],
             "remote_bytes": overview["remote_bytes"],
@@ -79,7 +79,7 @@ def outlook_section(
     }
 
 
-def _disk(disk: Disk, lately: Mapping[str, float]) -> dict[str, Any]:
+def _disk_outlook(disk: Disk, lately: Mapping[str, float]) -> dict[str, Any]:
     """A disk, and in how many days it is full if as much is written as in the last seven, and nothing is deleted."""
     a_day = sum(lately.get(source, 0) for source in disk.sources) * _DAY_MS / LATELY_MS
     return {

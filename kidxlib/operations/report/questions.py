@@ -27,7 +27,7 @@ from kidxlib.operations.report.timeline import FUTURE_MS
 from kidxlib.tables.protocol import Question, TablesToAsk
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"
-_KEY: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+_KEY_COLUMNS: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -41,7 +41,9 @@ COUNTED: Final = "found"
 Rows = list[dict[str, Any]]
 
 
-def _question(name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str) -> Question:
+def _make_question(
+    name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str
+) -> Question:
     return Question(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
 
 
@@ -68,7 +70,7 @@ class Listed(Question):
         return Question(f"{self.name}, counted", sql, self.tables, pa.schema([*columns, pa.field(COUNTED, pa.int64())]))
 
 
-def _listed(
+def _make_listed(
     name: str,
     tables: tuple[Table, ...],
     columns: tuple[tuple[str, pa.DataType], ...],
@@ -77,11 +79,11 @@ def _listed(
     limit: int = 1_000,
     counted_by: tuple[str, ...] = (),
 ) -> Listed:
-    question = _question(name, tables, columns, sql)
+    question = _make_question(name, tables, columns, sql)
     return Listed(name, question.sql, tables, question.schema, limit, counted_by)
 
 
-TOTALS: Final = _question(
+TOTALS: Final = _make_question(
     "totals",
     (SEGMENTS,),
     (("source", _TEXT), ("topic", _TEXT), ("status", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
@@ -93,7 +95,7 @@ ORDER BY source, topic, status
 """,
 )
 
-PARTITION_COUNTS: Final = _question(
+PARTITION_COUNTS: Final = _make_question(
     "partitions",
     (PARTITIONS,),
     (("source", _TEXT), ("topic", _TEXT), ("partitions", _LONG), ("present", _LONG)),
@@ -105,10 +107,10 @@ ORDER BY source, topic
 """,
 )
 
-LARGEST: Final = _question(
+LARGEST: Final = _make_question(
     "largest partitions",
     (SEGMENTS,),
-    (*_KEY, ("segments", _LONG), ("log_bytes", _LONG), ("records", _LONG)),
+    (*_KEY_COLUMNS, ("segments", _LONG), ("log_bytes", _LONG), ("records", _LONG)),
     f"""
 SELECT source, topic, partition, count(*) AS segments, sum(log_bytes) AS log_bytes, sum(records) AS records
 FROM segments
@@ -119,7 +121,7 @@ LIMIT 20
 """,
 )
 
-SHAPE: Final = _question(
+SHAPE: Final = _make_question(
     "shape",
     (SEGMENTS,),
     (
@@ -146,7 +148,7 @@ ORDER BY log_bytes DESC, topic
 """,
 )
 
-CODECS: Final = _question(
+CODECS: Final = _make_question(
     "codecs",
     (SEGMENTS,),
     (("topic", _TEXT), ("codec", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
@@ -158,7 +160,7 @@ ORDER BY topic, log_bytes DESC, codec
 """,
 )
 
-MAGICS: Final = _question(
+MAGICS: Final = _make_question(
     "message formats",
     (SEGMENTS,),
     (("topic", _TEXT), ("magic", pa.int32()), ("segments", _LONG), ("log_bytes", _LONG)),
@@ -170,7 +172,7 @@ ORDER BY topic, magic
 """,
 )
 
-PRODUCERS: Final = _question(
+PRODUCERS: Final = _make_question(
     "producers",
     (PRODUCER_EVENTS,),
     (("topic", _TEXT), ("producers", _LONG)),
@@ -184,13 +186,13 @@ ORDER BY topic
 )
 
 #: Each hour in which a segment has records, and how many bytes a record of the segment takes.
-_HOURS: Final = f"""(
+_HOURS_SQL: Final = f"""(
   SELECT source, topic, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
   FROM segments
   WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
 ) AS hours"""
 
-GROWTH: Final = _question(
+GROWTH: Final = _make_question(
     "growth",
     (SEGMENTS,),
     (("topic", _TEXT), ("day", _LONG), ("records", _LONG), ("certain_records", _LONG), ("bytes", pa.float64())),
@@ -200,14 +202,14 @@ SELECT topic,
        sum(hour['records']) AS records,
        sum(hour['certain_records']) AS certain_records,
        sum(hour['records'] * bytes_a_record) AS bytes
-FROM {_HOURS}
+FROM {_HOURS_SQL}
 WHERE hour['hour_ms'] >= 0
 GROUP BY topic, cast(floor(hour['hour_ms'] / 86400000.0) AS bigint)
 ORDER BY topic, day
 """,
 )
 
-UNTIMED: Final = _question(
+UNTIMED: Final = _make_question(
     "segments without hours",
     (SEGMENTS,),
     (("topic", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
@@ -220,11 +222,11 @@ ORDER BY topic
 """,
 )
 
-DAMAGED: Final = _listed(
+DAMAGED: Final = _make_listed(
     "damaged segments",
     (SEGMENTS, ACCEPTED),
     (
-        *_KEY,
+        *_KEY_COLUMNS,
         ("base_offset", _LONG),
         *((name, _TEXT) for name in ("status", "reason")),
         ("position", _LONG),
@@ -246,7 +248,7 @@ ORDER BY is_accepted, s.source, s.topic, s.partition, s.base_offset
     counted_by=("is_accepted",),
 )
 
-_LAST_AUDITS: Final = """
+_LAST_AUDITS_SQL: Final = """
 WITH audits AS (SELECT DISTINCT source, topic, partition, audit_id, audited_at FROM findings),
 ordered AS (
   SELECT source, topic, partition, audit_id,
@@ -261,11 +263,11 @@ last AS (
   WHERE o.newest = 1
 )"""
 
-VERDICTS: Final = _question(
+VERDICTS: Final = _make_question(
     "verdicts",
     (FINDINGS, SEGMENTS),
     (("source", _TEXT), ("file", _TEXT), ("verdict", _TEXT), ("files", _LONG), ("audited_at", _TIME)),
-    f"""{_LAST_AUDITS}
+    f"""{_LAST_AUDITS_SQL}
 SELECT source, file, verdict, count(*) AS files, min(audited_at) AS audited_at
 FROM last
 GROUP BY source, file, verdict
@@ -273,10 +275,10 @@ ORDER BY source, file, verdict
 """,
 )
 
-HELD: Final = _question(
+HELD: Final = _make_question(
     "partitions of each source",
     (SEGMENTS, FINDINGS),
-    (*_KEY, ("log_bytes", _LONG), ("is_audited", pa.bool_())),
+    (*_KEY_COLUMNS, ("log_bytes", _LONG), ("is_audited", pa.bool_())),
     f"""
 SELECT s.source, s.topic, s.partition, s.log_bytes, f.source IS NOT NULL AS is_audited
 FROM (
@@ -295,18 +297,18 @@ ORDER BY s.topic, s.partition, s.source
 _MISSING: Final = (MISSING, *BELOW_CHECKPOINT_REASONS)
 
 
-def _words(values: Iterable[str]) -> str:
+def _sql_list(values: Iterable[str]) -> str:
     return f"({', '.join(repr(value) for value in values)})"
 
 
 #: A finding may stand for several, one of which is of a log that lacks offsets.
 _ALSO_MISSING: Final = " OR ".join(f"coalesce(l.detail, '') LIKE '%{ALSO}{reason}%'" for reason in _MISSING)
 
-LOCAL_FINDINGS: Final = _listed(
+LOCAL_FINDINGS: Final = _make_listed(
     "findings",
     (FINDINGS, SEGMENTS, ACCEPTED),
     (
-        *_KEY,
+        *_KEY_COLUMNS,
         ("base_offset", _LONG),
         *((name, _TEXT) for name in ("file", "verdict", "reason")),
         ("position", _LONG),
@@ -317,11 +319,11 @@ LOCAL_FINDINGS: Final = _listed(
         ("is_gap", pa.bool_()),
         ("is_missing", pa.bool_()),
     ),
-    f"""{_LAST_AUDITS}
+    f"""{_LAST_AUDITS_SQL}
 SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
        l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
        a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap,
-       l.file = '.log' AND (l.reason IN {_words(_MISSING)} OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
+       l.file = '.log' AND (l.reason IN {_sql_list(_MISSING)} OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
          AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
   ON {on_accepted(of_audits_in_sql("l"))}
@@ -332,7 +334,7 @@ ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, 
 )
 
 
-def _by_partition(listed: Listed, where: str) -> Question:
+def _rows_by_partition(listed: Listed, where: str) -> Question:
     """How many of the rows each partition has, shown or not."""
     sql = f"""
 SELECT source, topic, partition, count(*) AS {COUNTED}
@@ -343,16 +345,16 @@ WHERE {where}
 GROUP BY source, topic, partition
 ORDER BY source, topic, partition
 """
-    return _question(f"{listed.name} by partition", listed.tables, (*_KEY, (COUNTED, _LONG)), sql)
+    return _make_question(f"{listed.name} by partition", listed.tables, (*_KEY_COLUMNS, (COUNTED, _LONG)), sql)
 
 
-DAMAGED_BY_PARTITION: Final = _by_partition(DAMAGED, "NOT is_accepted")
-FINDINGS_BY_PARTITION: Final = _by_partition(LOCAL_FINDINGS, "NOT is_accepted AND NOT is_gap")
+DAMAGED_BY_PARTITION: Final = _rows_by_partition(DAMAGED, "NOT is_accepted")
+FINDINGS_BY_PARTITION: Final = _rows_by_partition(LOCAL_FINDINGS, "NOT is_accepted AND NOT is_gap")
 
-GAPS: Final = _listed(
+GAPS: Final = _make_listed(
     "gaps",
     (SEGMENTS,),
-    (*_KEY, ("base_offset", _LONG), ("next_offset", _LONG), ("next_base_offset", _LONG)),
+    (*_KEY_COLUMNS, ("base_offset", _LONG), ("next_offset", _LONG), ("next_base_offset", _LONG)),
     f"""
 SELECT source, topic, partition, base_offset, next_offset, next_base_offset
 FROM (
@@ -366,20 +368,20 @@ ORDER BY source, topic, partition, base_offset
 """,
 )
 
-_LAST_REMOTE_AUDITS: Final = """
+_LAST_REMOTE_AUDITS_SQL: Final = """
 WITH ordered AS (
   SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
   FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
 )"""
 
-REMOTE: Final = _question(
+REMOTE: Final = _make_question(
     "remote segments",
     (REMOTE_SEGMENTS,),
     (
         *((name, _TEXT) for name in ("source", "topic")),
         *((name, _LONG) for name in ("segments", "read_segments", "log_bytes")),
     ),
-    f"""{_LAST_REMOTE_AUDITS}
+    f"""{_LAST_REMOTE_AUDITS_SQL}
 SELECT r.source AS source, r.topic AS topic, count(*) AS segments, count(*) FILTER (WHERE is_read) AS read_segments,
        coalesce(sum(log_bytes), 0) AS log_bytes
 FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
@@ -389,18 +391,18 @@ ORDER BY source, topic
 """,
 )
 
-REMOTE_FINDINGS: Final = _listed(
+REMOTE_FINDINGS: Final = _make_listed(
     "findings in buckets",
     (REMOTE_SEGMENTS,),
     (
-        *_KEY,
+        *_KEY_COLUMNS,
         ("start_offset", _LONG),
         ("segment_id", _TEXT),
         *((name, _TEXT) for name in ("file", "verdict", "reason")),
         ("position", _LONG),
         *((name, _TEXT) for name in ("detail", "consequence")),
     ),
-    f"""{_LAST_REMOTE_AUDITS},
+    f"""{_LAST_REMOTE_AUDITS_SQL},
 found AS (
   SELECT r.source, r.topic, r.partition, r.start_offset, r.segment_id, explode(r.findings) AS finding
   FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
@@ -415,7 +417,7 @@ ORDER BY verdict, source, topic, partition, start_offset, segment_id, file
     counted_by=("verdict",),
 )
 
-LAST_BUILDS: Final = _listed(
+LAST_BUILDS: Final = _make_listed(
     "builds",
     (BUILDS,),
     (
@@ -433,11 +435,11 @@ ORDER BY started_at DESC, build_id
 )
 
 
-LAST_REMOTE_AUDITS: Final = _question(
+LAST_REMOTE_AUDITS: Final = _make_question(
     "last audits of buckets",
     (REMOTE_SEGMENTS,),
     (("audit_id", _TEXT),),
-    f"""{_LAST_REMOTE_AUDITS}
+    f"""{_LAST_REMOTE_AUDITS_SQL}
 SELECT audit_id FROM ordered WHERE newest = 1
 """,
 )
@@ -445,11 +447,11 @@ SELECT audit_id FROM ordered WHERE newest = 1
 
 def future(now_ms: int) -> Listed:
     """Segments whose largest timestamp is more than an hour ahead, and how much waits behind each."""
-    return _listed(
+    return _make_listed(
         "future timestamps",
         (SEGMENTS,),
         (
-            *_KEY,
+            *_KEY_COLUMNS,
             *((name, _LONG) for name in ("base_offset", "max_timestamp_ms", "later_segments", "later_bytes")),
         ),
         f"""
@@ -471,18 +473,18 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
 
 def future_by_partition(now_ms: int) -> Question:
     """How many of the rows of `future` each partition has."""
-    return _by_partition(future(now_ms), "true")
+    return _rows_by_partition(future(now_ms), "true")
 
 
 def written_lately(until_ms: int) -> Question:
     """The bytes of records of the seven days before a time (ms since the epoch) of each source, by hours of batches."""
-    return _question(
+    return _make_question(
         "written in seven days",
         (SEGMENTS,),
         (("source", _TEXT), ("bytes", pa.float64())),
         f"""
 SELECT source, coalesce(sum(hour['records'] * bytes_a_record), 0) AS bytes
-FROM {_HOURS}
+FROM {_HOURS_SQL}
 WHERE hour['hour_ms'] >= {until_ms - LATELY_MS} AND hour['hour_ms'] < {until_ms}
 GROUP BY source
 ORDER BY source

@@ -47,10 +47,10 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
 
-_ABSENT: Final = tuple(status.value for status in ABSENT)
+_ABSENT_STATUSES: Final = tuple(status.value for status in ABSENT)
 #: Columns for a log dir that was not stopped cleanly.
-_STARTS: Final = ("source", "partitions", "segments", "log_bytes")
-_QUIET: Final = (Status.OK.value, *_ABSENT)
+_UNCLEAN_STOP_COLUMNS: Final = ("source", "partitions", "segments", "log_bytes")
+_STATUSES_WITHOUT_DAMAGE: Final = (Status.OK.value, *_ABSENT_STATUSES)
 
 #: Batches below this mean size are costly: a header has 61 bytes, and compression finds little.
 SMALL_BATCH_BYTES: Final = 1024
@@ -63,11 +63,11 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gap
     counted: Counter[str] = Counter()
     for row in answers[TOTALS]:
         counted[row["status"]] += row["segments"]
-    damaged = [_damaged(row, catalog) for row in answers[DAMAGED]]
-    files = [_file(row, paths, catalog) for row in answers[LOCAL_FINDINGS] if not row["is_gap"]]
+    damaged = [_damaged_with_commands(row, catalog) for row in answers[DAMAGED]]
+    files = [_file_with_commands(row, paths, catalog) for row in answers[LOCAL_FINDINGS] if not row["is_gap"]]
     return {
         "segments": dict(counted),
-        "damaged_segments": sum(count for status, count in counted.items() if status not in _QUIET),
+        "damaged_segments": sum(count for status, count in counted.items() if status not in _STATUSES_WITHOUT_DAMAGE),
         "damaged": damaged,
         "accepted_segments": answers.count(DAMAGED, is_accepted=True),
         "accepted_files": answers.count(LOCAL_FINDINGS, is_accepted=True, is_gap=False),
@@ -85,11 +85,15 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gap
             },
         },
         "broken_remote_files": answers.count(REMOTE_FINDINGS, verdict=Verdict.BROKEN.value),
-        "verdicts": _verdicts(answers),
+        "verdicts": _verdicts_by_source(answers),
         "files": files,
-        "not_audited": _not_audited(answers),
-        "partly_audited": _partly_audited(answers),
-        "starts": [{name: row[name] for name in _STARTS} for row in answers[UNFLUSHED] if not row["clean_shutdown"]],
+        "not_audited": _sources_not_audited(answers),
+        "partly_audited": _sources_partly_audited(answers),
+        "starts": [
+            {name: row[name] for name in _UNCLEAN_STOP_COLUMNS}
+            for row in answers[UNFLUSHED]
+            if not row["clean_shutdown"]
+        ],
         "losses": [row for row in files if row["lost_bytes"]],
         "gaps": [{**row, "offsets": row["next_base_offset"] - row["next_offset"]} for row in answers[GAPS]],
         "lost_gaps": _lost_gaps(gaps, [row for row in answers[LOCAL_FINDINGS] if row["is_gap"]], catalog),
@@ -101,15 +105,15 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gap
     }
 
 
-def _damaged(row: dict[str, Any], catalog: str) -> dict[str, Any]:
+def _damaged_with_commands(row: dict[str, Any], catalog: str) -> dict[str, Any]:
     where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
     commands = [f"kidx dump {shlex.quote(row['path'])}"]
     if not row["is_accepted"]:
-        commands.append(_accept(catalog, row["source"], where))
+        commands.append(_accept_command(catalog, row["source"], where))
     return {**row, "commands": commands}
 
 
-def _file(row: dict[str, Any], paths: Mapping[str, str], catalog: str) -> dict[str, Any]:
+def _file_with_commands(row: dict[str, Any], paths: Mapping[str, str], catalog: str) -> dict[str, Any]:
     where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
     source = f"{row['source']}={paths.get(row['source'], 'DIR')}"
     if row["file"] == LOG_SUFFIX:
@@ -119,7 +123,7 @@ def _file(row: dict[str, Any], paths: Mapping[str, str], catalog: str) -> dict[s
         place = "--in-place" if _is_beside_its_log(row["path"], paths.get(row["source"])) else "--index-dir …"
         commands = [f"kidx build --repair {place} {target}", f"kidx verify {target}"]
     if row["file"] == LOG_SUFFIX and not row["is_accepted"]:
-        commands.append(_accept(catalog, row["source"], where))
+        commands.append(_accept_command(catalog, row["source"], where))
     return {**row, "commands": commands}
 
 
@@ -127,7 +131,7 @@ def _is_beside_its_log(path: str, source: str | None) -> bool:
     return source is not None and path.startswith(source.rstrip(os.sep) + os.sep)
 
 
-def _accept(catalog: str, source: str, name: str, option: str = "--segment") -> str:
+def _accept_command(catalog: str, source: str, name: str, option: str = "--segment") -> str:
     catalog, source, name = map(shlex.quote, (catalog, source, name))
     return f"kidx accept --catalog {catalog} --source {source} {option} {name} --reason …"
 
@@ -135,33 +139,33 @@ def _accept(catalog: str, source: str, name: str, option: str = "--segment") -> 
 def _lost_gaps(gaps: KnownGaps, audited: Sequence[Mapping[str, Any]], catalog: str) -> list[dict[str, Any]]:
     """Gaps that nothing explains, those that builds know and then those of audits since; accepted ones last."""
     nobody = {"is_accepted": False, "accepted_by": None, "accepted_reason": None}
-    rows = [{**_gap(gap), **nobody} for gap in gaps.found.lost]
+    rows = [{**_gap_as_json(gap), **nobody} for gap in gaps.found.lost]
     for accepted in gaps.accepted:
         by = {"is_accepted": True, "accepted_by": accepted.accepted_by, "accepted_reason": accepted.accepted_reason}
-        rows.append({**_gap(accepted.gap), **by})
-    known = {_identity(row) for row in rows}
-    rows += [_audited_gap(row) for row in audited if _identity(row) not in known]
+        rows.append({**_gap_as_json(accepted.gap), **by})
+    known = {_gap_identity(row) for row in rows}
+    rows += [_audited_gap_as_json(row) for row in audited if _gap_identity(row) not in known]
     for row in rows:
         name = f"{row['topic']}-{row['partition']}/{row['first_offset']}-{row['last_offset']}"
-        row["commands"] = [] if row["is_accepted"] else [_accept(catalog, row["source"], name, "--gap")]
+        row["commands"] = [] if row["is_accepted"] else [_accept_command(catalog, row["source"], name, "--gap")]
     return sorted(rows, key=lambda row: row["is_accepted"])
 
 
-def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _gap_identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("source", "topic", "partition", "detail"))
 
 
-def _audited_gap(row: Mapping[str, Any]) -> dict[str, Any]:
+def _audited_gap_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
     first, _, last = (range_in(row["detail"]) or "").partition("-")
     offsets = {"first_offset": int(first), "last_offset": int(last), "offsets": int(last) - int(first) + 1}
     return {**row, **offsets}
 
 
-def _gap(gap: Gap) -> dict[str, Any]:
+def _gap_as_json(gap: Gap) -> dict[str, Any]:
     return {**gap.as_json(), "detail": gap.detail, "consequence": gap.consequence}
 
 
-def _verdicts(answers: Answers) -> list[dict[str, Any]]:
+def _verdicts_by_source(answers: Answers) -> list[dict[str, Any]]:
     """For each source the number of files by verdict, and when the oldest of the last audits was."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     audited: dict[str, int] = {}
@@ -172,12 +176,12 @@ def _verdicts(answers: Answers) -> list[dict[str, Any]]:
     return [{"source": source, "audited_ms": audited[source], "files": dict(files)} for source, files in counts.items()]
 
 
-def _not_audited(answers: Answers) -> list[str]:
+def _sources_not_audited(answers: Answers) -> list[str]:
     audited = {row["source"] for row in answers[VERDICTS]} | {row["source"] for row in answers[REMOTE]}
     return sorted({row["source"] for row in answers[PARTITION_COUNTS] if row["present"]} - audited)
 
 
-def _partly_audited(answers: Answers) -> list[dict[str, Any]]:
+def _sources_partly_audited(answers: Answers) -> list[dict[str, Any]]:
     """Sources some of whose partitions were audited, and how many never were."""
     audited = {row["source"] for row in answers[VERDICTS]}
     never = Counter(row["source"] for row in answers[HELD] if not row["is_audited"])
@@ -247,7 +251,7 @@ def growth_section(answers: Answers) -> dict[str, Any]:
 
 def overview_section(answers: Answers) -> dict[str, Any]:
     """Sums over segments that are present."""
-    present = [row for row in answers[TOTALS] if row["status"] not in _ABSENT]
+    present = [row for row in answers[TOTALS] if row["status"] not in _ABSENT_STATUSES]
     partitions: dict[str, Counter[str]] = {"source": Counter(), "topic": Counter()}
     for row in answers[PARTITION_COUNTS]:
         for name, counts in partitions.items():
@@ -259,13 +263,13 @@ def overview_section(answers: Answers) -> dict[str, Any]:
         "absent_segments": sum(row["segments"] for row in answers[TOTALS]) - sum(row["segments"] for row in present),
         "remote_segments": sum(row["segments"] for row in answers[REMOTE]),
         "remote_bytes": sum(row["log_bytes"] for row in answers[REMOTE]),
-        "sources": _by(present, "source", partitions["source"]),
-        "topics": _by(present, "topic", partitions["topic"]),
+        "sources": _sums_by(present, "source", partitions["source"]),
+        "topics": _sums_by(present, "topic", partitions["topic"]),
         "largest": answers[LARGEST],
     }
 
 
-def _by(rows: list[dict[str, Any]], name: str, partitions: Counter[str]) -> list[dict[str, Any]]:
+def _sums_by(rows: list[dict[str, Any]], name: str, partitions: Counter[str]) -> list[dict[str, Any]]:
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         for column in ("segments", "log_bytes"):
@@ -276,12 +280,12 @@ def _by(rows: list[dict[str, Any]], name: str, partitions: Counter[str]) -> list
 
 def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str, Any]:
     """A row for each topic, the largest first; and the savings of other settings of producers that were measured."""
-    codecs, magics = _by_topic(answers[CODECS], "codec"), _by_topic(answers[MAGICS], "magic")
+    codecs, magics = _rows_by_topic(answers[CODECS], "codec"), _rows_by_topic(answers[MAGICS], "magic")
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
     return {
         "small_batch_bytes": SMALL_BATCH_BYTES,
         "small_batches_least": _BATCHES_LEAST,
-        "savings": [{**asdict(topic), "best": _best(topic)} for topic in savings],
+        "savings": [{**asdict(topic), "best": _best_setting(topic)} for topic in savings],
         "topics": [
             {
                 **row,
@@ -307,7 +311,7 @@ def has_small_batches(row: dict[str, Any]) -> bool:
     return bool(batches >= _BATCHES_LEAST and row["valid_bytes"] / batches < SMALL_BATCH_BYTES)
 
 
-def _best(measured: TopicSavings) -> dict[str, Any] | None:
+def _best_setting(measured: TopicSavings) -> dict[str, Any] | None:
     """The setting with which the sample takes the fewest bytes, and the share of bytes saved; None where nothing was
     read.
     """
@@ -317,7 +321,7 @@ def _best(measured: TopicSavings) -> dict[str, Any] | None:
     return {**asdict(best), "saved": 1 - best.bytes / measured.sampled_bytes}
 
 
-def _by_topic(rows: list[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:
+def _rows_by_topic(rows: list[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_topic[row["topic"]].append({"name": row[name], "segments": row["segments"], "log_bytes": row["log_bytes"]})
@@ -335,7 +339,9 @@ def replicas_section(
     `compacted` are topics configured so; others are known by what their logs lack. A source whose node and metadata are
     known is asked for what that metadata has (`ExpectedInLogDirs`), and not for what other sources have.
     """
-    if not _several_sources(answers):  # without importing what compares them, which takes long to be compiled
+    if not _is_topic_in_several_sources(
+        answers
+    ):  # without importing what compares them, which takes long to be compiled
         return {"verdicts": {}, "partitions": [], "missing": []}
     from kidxlib.operations.compare.catalog_replica_verdict import missing_partitions
     from kidxlib.operations.compare.catalog_replicas import compare_replicas
@@ -348,7 +354,7 @@ def replicas_section(
     return {
         "verdicts": dict(Counter(replica.verdict.value for replica in replicas)),
         "partitions": [
-            {**asdict(replica), "sentence": replica.sentence(), "damaged": _is_damaged(replica)}
+            {**asdict(replica), "sentence": replica.sentence(), "damaged": _is_not_compared_for_damage(replica)}
             for replica in replicas
             if replica.verdict is not PairVerdict.SAME
         ],
@@ -356,12 +362,12 @@ def replicas_section(
     }
 
 
-def _is_damaged(replica: ReplicaVerdict) -> bool:
+def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
     """Whether a replica was not compared because its log or the other log is damaged or not known."""
     return replica.verdict is PairVerdict.NOT_COMPARABLE and replica.compacted is None and replica.undecided_offsets > 0
 
 
-def _several_sources(answers: Answers) -> bool:
+def _is_topic_in_several_sources(answers: Answers) -> bool:
     """Whether a topic is in several sources."""
     topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
     return len(topics) > len(set(topics))

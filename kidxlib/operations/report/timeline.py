@@ -41,7 +41,7 @@ class Mark(enum.IntFlag):
 MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)
 #: How far a timestamp may be ahead of the report's time: a broker's default of `message.timestamp.after.max.ms`.
 FUTURE_MS: Final = 3_600_000
-_OF_STATUS: Final = {
+_MARKS_BY_STATUS: Final = {
     Status.TRUNCATED: Mark.TRUNCATED,
     Status.QUARANTINED: Mark.QUARANTINED,
     Status.CHANGED: Mark.UNREADABLE,
@@ -53,9 +53,9 @@ _OF_STATUS: Final = {
 
 def marks_of_status(status: Values) -> Longs:
     """The mark of each segment's status; 0 if it is ok."""
-    indices: Values = pc.index_in(status, value_set=pa.array([known.value for known in _OF_STATUS]))
-    numbers = indices.fill_null(len(_OF_STATUS)).to_numpy()
-    marks: Longs = np.array([*_OF_STATUS.values(), 0], np.int64)[numbers]
+    indices: Values = pc.index_in(status, value_set=pa.array([known.value for known in _MARKS_BY_STATUS]))
+    numbers = indices.fill_null(len(_MARKS_BY_STATUS)).to_numpy()
+    marks: Longs = np.array([*_MARKS_BY_STATUS.values(), 0], np.int64)[numbers]
     return marks
 
 
@@ -87,15 +87,15 @@ PIECES_MOST: Final = 12
 PartitionName = tuple[str, int]
 
 #: A lane: one partition in one source. `is_remote`: that is a bucket.
-_LANE: Final = ("topic", "partition", "is_remote", "source")
-_LONGS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
-_OF_LANE: Final[dict[str, pa.DataType]] = {
+_LANE_KEY: Final = ("topic", "partition", "is_remote", "source")
+_INT64_COLUMNS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
+_LANE_SCHEMA: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(("topic", "source"), pa.string()),
     "partition": pa.int32(),
     "is_remote": pa.bool_(),
 }
 #: Segments of lanes.
-LANES: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
+LANES: Final = pa.schema({**_LANE_SCHEMA, **dict.fromkeys(_INT64_COLUMNS, pa.int64())})
 
 
 def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
@@ -108,7 +108,7 @@ def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
     marks |= np.where(flags_of(rows["active"]), Mark.ACTIVE, 0)
     if broken.num_rows:
         marks |= np.where(positions_in(rows, broken, SEGMENTS.key) >= 0, Mark.BROKEN, 0)
-    return _rows(rows, marks, is_remote=False)
+    return _as_lane_rows(rows, marks, is_remote=False)
 
 
 def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
@@ -121,18 +121,18 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
     marks |= np.where(counts.to_numpy() > 0, Mark.BROKEN, 0)
     rows = rows.append_column("next_offset", pc.add(rows["end_offset"], pa.scalar(1, pa.int64())))
     rows = rows.append_column("base_offset", rows["start_offset"])
-    return _rows(rows, marks, is_remote=True)
+    return _as_lane_rows(rows, marks, is_remote=True)
 
 
 def ordered_lanes(lanes: Sequence[pa.Table], now_ms: int) -> pa.Table:
     """Segments in the order of their lanes, with the marks that neighbours and the time give."""
     rows = pa.concat_tables([LANES.empty_table(), *lanes])
-    rows = rows.sort_by([(name, "ascending") for name in (*_LANE, "base_offset")]).combine_chunks()
+    rows = rows.sort_by([(name, "ascending") for name in (*_LANE_KEY, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
-    timestamps = _longs(rows["max_timestamp_ms"])
-    marks = _longs(rows["marks"]) | marks_of_neighbours(
-        _lane_starts(rows), _longs(rows["base_offset"]), _longs(rows["next_offset"]), timestamps, now_ms
+    timestamps = _int64_values(rows["max_timestamp_ms"])
+    marks = _int64_values(rows["marks"]) | marks_of_neighbours(
+        _lane_starts(rows), _int64_values(rows["base_offset"]), _int64_values(rows["next_offset"]), timestamps, now_ms
     )
     marks |= np.where(timestamps > now_ms + FUTURE_MS, Mark.FUTURE, 0)
     return _with_marks(rows, marks)
@@ -145,20 +145,20 @@ def _with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
 def _lane_starts(rows: pa.Table) -> Any:
     """Whether each segment is the first of its lane."""
     starts = np.ones(rows.num_rows, np.bool_)
-    for number, name in enumerate(_LANE):
+    for number, name in enumerate(_LANE_KEY):
         column = rows[name]
         differ: Values = pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1))
         starts[1:] = flags_of(differ) | (starts[1:] if number else False)
     return starts
 
 
-def _rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
+def _as_lane_rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
     columns = {**{name: rows[name] for name in rows.column_names}, "marks": pa.array(marks)}
     columns["is_remote"] = pa.array(np.full(rows.num_rows, is_remote))
     return pa.table([columns[name] for name in LANES.names], names=LANES.names).cast(LANES)
 
 
-def _longs(column: Values) -> Longs:
+def _int64_values(column: Values) -> Longs:
     """−1 for null."""
     values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     return values
@@ -169,7 +169,7 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
     topic, number), from the first present one on.
     """
     marks: Longs = rows["marks"].to_numpy().copy()
-    for lane, start, end in _lanes(rows):
+    for lane, start, end in _lane_ranges(rows):
         count = 0 if lane["is_remote"] else deleted.get((lane["source"], lane["topic"], lane["partition"]), 0)
         if count:
             present = np.flatnonzero((marks[start:end] & (Mark.GONE | Mark.DELETED)) == 0)
@@ -182,8 +182,8 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
     that differs in each partition (source, topic, number).
     """
     marks: Longs = rows["marks"].to_numpy().copy()
-    bases, ends = _longs(rows["base_offset"]), _longs(rows["next_offset"])
-    for lane, start, end in _lanes(rows) if offsets else ():
+    bases, ends = _int64_values(rows["base_offset"]), _int64_values(rows["next_offset"])
+    for lane, start, end in _lane_ranges(rows) if offsets else ():
         offset = offsets.get((lane["source"], lane["topic"], lane["partition"]))
         if offset is not None:
             marks[start:end][(bases[start:end] <= offset) & (offset < ends[start:end])] |= Mark.DIFFERS
@@ -199,15 +199,17 @@ def timelines(
     """
     if not rows.num_rows:
         return {}
-    lanes = _lanes(rows)
+    lanes = _lane_ranges(rows)
     starts = np.array([start for _, start, _ in lanes])
     counts = np.array([end - start for _, start, end in lanes])
     names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
-    is_whole = np.array(_whole(names, counts.tolist(), first, shown))
+    is_whole = np.array(_lanes_shown_whole(names, counts.tolist(), first, shown))
     sizes = np.where(is_whole, 1, -(-counts // PIECES_MOST))
-    pieces = np.repeat(starts, counts) + _within(starts, counts) // np.repeat(sizes, counts) * np.repeat(sizes, counts)
+    pieces = np.repeat(starts, counts) + _places_in_lane(starts, counts) // np.repeat(sizes, counts) * np.repeat(
+        sizes, counts
+    )
     piece_starts = np.unique(pieces)
-    columns = _merged(rows, piece_starts)
+    columns = _merge_segments(rows, piece_starts)
     lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
     known = {tuple(row[name] for name in PARTITION_KEY): row for row in bounds.to_pylist()}
@@ -238,16 +240,18 @@ def timeline_index(by_partition: Mapping[PartitionName, list[dict[str, Any]]]) -
     return {"marks": list(MARKS), "partitions": partitions}
 
 
-def _lanes(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
-    """Each lane by the columns of `_LANE`, and where its segments begin and end."""
+def _lane_ranges(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """Each lane by the columns of `_LANE_KEY`, and where its segments begin and end."""
     if not rows.num_rows:
         return []
     starts = np.flatnonzero(_lane_starts(rows))
     ends = [*starts[1:].tolist(), rows.num_rows]
-    return list(zip(rows.select(list(_LANE)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
+    return list(zip(rows.select(list(_LANE_KEY)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
 
 
-def _whole(names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int) -> list[bool]:
+def _lanes_shown_whole(
+    names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int
+) -> list[bool]:
     """Whether each lane is shown segment by segment: all lanes of a partition are, or none."""
     sizes: dict[PartitionName, int] = {}
     for name, count in zip(names, counts, strict=True):
@@ -260,20 +264,20 @@ def _whole(names: list[PartitionName], counts: list[int], first: Collection[Part
     return [name in chosen for name in names]
 
 
-def _within(starts: Longs, counts: Longs) -> Longs:
+def _places_in_lane(starts: Longs, counts: Longs) -> Longs:
     """The place of each segment in its lane."""
     places: Longs = np.arange(int(counts.sum())) - np.repeat(starts, counts)
     return places
 
 
-def _merged(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
+def _merge_segments(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
     """Columns of pieces that begin at some rows. A piece ends where its last segment does."""
     lasts = np.append(starts[1:], rows.num_rows) - 1
     return {
-        "base_offset": _longs(rows["base_offset"])[starts].tolist(),
-        "next_offset": _longs(rows["next_offset"])[lasts].tolist(),
-        "log_bytes": np.add.reduceat(np.maximum(_longs(rows["log_bytes"]), 0), starts).tolist(),
-        "max_timestamp_ms": np.maximum.reduceat(_longs(rows["max_timestamp_ms"]), starts).tolist(),
-        "marks": np.bitwise_or.reduceat(_longs(rows["marks"]), starts).tolist(),
+        "base_offset": _int64_values(rows["base_offset"])[starts].tolist(),
+        "next_offset": _int64_values(rows["next_offset"])[lasts].tolist(),
+        "log_bytes": np.add.reduceat(np.maximum(_int64_values(rows["log_bytes"]), 0), starts).tolist(),
+        "max_timestamp_ms": np.maximum.reduceat(_int64_values(rows["max_timestamp_ms"]), starts).tolist(),
+        "marks": np.bitwise_or.reduceat(_int64_values(rows["marks"]), starts).tolist(),
         "segments": (lasts - starts + 1).tolist(),
     }

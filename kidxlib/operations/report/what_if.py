@@ -42,8 +42,8 @@ from kidxlib.terminal.console import warn_of_first
 _FEW_SEGMENTS: Final = 16_000
 
 _CELLS: Final = len(LADDER.times_ms) * len(LADDER.sizes)
-_SUMMED: Final = ("deleted", "freed", "deleted_later", "freed_later")
-_LIMITS: Final = {"retention.ms": Origin.OPTION, "retention.bytes": Origin.OPTION}
+_SUMMED_COLUMNS: Final = ("deleted", "freed", "deleted_later", "freed_later")
+_LIMITS_BY_OPTION: Final = {"retention.ms": Origin.OPTION, "retention.bytes": Origin.OPTION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ def try_ladder(
         metadata, paths, segments.sources, lambda: segments.read_columns(["topic_id"])
     )
     warn_of_first(configured.known.warnings)
-    configs = _configs(configured, topics, policy)
+    configs = _configs_by_topic(configured, topics, policy)
     remedies = {topic: configured.remedy(topic) for topic, config in configs.items() if config.unknown}
     both = {topic: {CONFIGURED_POLICY: own, LADDER_POLICY: _without_limits(own)} for topic, own in configs.items()}
     rows = segments.read_columns(FACTS_OF_OFFSETS)
     if not rows.num_rows:
-        return WhatIf(_rows_of([]), configs, remedies)
+        return WhatIf(_sorted_rows([]), configs, remedies)
     compacted = topics_that_look_compacted(rows, what_if=True)
     partitions = counts_of(rows, PARTITIONS.key)
     units = [[share] for share in partitions_to_plan(segments, partitions, backend.engine, both, compacted)]
@@ -91,7 +91,7 @@ def try_ladder(
     with backend.engine.stopping():
         staged = backend.engine.run(work)
         interrupts.raise_if_requested()
-        return WhatIf(_rows_of([staged.rows("partition")]), configs, remedies)
+        return WhatIf(_sorted_rows([staged.rows("partition")]), configs, remedies)
 
 
 def what_if_section(what_if: WhatIf) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def what_if_section(what_if: WhatIf) -> dict[str, Any]:
         "later_ms": LATER_MS[1],
         "reasons": [reason.value for reason in REASONS],
         "topics": [
-            _topic(topic, rows, what_if.configs[topic], what_if.remedies.get(topic))
-            for topic, rows in _by_topic(what_if.rows)
+            _topic_as_json(topic, rows, what_if.configs[topic], what_if.remedies.get(topic))
+            for topic, rows in _rows_by_topic(what_if.rows)
         ],
     }
 
@@ -111,10 +111,10 @@ def what_if_section(what_if: WhatIf) -> dict[str, Any]:
 def what_if_partitions(what_if: WhatIf) -> dict[str, list[dict[str, Any]]]:
     """Each partition of each topic, by cell."""
     names = ["source", "partition", "segments", "bytes", "kept", "deleted", "stays", "stays_from"]
-    return {topic: rows.select(names).to_pylist() for topic, rows in _by_topic(what_if.rows)}
+    return {topic: rows.select(names).to_pylist() for topic, rows in _rows_by_topic(what_if.rows)}
 
 
-def _configs(configured: ConfiguredTopics, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
+def _configs_by_topic(configured: ConfiguredTopics, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
     own = {topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics}
     completed = configured.complete(own, deletes=False)
     return {topic: of_topic[CONFIGURED_POLICY] for topic, of_topic in completed.items()}
@@ -123,23 +123,23 @@ def _configs(configured: ConfiguredTopics, topics: list[str], policy: Policy) ->
 def _without_limits(config: TopicConfig) -> TopicConfig:
     """A topic's configuration without limits, which count as options."""
     unlimited = replace(config.policy, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
-    return TopicConfig(unlimited, {**config.origins, **_LIMITS})
+    return TopicConfig(unlimited, {**config.origins, **_LIMITS_BY_OPTION})
 
 
-def _rows_of(tables: list[pa.Table]) -> pa.Table:
+def _sorted_rows(tables: list[pa.Table]) -> pa.Table:
     kind = WHAT_IF.field("partition").type
     rows = pa.concat_tables([pa.schema(list(kind)).empty_table(), *tables])
     return rows.sort_by([(name, "ascending") for name in ("topic", "partition", "source")])
 
 
-def _by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
+def _rows_by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     topics = [str(topic) for topic in rows["topic"].to_pylist()]
     starts = [number for number in range(len(topics)) if not number or topics[number] != topics[number - 1]]
     return [(topics[start], rows.slice(start, end - start)) for start, end in pairwise([*starts, len(topics)])]
 
 
-def _topic(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) -> dict[str, Any]:
-    stays = _matrix(rows, "stays")
+def _topic_as_json(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) -> dict[str, Any]:
+    stays = _cells_by_partition(rows, "stays")
     stopped = {
         REASONS[number].value if number != NONE_STAYS else "": (stays == number).sum(axis=0).tolist()
         for number in np.unique(stays).tolist()
@@ -164,12 +164,12 @@ def _topic(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) 
             "freed_later": sum(rows["configured_freed_later"].to_pylist()),
             "due_ms": min((int(due) for due in rows["configured_due_ms"].to_numpy() if due >= 0), default=None),
         },
-        **{name: _matrix(rows, name).sum(axis=0).tolist() for name in _SUMMED},
+        **{name: _cells_by_partition(rows, name).sum(axis=0).tolist() for name in _SUMMED_COLUMNS},
         "stopped_by": stopped,
     }
 
 
-def _matrix(rows: pa.Table, name: str) -> Any:
+def _cells_by_partition(rows: pa.Table, name: str) -> Any:
     """A column of lists, as a row for each partition."""
     column: Any = rows[name].combine_chunks()
     return column.flatten().to_numpy().astype(np.int64).reshape(rows.num_rows, _CELLS)

@@ -17,7 +17,7 @@ from kidxlib.operations.retention.recorded import PartitionsToPlan
 from kidxlib.retention.decide import Candidates, Ladder, Longs, deletions, reasons_of_first
 from kidxlib.retention.policy import REASONS, UNLIMITED
 
-_CELLS: Final = "for each time of the ladder with each size, times first"
+_FOR_EACH_CELL: Final = "for each time of the ladder with each size, times first"
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -46,10 +46,12 @@ class WhatIfRow(PartitionOfSource):
     segments: int = column("segments that are present")
     bytes: int = column("bytes of their logs, as a broker counts them")
     kept: str | None = column("why all of them stay whatever the limits are; null: the limits decide")
-    deleted: Sequence[Int32] = column(f"segments that go now, from the first on, {_CELLS}")
-    freed: Sequence[int] = column(f"bytes of these, {_CELLS}")
-    stays: Sequence[Int32] = column(f"why the first that stays does, by its number in REASONS; -1: none does; {_CELLS}")
-    stays_from: Sequence[int] = column(f"first offset that stays, {_CELLS}")
+    deleted: Sequence[Int32] = column(f"segments that go now, from the first on, {_FOR_EACH_CELL}")
+    freed: Sequence[int] = column(f"bytes of these, {_FOR_EACH_CELL}")
+    stays: Sequence[Int32] = column(
+        f"why the first that stays does, by its number in REASONS; -1: none does; {_FOR_EACH_CELL}"
+    )
+    stays_from: Sequence[int] = column(f"first offset that stays, {_FOR_EACH_CELL}")
     configured_deleted: Int32 = column("segments that go now by the topic's own policy; 0 where not all of it is known")
     configured_freed: int = column("bytes of these")
     configured_deleted_later: Int32 = column("segments that go by that policy in a week")
@@ -57,8 +59,8 @@ class WhatIfRow(PartitionOfSource):
     configured_due_ms: int = column(
         "when the first segment that stays now goes by that policy's time, ms since the epoch; -1: not by time"
     )
-    deleted_later: Sequence[Int32] = column(f"segments that go in a week, {_CELLS}")
-    freed_later: Sequence[int] = column(f"bytes of these, {_CELLS}")
+    deleted_later: Sequence[Int32] = column(f"segments that go in a week, {_FOR_EACH_CELL}")
+    freed_later: Sequence[int] = column(f"bytes of these, {_FOR_EACH_CELL}")
 
 
 WHAT_IF: Final = kinds_of(partition=WhatIfRow.columns())
@@ -68,12 +70,12 @@ def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> I
     """Rows of `WHAT_IF`, one for each partition, from shares with both policies of each topic."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
-        partitions = [_row(partition, share, options) for partition in partitions_of(rows)]
+        partitions = [_what_if_row(partition, share, options) for partition in partitions_of(rows)]
         struct = pa.array(partitions, WHAT_IF.field("partition").type)
         yield ItemRows(segments=rows.num_rows, batches=[pa.RecordBatch.from_arrays([struct], schema=WHAT_IF)])
 
 
-def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
+def _what_if_row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
     topic = partition.of_first_row("topic")
     configs = share.configs[topic]
     rule = PartitionRule.of_partition(partition, configs[LADDER_POLICY], options, share.compacted_topics)
@@ -86,7 +88,9 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
     decided = own.decide(segments)
     configured, due = decided.deleted, decided.due_ms(own.policy.retention_ms)
     configured_later = replace(own, now_ms=options.now_ms + LATER_MS[1]).decide(segments).deleted
-    (now, candidates), (later, _) = (_deleted(partition, rule, options.now_ms + later_ms) for later_ms in LATER_MS)
+    (now, candidates), (later, _) = (
+        _deleted_by_ladder(partition, rule, options.now_ms + later_ms) for later_ms in LATER_MS
+    )
     if candidates is None:
         assert rule.kept is not None
         stays = np.full(now.shape, REASONS.index(rule.kept), np.int8)
@@ -113,7 +117,7 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
     }
 
 
-def _deleted(partition: Partition, rule: PartitionRule, now_ms: int) -> tuple[Longs, Candidates | None]:
+def _deleted_by_ladder(partition: Partition, rule: PartitionRule, now_ms: int) -> tuple[Longs, Candidates | None]:
     """How many segments go at a time with each pair of limits; and the candidates, where limits decide."""
     if rule.kept is not None:
         return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None

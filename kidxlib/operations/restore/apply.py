@@ -52,13 +52,13 @@ from kidxlib.terminal.progress import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
 #: others are made anew of the logs.
-_COPIED: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_FILES_COPIED_BESIDE_LOGS: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 #: What an end before the metadata leaves.
-_AGAIN: Final = (
+_LEFT_BEFORE_METADATA: Final = (
     "the sources are as they were, and no metadata was written: empty the new log dirs, format them, and plan again"
 )
 #: What an interruption leaves amid the metadata, and after it.
-_HALF: Final = (
+_LEFT_AMID_METADATA: Final = (
     "the sources are as they were, and some controllers may have the metadata: empty the new log dirs and the "
     "controllers', format them, and plan again"
 )
@@ -85,11 +85,11 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     """
     log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
     with _telling_what_is_left():
-        copied = _copy(plan, log_dirs, backend)
+        copied = _copy_logs(plan, log_dirs, backend)
         contents = read_contents(plan, backend.engine)
         begin_phase("writing the cluster's metadata")
     is_done = False
-    with interrupts.telling(lambda: RESTORED if is_done else _HALF), interrupts.stopping(lambda: None):
+    with interrupts.telling(lambda: RESTORED if is_done else _LEFT_AMID_METADATA), interrupts.stopping(lambda: None):
         write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
         with Publisher() as publisher:
             for path in log_dirs:
@@ -102,49 +102,49 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
 def _telling_what_is_left() -> Iterator[None]:
     """Say of each end before the metadata what the new log dirs are by then."""
     try:
-        with interrupts.telling(lambda: _AGAIN):
+        with interrupts.telling(lambda: _LEFT_BEFORE_METADATA):
             yield
     except WorkersDiedError as error:
         raise KidxError(
             "worker processes die again and again: they crash, or are killed, as happens where memory runs out (see "
-            f"dmesg); {_AGAIN}, with fewer --processes"
+            f"dmesg); {_LEFT_BEFORE_METADATA}, with fewer --processes"
         ) from error
     except (KidxError, OSError) as error:
         text = describe_error(error)
-        raise KidxError(text if text.endswith(_AGAIN) else f"{text}; {_AGAIN}") from error
+        raise KidxError(text if text.endswith(_LEFT_BEFORE_METADATA) else f"{text}; {_LEFT_BEFORE_METADATA}") from error
 
 
-def _copy(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend) -> Copied:
+def _copy_logs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend) -> Copied:
     """Copy the logs, and make the new log dirs ready for the first start."""
     by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
     for replica in plan.copied:
         assert replica.log_dir is not None
         by_log_dir[replica.log_dir].append(replica)
-    _publish({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
+    _publish_log_dir_files({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
     copied = Copied(0, 0)
     begin_phase("copying")
     for path, replicas in by_log_dir.items():
-        done = copy_files(_files(path, replicas), _owner(path), backend.engine.cores)
+        done = copy_files(_file_copies(path, replicas), _log_dir_owner(path), backend.engine.cores)
         copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
     _cut_epochs(plan.copied)
-    _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
+    _publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
     with scratch_directory() as scans:
         _make_ready(plan, by_log_dir, backend, scans)
     return copied
 
 
-def _files(log_dir: Path, replicas: Iterable[PlannedReplica]) -> Iterator[FileCopy]:
+def _file_copies(log_dir: Path, replicas: Iterable[PlannedReplica]) -> Iterator[FileCopy]:
     """The files to copy; the directory of each is made first."""
-    owner = _owner(log_dir)
+    owner = _log_dir_owner(log_dir)
     for replica in replicas:
         assert replica.source is not None
         directory = log_dir / replica.topic_partition.directory
         make_directory(directory, replica.source.directory, owner)
-        for name, size in _files_of(replica.source):
+        for name, size in _files_to_copy(replica.source):
             yield FileCopy(replica.source.directory / name, directory / name, size)
 
 
-def _files_of(source: OldReplica) -> Iterator[tuple[str, int]]:
+def _files_to_copy(source: OldReplica) -> Iterator[tuple[str, int]]:
     """The names of files, and the bytes that are copied of each: a log up to its last whole batch."""
     for segment in source.forecast.simulation.segments:
         if segment.action is not StartupAction.DELETE:
@@ -152,7 +152,7 @@ def _files_of(source: OldReplica) -> Iterator[tuple[str, int]]:
     with os.scandir(source.directory) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             offset = parse_snapshot(entry.name)
-            if entry.name in _COPIED or (offset is not None and offset <= source.end_offset):
+            if entry.name in _FILES_COPIED_BESIDE_LOGS or (offset is not None and offset <= source.end_offset):
                 yield entry.name, entry.stat().st_size
 
 
@@ -174,7 +174,7 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
         publisher.commit()
 
 
-def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
+def _checkpoint_contents(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
     """The checkpoints of a log dir. Recovery points come once all is made ready.
 
     Log starts and what cleaners have done are as the sources say. The high watermark is the end of each copy: those in
@@ -211,7 +211,7 @@ def _make_ready(
         of_broker = scans / str(broker.node_id)  # tasks are numbered by broker
         of_broker.mkdir()
         name = f"copies-{broker.node_id}"
-        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, name, of_broker)
+        planned += planned_log_dirs(stopped, _known_topics(plan, broker), backend.engine, name, of_broker)
     expected = {
         log_dir / replica.topic_partition.directory: replica.source
         for log_dir, replicas in by_log_dir.items()
@@ -219,9 +219,9 @@ def _make_ready(
     }
     for log_dir in planned:
         for forecast in log_dir.forecasts:
-            _ensure_as_planned(forecast, expected.pop(forecast.directory, None))
+            _ensure_copy_as_planned(forecast, expected.pop(forecast.directory, None))
     if expected:
-        raise KidxError(f"{next(iter(expected))}: the copy is not there; {_AGAIN}")
+        raise KidxError(f"{next(iter(expected))}: the copy is not there; {_LEFT_BEFORE_METADATA}")
     ready = RecoveryPlan(
         broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
         level=Level.MARKER,
@@ -244,7 +244,7 @@ def _make_ready(
     make_ready(ready, backend)
 
 
-def _ensure_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
+def _ensure_copy_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
     ends = None if source is None else (source.start_offset, source.end_offset, source.kept_bytes)
     simulation = forecast.simulation
     kept = sum(segment.kept_bytes for segment in simulation.segments)
@@ -252,11 +252,11 @@ def _ensure_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
     if ends != now or forecast.dropped or forecast.refusals:
         raise KidxError(
             f"{forecast.directory}: expected a copy with (start, end, bytes) {ends}, and a broker would make {now} of "
-            f"it; {_AGAIN}"
+            f"it; {_LEFT_BEFORE_METADATA}"
         )
 
 
-def _known(plan: RestorePlan, broker: NewBroker) -> KnownTopics:
+def _known_topics(plan: RestorePlan, broker: NewBroker) -> KnownTopics:
     """The topics' settings, for the intervals of their indexes: those of surviving metadata."""
     if plan.surviving is None:
         return KnownTopics()
@@ -264,14 +264,14 @@ def _known(plan: RestorePlan, broker: NewBroker) -> KnownTopics:
     return KnownTopics({str(path): of_source for path in broker.log_dirs})
 
 
-def _owner(log_dir: Path) -> Owner:
+def _log_dir_owner(log_dir: Path) -> Owner:
     return Owner.of((log_dir / META_PROPERTIES).stat())
 
 
-def _publish(files: Mapping[Path, Mapping[str, bytes]]) -> None:
+def _publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
     with Publisher() as publisher:
         for log_dir, contents in files.items():
-            owner = replace(_owner(log_dir), mode=0o644)
+            owner = replace(_log_dir_owner(log_dir), mode=0o644)
             for name, content in contents.items():
                 publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()

@@ -36,12 +36,12 @@ _PRODUCER_IDS_PER_BLOCK: Final = 1_000
 #: No cluster has handed out so many: a larger id is in damaged bytes.
 _PRODUCER_ID_MAX: Final = 2**62
 
-_ELR: Final = "eligible.leader.replicas.version"
+_ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 _MIN_IN_SYNC_DEFAULT: Final = "1"
 _TIERED: Final = "remote.storage.enable"
 #: How the values of a coordinator's records are called that prove a level of 1.
-_PROVEN_BY: Final = (
+_FEATURES_PROVEN_BY_RECORDS: Final = (
     ("group.version", CONSUMER_OFFSETS, "ConsumerGroup"),
     ("share.version", CONSUMER_OFFSETS, "ShareGroup"),
     ("share.version", SHARE_GROUP_STATE, "Share"),
@@ -78,7 +78,7 @@ def restored_cluster(known: Known) -> RestoredCluster:
     """The restored cluster, with each topic's settings as surviving metadata has them."""
     surviving = known.surviving
     metadata = None if surviving is None else surviving.metadata
-    topics, cannot = _topics(known, metadata)
+    topics, cannot = _restored_topics(known, metadata)
     formatted = known.controllers[0].features
     if surviving is None:
         proven = known.old_levels
@@ -86,7 +86,7 @@ def restored_cluster(known: Known) -> RestoredCluster:
         cannot += made_from_folders()
     else:
         features = dict(surviving.features)
-        cannot += [*surviving.left_out, *_overridden(surviving), *_behind(surviving)]
+        cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving), *_set_after_metadata_end(surviving)]
     next_id = max(known.evidence.highest_producer_id + 1, 0 if surviving is None else surviving.next_producer_id)
     cluster_id = known.controllers[0].properties.cluster_id
     assert cluster_id is not None
@@ -116,13 +116,15 @@ def proven_levels(evidence: LogEvidence) -> dict[str, int]:
         )
         if module == TRANSACTION_STATE and version >= 1:
             levels["transaction.version"] = 1
-        for feature, of_module, prefix in _PROVEN_BY:
+        for feature, of_module, prefix in _FEATURES_PROVEN_BY_RECORDS:
             if module == of_module and name.startswith(prefix):
                 levels[feature] = 1
     return levels
 
 
-def _topics(known: Known, metadata: ClusterMetadata | None) -> tuple[list[RestoredTopic], list[CannotComeBack]]:
+def _restored_topics(
+    known: Known, metadata: ClusterMetadata | None
+) -> tuple[list[RestoredTopic], list[CannotComeBack]]:
     found: defaultdict[str, dict[int, RestoredPartition]] = defaultdict(dict)
     of_other_ids: list[RestoredPartition] = []
     for partition in known.found:
@@ -139,16 +141,20 @@ def _topics(known: Known, metadata: ClusterMetadata | None) -> tuple[list[Restor
         ids = {partition.topic_id for partition in found[name].values()}
         topic_id = metadata.topics[name] if metadata is not None and name in metadata.topics else min(ids)
         partitions = tuple(
-            _partition(TopicPartition(name, number), topic_id, found[name].get(number), metadata, known.brokers)
+            _restored_partition(
+                TopicPartition(name, number), topic_id, found[name].get(number), metadata, known.brokers
+            )
             for number in range(count)
         )
         topics.append(
-            RestoredTopic(name=name, topic_id=topic_id, partitions=partitions, configs=_configs(name, metadata))
+            RestoredTopic(
+                name=name, topic_id=topic_id, partitions=partitions, configs=_configs_in_metadata(name, metadata)
+            )
         )
-    return topics, list(_not_found(topics, of_other_ids))
+    return topics, list(_partitions_not_found(topics, of_other_ids))
 
 
-def _partition(
+def _restored_partition(
     partition: TopicPartition,
     topic_id: str,
     found: RestoredPartition | None,
@@ -175,7 +181,7 @@ def _partition(
     )
 
 
-def _configs(topic: str, metadata: ClusterMetadata | None) -> tuple[RestoredConfig, ...]:
+def _configs_in_metadata(topic: str, metadata: ClusterMetadata | None) -> tuple[RestoredConfig, ...]:
     if metadata is None:
         return ()
     configs = metadata.topic_configs.get(topic, {})
@@ -185,33 +191,35 @@ def _configs(topic: str, metadata: ClusterMetadata | None) -> tuple[RestoredConf
     )
 
 
-def _not_found(topics: Sequence[RestoredTopic], of_other_ids: Sequence[RestoredPartition]) -> Iterator[CannotComeBack]:
+def _partitions_not_found(
+    topics: Sequence[RestoredTopic], of_other_ids: Sequence[RestoredPartition]
+) -> Iterator[CannotComeBack]:
     empty = [partition for topic in topics for partition in topic.partitions if partition.begins_empty]
     if empty:
-        names = _some(f"{partition.topic}-{partition.partition}" for partition in empty)
+        names = _first_names(f"{partition.topic}-{partition.partition}" for partition in empty)
         yield CannotComeBack(
             "records of partitions", len(empty), f"no source has a directory with their topic id: {names} begin empty"
         )
     if of_other_ids:
-        names = _some(f"{partition.topic}-{partition.partition}" for partition in of_other_ids)
+        names = _first_names(f"{partition.topic}-{partition.partition}" for partition in of_other_ids)
         yield CannotComeBack(
             "directories of older topics", len(of_other_ids), f"the metadata has another id for these topics: {names}"
         )
 
 
-def _some(names: Iterable[str], shown: int = 5) -> str:
+def _first_names(names: Iterable[str], shown: int = 5) -> str:
     listed = list(names)
     more = len(listed) - shown
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
-def _overridden(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
+def _overridden_min_in_sync(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
     """A controller that begins a cluster with eligible leader replicas sets `min.insync.replicas` of all brokers to its
     own value, behind all records that it is given (`ActivationRecordsGenerator.recordsForEmptyLog`). So each such
     cluster has a value, and 1, Kafka's default, is not told.
     """
     value = next((record.values["value"] for record in surviving.carried if _is_min_in_sync(record)), None)
-    if value not in (None, _MIN_IN_SYNC_DEFAULT) and surviving.features.get(_ELR, 0) > 0:
+    if value not in (None, _MIN_IN_SYNC_DEFAULT) and surviving.features.get(_ELIGIBLE_LEADER_REPLICAS, 0) > 0:
         yield CannotComeBack(
             f"{_MIN_IN_SYNC} of all brokers",
             1,
@@ -225,7 +233,7 @@ def _is_min_in_sync(record: FramedMessage) -> bool:
     return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", _MIN_IN_SYNC)
 
 
-def _behind(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
+def _set_after_metadata_end(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
     yield CannotComeBack("what was set after the copy's end", None, f"the copy ends at {surviving.metadata.as_of}")
 
 

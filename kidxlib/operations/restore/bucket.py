@@ -81,10 +81,10 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: Who is to have copied segments whose metadata is made anew: no broker goes by it.
-_COPIED_BY: Final = 0
+_COPYING_BROKER: Final = 0
 #: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
 METADATA_PARTITIONS_DEFAULT: Final = 50
-_ENABLED: Final = "remote.storage.enable"
+_REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class TakenBucket(Taken):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Remote:
+class _RemotePartition:
     """The remote segments of a partition, as the restored cluster's metadata has them.
 
     Attributes:
@@ -230,12 +230,14 @@ def taken_from(
             f"add |{REMOTE_LOG_METADATA_TOPIC}"
         )
     new_dirs = [path for broker in brokers for path in broker.log_dirs]
-    taken.refusals += _in_the_way(bucket, [*new_dirs, *(controller.log_dir for controller in controllers)])
+    taken.refusals += _why_new_dirs_overlap_bucket(
+        bucket, [*new_dirs, *(controller.log_dir for controller in controllers)]
+    )
     try:
         metadata = MetadataReader(inventory.paths, ANY_TOPIC).read()
-        taken.metadata_partitions = _metadata_partitions(taken, metadata, surviving)
-        wanted = _wanted(taken, surviving, topics)
-        remotes = [*_remotes(taken, wanted, metadata)]
+        taken.metadata_partitions = _count_metadata_partitions(taken, metadata, surviving)
+        wanted = _wanted_directories(taken, surviving, topics)
+        remotes = [*_remote_partitions(taken, wanted, metadata)]
         protection = protection_of(
             bucket.place, wanted.values(), bucket.protected, brokers, is_cluster_stopped=bucket.is_cluster_stopped
         )
@@ -248,33 +250,35 @@ def taken_from(
             "plugin writes to, and its --layout"
         )
     taken.refusals += protection.refusals
-    inventory = taken.inventory = _with_starts(inventory, remotes)
-    folders = _folders(taken, remotes)
-    taken.lost += _nowhere(taken, remotes)
+    inventory = taken.inventory = _with_remote_starts(inventory, remotes)
+    folders = _folders_only_in_bucket(taken, remotes)
+    taken.lost += _offsets_nowhere(taken, remotes)
     if remotes:
-        folders |= _metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
+        folders |= _made_metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
     if folders:
         write_log_dir(bucket.log_dir, folders)
-        taken.inventory = _with(inventory, bucket, folders, engine)
+        taken.inventory = _with_made_log_dir(inventory, bucket, folders, engine)
     return taken
 
 
-def _folders(taken: TakenBucket, remotes: Sequence[_Remote]) -> dict[TopicPartition, MadeFolder]:
+def _folders_only_in_bucket(
+    taken: TakenBucket, remotes: Sequence[_RemotePartition]
+) -> dict[TopicPartition, MadeFolder]:
     """The directories of partitions that no log dir has; the other directories are compared with remote segments."""
     folders: dict[TopicPartition, MadeFolder] = {}
     for remote in remotes:
-        _count(taken, remote)
+        _count_segments(taken, remote)
         name = TopicPartition(remote.partition.topic, remote.partition.partition)
         replicas = taken.inventory.replicas.get(name, ())
         _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
         for replica in replicas:
-            _compare(taken, remote, replica)
-        if not replicas and (folder := _folder_of(taken, remote)) is not None:
+            _compare_with_local_log(taken, remote, replica)
+        if not replicas and (folder := _made_folder(taken, remote)) is not None:
             folders[name] = folder
     return folders
 
 
-def _with_starts(inventory: Inventory, remotes: Sequence[_Remote]) -> Inventory:
+def _with_remote_starts(inventory: Inventory, remotes: Sequence[_RemotePartition]) -> Inventory:
     """The sources, whose replicas know where the bucket's part of them begins."""
     starts = {
         TopicPartition(remote.partition.topic, remote.partition.partition): min(
@@ -293,14 +297,17 @@ def _with_starts(inventory: Inventory, remotes: Sequence[_Remote]) -> Inventory:
     return Inventory(brokers, inventory.known)
 
 
-def _lacks(taken: TakenBucket, topic: str, what: str) -> str:
+def _why_nothing_in_bucket(taken: TakenBucket, topic: str, what: str) -> str:
     """Why nothing of a partition comes from the bucket: it lacks `what`, or what it has of the topic is left out."""
     if topic in taken.not_tiered:
-        return f"and what the bucket has of the topic is left out, as the metadata does not say {_ENABLED}=true of it"
+        return (
+            "and what the bucket has of the topic is left out, as the metadata does not say "
+            f"{_REMOTE_STORAGE_ENABLE}=true of it"
+        )
     return f"and the bucket has no {what} of the partition"
 
 
-def _nowhere(taken: TakenBucket, remotes: Sequence[_Remote]) -> Iterator[str]:
+def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_RemotePartition]) -> Iterator[str]:
     """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
     in_bucket = {remote.name for remote in remotes}
     for partition, replicas in taken.inventory.replicas.items():
@@ -308,17 +315,19 @@ def _nowhere(taken: TakenBucket, remotes: Sequence[_Remote]) -> Iterator[str]:
             if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
                 yield (
                     f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
-                    f"bucket, {_lacks(taken, partition.topic, 'segment')}"
+                    f"bucket, {_why_nothing_in_bucket(taken, partition.topic, 'segment')}"
                 )
 
 
-def _in_the_way(bucket: Bucket, new_dirs: Iterable[Path]) -> Iterator[str]:
+def _why_new_dirs_overlap_bucket(bucket: Bucket, new_dirs: Iterable[Path]) -> Iterator[str]:
     for path in sorted(set(new_dirs)):
         if isinstance(bucket.place, Path) and overlapping(path, [bucket.place]) is not None:
             yield f"{path}: it is, holds or lies in the bucket {bucket.place}, where nothing is written; name another"
 
 
-def _metadata_partitions(taken: TakenBucket, metadata: RemoteMetadata, surviving: SurvivingMetadata | None) -> int:
+def _count_metadata_partitions(
+    taken: TakenBucket, metadata: RemoteMetadata, surviving: SurvivingMetadata | None
+) -> int:
     """How many partitions `__remote_log_metadata` has: by the cluster's metadata, else by its directories, else as
     Kafka makes it.
     """
@@ -334,7 +343,7 @@ def _metadata_partitions(taken: TakenBucket, metadata: RemoteMetadata, surviving
     return count
 
 
-def _wanted(
+def _wanted_directories(
     taken: TakenBucket, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
 ) -> dict[TopicIdPartition, Location]:
     """The directories in the bucket of topics that are to be restored. Another topic of the same name was deleted."""
@@ -345,7 +354,9 @@ def _wanted(
     if surviving is not None:
         ids |= {topic: {topic_id} for topic, topic_id in surviving.metadata.topics.items()}
         configs = surviving.metadata.topic_configs  # of a topic that was made later it says nothing
-        not_tiered = {topic for topic in surviving.metadata.topics if configs.get(topic, {}).get(_ENABLED) != "true"}
+        not_tiered = {
+            topic for topic in surviving.metadata.topics if configs.get(topic, {}).get(_REMOTE_STORAGE_ENABLE) != "true"
+        }
     listed = taken.bucket.layout.list_partitions(taken.bucket.place)
     in_bucket: dict[str, set[str]] = defaultdict(set)
     for partition in listed:
@@ -359,7 +370,7 @@ def _wanted(
             taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
         elif topic in not_tiered:
             taken.not_tiered.add(topic)
-            taken.left_out.append(f"{place}: the metadata does not say {_ENABLED}=true of topic {topic}")
+            taken.left_out.append(f"{place}: the metadata does not say {_REMOTE_STORAGE_ENABLE}=true of topic {topic}")
         elif not known and len(in_bucket[topic]) > 1:
             taken.refusals.append(
                 f"topic {topic}: the bucket has topics with the ids {', '.join(sorted(in_bucket[topic]))}, and no "
@@ -371,19 +382,21 @@ def _wanted(
     return wanted
 
 
-def _remotes(
+def _remote_partitions(
     taken: TakenBucket, wanted: Mapping[TopicIdPartition, Location], metadata: RemoteMetadata
-) -> Iterator[_Remote]:
+) -> Iterator[_RemotePartition]:
     """The remote segments of each partition: by the metadata that survives, else by the objects."""
     rows = by_partition(metadata.segments, "start_offset")
     forgotten = by_partition(metadata.forgotten, "start_offset")
-    visible = _visible(taken.inventory.paths) if metadata.read else {}
+    visible = _visible_in_metadata(taken.inventory.paths) if metadata.read else {}
     for partition, directory in wanted.items():
         number = metadata_partition(partition, taken.metadata_partitions)
         if number not in metadata.read:
-            yield _by_objects(taken, partition, directory)
+            yield _remote_partition_by_objects(taken, partition, directory)
         elif partition in rows and partition not in forgotten:
-            yield _by_metadata(taken, partition, directory, rows[partition], visible.get(partition, {}), metadata)
+            yield _remote_partition_by_metadata(
+                taken, partition, directory, rows[partition], visible.get(partition, {}), metadata
+            )
         elif list_objects(directory, taken.bucket.layout.suffixes).objects.num_rows:
             says = "has lost the first records on" if partition in forgotten else "says nothing of"
             taken.refusals.append(
@@ -392,14 +405,14 @@ def _remotes(
             )
     for partition, of_partition in rows.items():
         segments = read_segments(of_partition)
-        if partition not in wanted and segments and _is_restored(taken, partition):
+        if partition not in wanted and segments and _has_restored_replica(taken, partition):
             taken.lost.append(
-                f"{partition.topic}-{partition.partition}: {_offsets_of(segments)} are in remote segments by "
-                f"{REMOTE_LOG_METADATA_TOPIC}, {_lacks(taken, partition.topic, 'directory')}"
+                f"{partition.topic}-{partition.partition}: {_offset_range_in_words(segments)} are in remote segments "
+                f"by {REMOTE_LOG_METADATA_TOPIC}, {_why_nothing_in_bucket(taken, partition.topic, 'directory')}"
             )
 
 
-def _visible(places: Sequence[Path]) -> dict[TopicIdPartition, dict[str, VisibleOffsets]]:
+def _visible_in_metadata(places: Sequence[Path]) -> dict[TopicIdPartition, dict[str, VisibleOffsets]]:
     visible = {}
     for of_number in metadata_partitions(places).values():
         for partition, reads in epochs_read(of_number.records()).items():
@@ -407,18 +420,20 @@ def _visible(places: Sequence[Path]) -> dict[TopicIdPartition, dict[str, Visible
     return visible
 
 
-def _is_restored(taken: TakenBucket, partition: TopicIdPartition) -> bool:
+def _has_restored_replica(taken: TakenBucket, partition: TopicIdPartition) -> bool:
     replicas = taken.inventory.replicas.get(TopicPartition(partition.topic, partition.partition), ())
     return any(replica.topic_id == partition.topic_id for replica in replicas)
 
 
-def _offsets_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def _offset_range_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
     first, last = min(row["start_offset"] for row in rows), max(row["end_offset"] for row in rows)
     return f"offsets {first} to {last}"
 
 
-def _by_objects(taken: TakenBucket, partition: TopicIdPartition, directory: Location) -> _Remote:
-    uploaded = read_uploaded(taken.bucket.layout, partition, directory, _COPIED_BY)
+def _remote_partition_by_objects(
+    taken: TakenBucket, partition: TopicIdPartition, directory: Location
+) -> _RemotePartition:
+    uploaded = read_uploaded(taken.bucket.layout, partition, directory, _COPYING_BROKER)
     taken.left_out += uploaded.unusable
     taken.newest_ms = max(taken.newest_ms or 0, uploaded.newest_ms or 0) or None
     visible = visible_offsets(epochs_read(as_read(uploaded.records())).get(partition, []))
@@ -429,7 +444,7 @@ def _by_objects(taken: TakenBucket, partition: TopicIdPartition, directory: Loca
                 f"offsets {segment.start_offset} to {segment.end_offset}, as after an upload that was tried again"
             )
     written = [record for record in uploaded.records() if record.segment.id in visible]
-    return _Remote(
+    return _RemotePartition(
         partition=partition,
         directory=directory,
         rows=fold_metadata(as_read(written)).segments,
@@ -439,14 +454,14 @@ def _by_objects(taken: TakenBucket, partition: TopicIdPartition, directory: Loca
     )
 
 
-def _by_metadata(
+def _remote_partition_by_metadata(
     taken: TakenBucket,
     partition: TopicIdPartition,
     directory: Location,
     rows: pa.Table,
     visible: Mapping[str, VisibleOffsets],
     metadata: RemoteMetadata,
-) -> _Remote:
+) -> _RemotePartition:
     objects = list_objects(directory, taken.bucket.layout.suffixes).objects
     presence = match_objects(taken.bucket.layout, rows, objects)
     found = [*findings_on_missing(presence)]
@@ -463,7 +478,7 @@ def _by_metadata(
     written = [ms for ms in objects["written_ms"].to_pylist() if ms is not None]
     taken.newest_ms = max([taken.newest_ms or 0, *written]) or None
     epochs = (entry["epoch"] for row in rows.to_pylist() for entry in row["leader_epochs"])
-    return _Remote(
+    return _RemotePartition(
         partition=partition,
         directory=directory,
         rows=rows,
@@ -473,14 +488,14 @@ def _by_metadata(
     )
 
 
-def _count(taken: TakenBucket, remote: _Remote) -> None:
+def _count_segments(taken: TakenBucket, remote: _RemotePartition) -> None:
     rows = remote.read
     taken.topics.add(remote.partition.topic)
     taken.segments += len(rows)
     taken.log_bytes += sum(row["log_bytes"] for row in rows)
 
 
-def _gaps(remote: _Remote) -> Iterator[range]:
+def _gaps_between_segments(remote: _RemotePartition) -> Iterator[range]:
     """Offsets between remote segments that none of them has."""
     end = None
     for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
@@ -489,12 +504,12 @@ def _gaps(remote: _Remote) -> Iterator[range]:
         end = max(end or 0, visible.last_offset + 1)
 
 
-def _tell_gaps(taken: TakenBucket, remote: _Remote, local_start: int | None) -> None:
+def _tell_gaps(taken: TakenBucket, remote: _RemotePartition, local_start: int | None) -> None:
     """
     Args:
         local_start: where the longest log in a log dir begins; None: no log dir has the partition.
     """
-    for gap in _gaps(remote):
+    for gap in _gaps_between_segments(remote):
         if local_start is None or gap.start < local_start:
             taken.lost.append(
                 f"{remote.name}: offsets {gap.start} to {gap.stop - 1} are in no remote segment: consumers that come "
@@ -502,7 +517,7 @@ def _tell_gaps(taken: TakenBucket, remote: _Remote, local_start: int | None) -> 
             )
 
 
-def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
+def _compare_with_local_log(taken: TakenBucket, remote: _RemotePartition, replica: OldReplica) -> None:
     """Whether a leader that starts with a log dir's directory deletes remote segments, or does not find them."""
     simulation = replica.forecast.simulation
     try:
@@ -533,7 +548,7 @@ def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
         )
 
 
-def _folder_of(taken: TakenBucket, remote: _Remote) -> MadeFolder | None:
+def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> MadeFolder | None:
     """The directory of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
     refused.
     """
@@ -580,9 +595,9 @@ def _folder_of(taken: TakenBucket, remote: _Remote) -> MadeFolder | None:
     )
 
 
-def _metadata_folders(
+def _made_metadata_folders(
     taken: TakenBucket,
-    remotes: Sequence[_Remote],
+    remotes: Sequence[_RemotePartition],
     metadata: RemoteMetadata,
     surviving: SurvivingMetadata | None,
     cluster_id: str | None,
@@ -621,7 +636,7 @@ def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _with(
+def _with_made_log_dir(
     inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, MadeFolder], engine: Engine
 ) -> Inventory:
     """All sources, with the log dir that was made as one more."""

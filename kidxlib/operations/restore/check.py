@@ -28,11 +28,11 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-_SHOWN: Final = 20
-_MORE: Final = "; --json has them all"
+_LINES_SHOWN: Final = 20
+_MORE_IN_JSON: Final = "; --json has them all"
 #: So long a high watermark may take to reach the end of a log whose followers are in sync.
 _SETTLES_SECONDS: Final = 30.0
-_STRAY: Final = "-stray"
+_STRAY_SUFFIX: Final = "-stray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def read_applied(path: Path) -> AppliedRestore:
             f"{path}: not of a restore that was carried out; expected the output of kidx restore … --apply PLAN --json"
         )
     try:
-        return _applied(given)
+        return _parse_applied_restore(given)
     except (KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UsageError(
@@ -112,8 +112,8 @@ def read_applied(path: Path) -> AppliedRestore:
         ) from error
 
 
-def _applied(given: Mapping[str, Any]) -> AppliedRestore:
-    contents = {_partition(each["partition"]): each for each in given["contents"]}
+def _parse_applied_restore(given: Mapping[str, Any]) -> AppliedRestore:
+    contents = {_parse_partition(each["partition"]): each for each in given["contents"]}
     partitions: dict[TopicPartition, AppliedPartition] = {}
     for topic in given["topics"]:
         for each in topic["partitions"]:
@@ -131,7 +131,7 @@ def _applied(given: Mapping[str, Any]) -> AppliedRestore:
             )
     groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for each in given["groups"] or ():
-        groups[each["group"]][_partition(each["partition"])] = each["offset"]
+        groups[each["group"]][_parse_partition(each["partition"])] = each["offset"]
     return AppliedRestore(
         cluster_id=given["cluster_id"],
         topics={topic["topic"]: topic["topic_id"] for topic in given["topics"]},
@@ -142,7 +142,7 @@ def _applied(given: Mapping[str, Any]) -> AppliedRestore:
     )
 
 
-def _partition(name: str) -> TopicPartition:
+def _parse_partition(name: str) -> TopicPartition:
     partition = parse_partition_directory(name)
     if partition is None:
         raise ValueError(f"{name}: no partition")
@@ -150,7 +150,7 @@ def _partition(name: str) -> TopicPartition:
 
 
 @dataclass(slots=True)
-class _Found:
+class _CheckFindings:
     """What a check finds, a line each.
 
     Attributes:
@@ -173,7 +173,7 @@ def check_restore(request: CheckRequest) -> Outcome:
     applied = read_applied(request.plan)
     cluster = RunningCluster(request.bootstrap, client_settings(request.command_config))
     try:
-        found = _Found()
+        found = _CheckFindings()
         begin_phase("asking the cluster")
         if (cluster_id := cluster.cluster_id()) != applied.cluster_id:
             raise UsageError(
@@ -181,7 +181,7 @@ def check_restore(request: CheckRequest) -> Outcome:
                 f"{applied.cluster_id}; name a broker of the restored cluster"
             )
         readable = _check_topics(cluster, applied, found)
-        _look_for_stray(applied, found)
+        _look_for_stray_directories(applied, found)
         begin_phase("reading records")
         for partition, (start, end) in _settled_offsets(cluster, applied, readable).items():
             _check_partition(cluster, partition, applied.partitions[partition], (start, end), found)
@@ -189,17 +189,17 @@ def check_restore(request: CheckRequest) -> Outcome:
         _check_groups(cluster, applied, found)
     finally:
         cluster.close()
-    return _told(request, applied, found)
+    return _check_outcome(request, applied, found)
 
 
-def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _Found) -> list[TopicPartition]:
+def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _CheckFindings) -> list[TopicPartition]:
     """Compare topics and replicas. Return the partitions whose records can be read, in order."""
     topics = cluster.topics(sorted(applied.topics))
     readable: list[TopicPartition] = []
     for name, topic_id in applied.topics.items():
         if name not in topics:
             found.differs.append(
-                f"topic {name}: the cluster has none; its directories are set aside as {_STRAY}, or deleted"
+                f"topic {name}: the cluster has none; its directories are set aside as {_STRAY_SUFFIX}, or deleted"
             )
         elif topics[name].topic_id != topic_id:
             found.differs.append(f"topic {name}: topic id {topics[name].topic_id}, restored as {topic_id}")
@@ -209,33 +209,33 @@ def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _Foun
         if topic is not None and running is None:
             found.differs.append(f"{partition.directory}: the cluster has no such partition")
         if running is not None:
-            found.differs += [f"{partition.directory}: {text}" for text in _of_replicas(restored, running)]
+            found.differs += [f"{partition.directory}: {text}" for text in _replica_differences(restored, running)]
             if running.leader is not None:
                 readable.append(partition)
                 if running.leader not in restored.in_sync:
                     found.notes.append(f"{partition.directory}: led by broker {running.leader}, which had to catch up")
-    found.differs += _more_partitions(applied, topics)
+    found.differs += _added_partitions(applied, topics)
     more = sorted(cluster.topic_names() - applied.topics.keys())
     found.notes += [f"topic {name}: not restored; it was made since" for name in more]
     return readable
 
 
-def _of_replicas(restored: AppliedPartition, running: RunningPartition) -> Iterator[str]:
+def _replica_differences(restored: AppliedPartition, running: RunningPartition) -> Iterator[str]:
     if running.leader is None:
         yield "it has no leader"
     if set(running.replicas) != set(restored.replicas):
-        yield f"replicas {_nodes(running.replicas)}, restored as {_nodes(restored.replicas)}"
+        yield f"replicas {_node_ids_in_words(running.replicas)}, restored as {_node_ids_in_words(restored.replicas)}"
     if missing := set(restored.replicas) - running.in_sync:
         behind = missing - restored.in_sync
         why = "it still catches up" if missing == behind else "it was in sync: look whether it runs"
-        yield f"not in sync: {_nodes(missing)} ({why})"
+        yield f"not in sync: {_node_ids_in_words(missing)} ({why})"
 
 
-def _nodes(nodes: Any) -> str:
+def _node_ids_in_words(nodes: Any) -> str:
     return ", ".join(map(str, sorted(nodes)))
 
 
-def _more_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic]) -> Iterator[str]:
+def _added_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic]) -> Iterator[str]:
     for name, topic in topics.items():
         for number in sorted(topic.partitions):
             partition = TopicPartition(name, number)
@@ -243,18 +243,18 @@ def _more_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic]
                 yield f"{partition.directory}: not restored; somebody has added partitions"
 
 
-def _look_for_stray(applied: AppliedRestore, found: _Found) -> None:
+def _look_for_stray_directories(applied: AppliedRestore, found: _CheckFindings) -> None:
     """Look for directories that a broker has set aside, where its log dirs are on this machine."""
     for log_dir in applied.log_dirs:
         try:
             names = sorted(os.listdir(log_dir))
         except OSError:
-            found.notes.append(f"{log_dir}: not on this machine, so not looked at for directories {_STRAY}")
+            found.notes.append(f"{log_dir}: not on this machine, so not looked at for directories {_STRAY_SUFFIX}")
             continue
         found.differs += [
             f"{log_dir / name}: set aside by its broker: its metadata does not have this replica"
             for name in names
-            if name.endswith(_STRAY)
+            if name.endswith(_STRAY_SUFFIX)
         ]
 
 
@@ -280,7 +280,7 @@ def _check_partition(
     partition: TopicPartition,
     restored: AppliedPartition,
     offsets: tuple[int, int],
-    found: _Found,
+    found: _CheckFindings,
 ) -> None:
     """Compare the ends of a log and its records. Where an end differs, records are not read."""
     name, (start, end) = partition.directory, offsets
@@ -300,7 +300,7 @@ def _check_partition(
     is_equal = bool(restored.isolated)
     for isolation, expected in restored.isolated.items():
         records = cluster.records(partition, start, expected.end_offset, isolation)
-        if differences := [*_of_records(expected, records)]:
+        if differences := [*_record_differences(expected, records)]:
             found.differs.append(f"{name}, {isolation}: {'; '.join(differences)}")
             is_equal = False
     if is_equal:
@@ -308,7 +308,7 @@ def _check_partition(
         found.records += restored.isolated[READ_UNCOMMITTED].records
 
 
-def _of_records(expected: IsolatedRecords, found: IsolatedRecords) -> Iterator[str]:
+def _record_differences(expected: IsolatedRecords, found: IsolatedRecords) -> Iterator[str]:
     if found.end_offset < expected.end_offset:
         yield f"consumers get no further than offset {found.end_offset}, restored to {expected.end_offset}"
     if found.records != expected.records:
@@ -317,7 +317,7 @@ def _of_records(expected: IsolatedRecords, found: IsolatedRecords) -> Iterator[s
         yield f"{counted(found.records, 'record')}, and other offsets, times, keys, values or headers than restored"
 
 
-def _check_groups(cluster: RunningCluster, applied: AppliedRestore, found: _Found) -> None:
+def _check_groups(cluster: RunningCluster, applied: AppliedRestore, found: _CheckFindings) -> None:
     if applied.groups is None:
         found.not_compared.append("groups: their offsets could not be read when they were restored")
     for group, offsets in sorted((applied.groups or {}).items()):
@@ -328,7 +328,7 @@ def _check_groups(cluster: RunningCluster, applied: AppliedRestore, found: _Foun
                 found.differs.append(f"group {group}, {partition.directory}: {now}, restored at {offset}")
 
 
-def _told(request: CheckRequest, applied: AppliedRestore, found: _Found) -> Outcome:
+def _check_outcome(request: CheckRequest, applied: AppliedRestore, found: _CheckFindings) -> Outcome:
     is_equal = not found.differs and not found.not_compared
     offsets = sum(map(len, (applied.groups or {}).values()))
     outcome = Outcome(
@@ -341,7 +341,7 @@ def _told(request: CheckRequest, applied: AppliedRestore, found: _Found) -> Outc
         },
     )
     for what, lines in (("differs", found.differs), ("not compared", found.not_compared), ("note", found.notes)):
-        for line in first_of_each_kind(lines, _SHOWN, _MORE):
+        for line in first_of_each_kind(lines, _LINES_SHOWN, _MORE_IN_JSON):
             outcome.line(f"{what}: {line}")
     outcome.line(
         f"equal: {found.equal} of {counted(len(applied.partitions), 'partition')}, {counted(found.records, 'record')}, "

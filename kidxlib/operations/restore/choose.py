@@ -21,7 +21,7 @@ from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.run.known_topics import KnownTopics
 
 #: Such a finding below both ends shows that two replicas are not the same.
-_DISAGREES: Final = (Kind.DIFFERS, Kind.LACKS, Kind.ONLY_IN_B, Kind.NOT_COMPARABLE)
+_KINDS_OF_DISAGREEMENT: Final = (Kind.DIFFERS, Kind.LACKS, Kind.ONLY_IN_B, Kind.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def leader_of(replicas: Sequence[OldReplica]) -> OldReplica:
 
 
 @dataclass(slots=True)
-class _Pairs:
+class _ReplicaPairs:
     """The replicas of two brokers that are to be compared."""
 
     one: Place
@@ -87,12 +87,12 @@ class _Pairs:
 def choose(partitions: Iterable[Sequence[OldReplica]], known: KnownTopics, engine: Engine) -> list[Choice]:
     """Choose among the replicas of each partition. Those that are to agree are read side by side."""
     leaders = [(leader_of(replicas), replicas) for replicas in partitions]
-    by_places: dict[tuple[int, int], _Pairs] = {}
+    by_places: dict[tuple[int, int], _ReplicaPairs] = {}
     for leader, replicas in leaders:
         for replica in replicas:
             if replica is not leader and not replica.forecast.refusals and not leader.forecast.refusals:
                 key = (leader.node_id, replica.node_id)
-                of_places = by_places.setdefault(key, _Pairs(leader.place, replica.place))
+                of_places = by_places.setdefault(key, _ReplicaPairs(leader.place, replica.place))
                 one, other = (each.place.directories[each.directory.name] for each in (leader, replica))
                 of_places.pairs.append(DirectoryPair(one, other))
                 of_places.replicas.append((leader, replica))
@@ -105,12 +105,12 @@ def choose(partitions: Iterable[Sequence[OldReplica]], known: KnownTopics, engin
         for (leader, replica), findings in zip(of_places.replicas, compared, strict=True):
             judged[id(replica)] = judge(leader, replica, findings)
     return [
-        Choice(leader, tuple(judged.get(id(each)) or _not_read(each) for each in replicas if each is not leader))
+        Choice(leader, tuple(judged.get(id(each)) or _judged_as_empty(each) for each in replicas if each is not leader))
         for leader, replicas in leaders
     ]
 
 
-def _not_read(replica: OldReplica) -> JudgedReplica:
+def _judged_as_empty(replica: OldReplica) -> JudgedReplica:
     why = next(iter(replica.forecast.refusals), None)
     text = "not compared, as the leader's log cannot be read" if why is None else why.text
     return JudgedReplica(replica, False, False, f"begins empty: {text}")
@@ -121,7 +121,7 @@ def judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) ->
     findings = compared.findings()
     common_start = max(leader.start_offset, replica.start_offset)
     common_end = min(leader.end_offset, replica.end_offset)
-    disagrees = [finding for finding in findings if _is_within(finding, common_start, common_end)]
+    disagrees = [finding for finding in findings if _is_in_both_logs(finding, common_start, common_end)]
     texts = [
         f"{replica.topic_partition.directory}: {replica} and the leader's {leader.directory}: {finding.detail}".replace(
             "in A", "the leader's"
@@ -150,11 +150,11 @@ def judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) ->
     )
 
 
-def _is_within(finding: Finding, start: int, end: int) -> bool:
+def _is_in_both_logs(finding: Finding, start: int, end: int) -> bool:
     """Whether a finding shows a difference of offsets that both logs should have."""
     if finding.kind is Kind.OTHER_ORIGIN:
         return True
-    if finding.kind not in _DISAGREES:
+    if finding.kind not in _KINDS_OF_DISAGREEMENT:
         return False
     first, last = finding.first_offset, finding.last_offset
     return (first is None or first < end) and (last is None or last >= start)

@@ -106,12 +106,12 @@ def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
     except (KidxError, OSError) as error:
         why = describe_error(error)
     unread = {"uncommitted": None, "committed": None, "why": why}
-    contents = [_contents(log, rows.get(log.number, unread)) for log in logs]
+    contents = [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
     return Contents(contents, plan.groups.expected if is_read else None)
 
 
-def _contents(log: RestoredLog, row: Mapping[str, Any]) -> PartitionContents:
+def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> PartitionContents:
     levels = (row["uncommitted"], row["committed"])
     uncommitted, committed = (None if level is None else IsolatedRecords(**level) for level in levels)
     return PartitionContents(
@@ -124,7 +124,7 @@ def _contents(log: RestoredLog, row: Mapping[str, Any]) -> PartitionContents:
     )
 
 
-def _bucket_of(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket:
+def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket:
     """The bucket as brokers of the restored cluster read it. It is listed once."""
     place, layout = taken.bucket.place, taken.bucket.layout
     metadata = tuple(str(path) for broker in brokers for path in broker.log_dirs)
@@ -138,7 +138,7 @@ def _restored_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     bucket, why_not = None, "its beginning is in a bucket, and none is named"
     try:
         if plan.bucket is not None:
-            bucket, why_not = _bucket_of(plan.bucket, plan.brokers), ""
+            bucket, why_not = _bucket_of_restored_cluster(plan.bucket, plan.brokers), ""
     except (KidxError, OSError) as error:
         why_not = describe_error(error)  # of each partition that begins there
     leaders = [replica for replica in plan.copied if replica.is_leader]
@@ -170,10 +170,10 @@ def _restored_log(leader: PlannedReplica, bucket: RemoteBucket | None, why_not: 
     )
     if source.first_offset >= source.start_offset:
         return log
-    return replace(log, bucket=None if bucket is None else _only(bucket, log), why_not=why_not)
+    return replace(log, bucket=None if bucket is None else _bucket_with_partition_alone(bucket, log), why_not=why_not)
 
 
-def _only(bucket: RemoteBucket, log: RestoredLog) -> RemoteBucket:
+def _bucket_with_partition_alone(bucket: RemoteBucket, log: RestoredLog) -> RemoteBucket:
     """A bucket with one partition, as a worker gets it."""
     directories, visible = bucket.directories or {}, bucket.visible or {}
     wanted = log.id_partition

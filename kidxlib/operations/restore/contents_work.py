@@ -29,8 +29,8 @@ _LOGS_AT_ONCE: Final = 2
 #: The most threads that read a log: together four, as in `kidxlib.library.read`, which bounds a worker's memory.
 THREADS_MAX: Final = 4 // _LOGS_AT_ONCE
 
-_UNSTABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
-_LEVEL: Final = pa.struct(
+_BEYOND_STABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
+_ISOLATED_RECORDS: Final = pa.struct(
     [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
 )
 #: The rows of `read_logs`: the number of a log, and what `PartitionContents` has.
@@ -41,8 +41,8 @@ CONTENTS: Final = pa.schema(
             pa.struct(
                 [
                     pa.field("number", pa.int64()),
-                    pa.field("uncommitted", _LEVEL),
-                    pa.field("committed", _LEVEL),
+                    pa.field("uncommitted", _ISOLATED_RECORDS),
+                    pa.field("committed", _ISOLATED_RECORDS),
                     pa.field("why", pa.string()),
                 ]
             ),
@@ -95,18 +95,18 @@ def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
     begun: set[Future[ItemRows]] = set()
     with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="kidx-contents") as pool:
         for log in logs:
-            begun.add(pool.submit(_contents_of, log))
+            begun.add(pool.submit(_log_contents, log))
             if len(begun) == _LOGS_AT_ONCE:
                 done, begun = wait(begun, return_when=FIRST_COMPLETED)
                 yield from (each.result() for each in done)
         yield from (each.result() for each in as_completed(begun))
 
 
-def _contents_of(log: RestoredLog) -> ItemRows:
+def _log_contents(log: RestoredLog) -> ItemRows:
     levels: tuple[IsolatedRecords, ...] = ()
     why = log.why_not
     try:
-        levels = () if why else _read_records(log)
+        levels = () if why else _read_at_isolation_levels(log)
     except (KidxError, OSError) as error:
         why = describe_error(error)
     uncommitted, committed = map(asdict, levels) if levels else (None, None)
@@ -114,24 +114,24 @@ def _contents_of(log: RestoredLog) -> ItemRows:
     return ItemRows(segments=1, log_bytes=log.log_bytes, rows=[{"contents": row}])
 
 
-def _read_records(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
+def _read_at_isolation_levels(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
     """The records at both isolation levels. Where no transaction was aborted or is open, they are the same."""
     if log.start_offset == log.end_offset:
         nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
         return nothing, nothing
-    request = _request(log)
+    request = _log_read_request(log)
     if not log.has_transactions:
-        both = _read(_plan(request, log.threads), log.end_offset, log.threads)
+        both = _digest_records(_log_read_plan(request, log.threads), log.end_offset, log.threads)
         return both, both
-    plan = _plan(replace(request, committed=True), log.threads)
-    stable = min((left.first_offset for left in plan.left_out if left.why is _UNSTABLE), default=log.end_offset)
-    committed = _read(plan, stable, log.threads)
+    plan = _log_read_plan(replace(request, committed=True), log.threads)
+    stable = min((left.first_offset for left in plan.left_out if left.why is _BEYOND_STABLE), default=log.end_offset)
+    committed = _digest_records(plan, stable, log.threads)
     if stable == log.end_offset and not any(len(read.aborted) for read in plan.reads):
         return committed, committed
-    return _read(_plan(request, log.threads), log.end_offset, log.threads), committed
+    return _digest_records(_log_read_plan(request, log.threads), log.end_offset, log.threads), committed
 
 
-def _request(log: RestoredLog) -> ReadRequest:
+def _log_read_request(log: RestoredLog) -> ReadRequest:
     """What is to be read of a log: all that is in its log dir, and before it what the bucket has, if one is given."""
     assert log.log_dir is not None
     directory = log.log_dir / log.topic_partition.directory
@@ -161,11 +161,11 @@ def _request(log: RestoredLog) -> ReadRequest:
     )
 
 
-def _plan(request: ReadRequest, threads: int) -> ReadPlan:
+def _log_read_plan(request: ReadRequest, threads: int) -> ReadPlan:
     return plan_reads(request, goes_on=False, threads=threads, looks_around=False)
 
 
-def _read(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
+def _digest_records(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
     digest = RecordDigest()
     for rows in rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=threads):
         digest.add_rows(rows)

@@ -36,7 +36,7 @@ COORDINATOR_TOPICS: Final = {
     "__share_group_state": SHARE_GROUP_STATE,
 }
 #: Fields of a `TransactionLogValue` with ids of producers.
-_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
+_PRODUCER_ID_FIELDS: Final = ("producerId", "previousProducerId", "nextProducerId")
 #: `TransactionState.PREPARE_COMMIT`.
 _PREPARE_COMMIT: Final = 2
 _OFFSET_COMMIT: Final = "OffsetCommitKey"
@@ -86,7 +86,7 @@ class CoordinatorLog:
 
     def add(self, batch: Batch, record: Record, module: str) -> None:
         if batch.is_control:
-            self._end(batch.producer_id, read_control_record(record).name == _COMMIT)
+            self._end_transaction(batch.producer_id, read_control_record(record).name == _COMMIT)
             return
         if record.key is None:
             return
@@ -98,35 +98,35 @@ class CoordinatorLog:
             kind = (module, read.record_type)
             self.versions[kind] = max(self.versions.get(kind, 0), read.value_version)
         if module == TRANSACTION_STATE:
-            self._add_transaction(read)
+            self._add_transaction_state(read)
         elif read.key_message.name.endswith(_OFFSET_COMMIT):
-            self._add_offset(batch, read)
+            self._add_offset_commit(batch, read)
 
-    def _add_offset(self, batch: Batch, read: CoordinatorRecord) -> None:
+    def _add_offset_commit(self, batch: Batch, read: CoordinatorRecord) -> None:
         key = (read.key["group"], TopicPartition(read.key["topic"], read.key["partition"]))
         offset = None if read.value is None else int(read.value["offset"])
         if batch.is_transactional:
             self.pending.setdefault(batch.producer_id, {})[key] = offset
         else:
-            self._set(key, offset)
+            self._set_group_offset(key, offset)
 
-    def _set(self, key: tuple[str, TopicPartition], offset: int | None) -> None:
+    def _set_group_offset(self, key: tuple[str, TopicPartition], offset: int | None) -> None:
         if offset is None:
             self.offsets.pop(key, None)
         else:
             self.offsets[key] = offset
 
-    def _end(self, producer_id: int, commits: bool) -> None:
+    def _end_transaction(self, producer_id: int, commits: bool) -> None:
         for key, offset in self.pending.pop(producer_id, {}).items():
             if commits:
-                self._set(key, offset)
+                self._set_group_offset(key, offset)
 
-    def _add_transaction(self, read: CoordinatorRecord) -> None:
+    def _add_transaction_state(self, read: CoordinatorRecord) -> None:
         transactional_id, value = read.key["transactionalId"], read.value
         self.prepared.pop(transactional_id, None)
         if value is None:
             return
-        ids = [int(value.get(name, -1)) for name in _PRODUCER_IDS]
+        ids = [int(value.get(name, -1)) for name in _PRODUCER_ID_FIELDS]
         self.highest_producer_id = max(self.highest_producer_id, *ids)
         if value["transactionStatus"] == _PREPARE_COMMIT:
             partitions = tuple(
@@ -141,12 +141,12 @@ class CoordinatorLog:
 def read_coordinator_log(forecast: Forecast) -> CoordinatorLog:
     """Read a replica of a coordinator's topic up to the end that a start leaves. What is malformed ends a segment."""
     module, read = COORDINATOR_TOPICS[forecast.topic_partition.topic], CoordinatorLog()
-    for batch, record in _records(forecast):
+    for batch, record in _records_of_log(forecast):
         read.add(batch, record, module)
     return read
 
 
-def _records(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
+def _records_of_log(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
     for segment in forecast.simulation.segments:
         log = LogFile(str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
         log.keep_valid(segment.kept_bytes)

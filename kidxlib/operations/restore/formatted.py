@@ -45,10 +45,10 @@ from kidxlib.storage.small_files import small_file
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.
 _FIRST_SNAPSHOT: Final = kraft_snapshot_file(SnapshotId(0, 0))
 #: What `kafka-storage format` writes: the levels, and the users of `--add-scram`.
-_FORMAT_WRITES: Final = frozenset({"FeatureLevelRecord", "UserScramCredentialRecord"})
+_RECORDS_WRITTEN_BY_FORMAT: Final = frozenset({"FeatureLevelRecord", "UserScramCredentialRecord"})
 #: No larger than Kafka writes or reads (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`), with room for headers.
 _BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-_FORMAT: Final = "name the metadata log dir of a controller that kafka-storage format has just made"
+_NAME_FORMATTED_LOG_DIR: Final = "name the metadata log dir of a controller that kafka-storage format has just made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class FormattedController:
     def content_with(self, restored: Sequence[FramedMessage]) -> bytes:
         """The file with other records."""
         content, offset = self.header, self.header_records
-        for values in _in_batches(map(write_framed, restored)):
+        for values in _batches_of_records(map(write_framed, restored)):
             content += write_batch(values, base_offset=offset, leader_epoch=0, timestamp_ms=self.timestamp_ms)
             offset += len(values)
         return content + moved_to(self.footer, offset)
@@ -105,46 +105,52 @@ def read_formatted(log_dir: Path) -> FormattedController:
     Raises:
         UsageError: it is not just formatted: what was found, and what to do.
     """
-    properties = _properties(log_dir)
+    properties = _required_properties(log_dir)
     directory = log_dir / METADATA_DIRECTORY
     names = set(os.listdir(directory)) if directory.exists() else set()
     if others := sorted(names - {_FIRST_SNAPSHOT}):
         raise UsageError(
             f"{directory}: a metadata log is in it ({others[0]}), so that a node has run here, and would not read what "
-            f"is restored; {_FORMAT}"
+            f"is restored; {_NAME_FORMATTED_LOG_DIR}"
         )
-    snapshot = _read(log_dir, properties, METADATA_DIRECTORY, _FIRST_SNAPSHOT) if names else None
-    bootstrap = _read(log_dir, properties, "", BOOTSTRAP_SNAPSHOT) if (log_dir / BOOTSTRAP_SNAPSHOT).exists() else None
+    snapshot = _read_controller_file(log_dir, properties, METADATA_DIRECTORY, _FIRST_SNAPSHOT) if names else None
+    bootstrap = (
+        _read_controller_file(log_dir, properties, "", BOOTSTRAP_SNAPSHOT)
+        if (log_dir / BOOTSTRAP_SNAPSHOT).exists()
+        else None
+    )
     found = [file for file in (snapshot, bootstrap) if file is not None and file.records]
     if len(found) == 2:
         raise UsageError(
             f"{log_dir}: records are in both {BOOTSTRAP_SNAPSHOT} and {METADATA_DIRECTORY}/{_FIRST_SNAPSHOT}, as after "
-            f"formatting with two releases; {_FORMAT}"
+            f"formatting with two releases; {_NAME_FORMATTED_LOG_DIR}"
         )
     if not found:
-        raise UsageError(f"{log_dir}: no feature levels in it; {_FORMAT}, and not with --no-initial-controllers")
+        raise UsageError(
+            f"{log_dir}: no feature levels in it; {_NAME_FORMATTED_LOG_DIR}, and not with --no-initial-controllers"
+        )
     (file,) = found
-    if more := [record for record in file.records if record.message.name not in _FORMAT_WRITES]:
+    if more := [record for record in file.records if record.message.name not in _RECORDS_WRITTEN_BY_FORMAT]:
         raise UsageError(
             f"{file.path}: it holds {more[0].message.name} already: if a restore into it is done, start the node; to "
             "restore again, name a directory that kafka-storage format has just made"
         )
     if METADATA_VERSION not in file.features:
-        raise UsageError(f"{file.path}: no {METADATA_VERSION} in it; {_FORMAT}")
+        raise UsageError(f"{file.path}: no {METADATA_VERSION} in it; {_NAME_FORMATTED_LOG_DIR}")
     return file if snapshot is None else replace(file, voters=snapshot.voters)
 
 
-def _properties(log_dir: Path) -> MetaProperties:
+def _required_properties(log_dir: Path) -> MetaProperties:
     try:
         properties = read_meta_properties(log_dir)
     except CheckpointError as error:
-        raise UsageError(f"{error}; {_FORMAT}") from error
+        raise UsageError(f"{error}; {_NAME_FORMATTED_LOG_DIR}") from error
     if properties.cluster_id is None or properties.node_id is None:
-        raise UsageError(f"{log_dir}: no meta.properties with cluster.id and node.id in it; {_FORMAT}")
+        raise UsageError(f"{log_dir}: no meta.properties with cluster.id and node.id in it; {_NAME_FORMATTED_LOG_DIR}")
     return properties
 
 
-def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> FormattedController:
+def _read_controller_file(log_dir: Path, properties: MetaProperties, below: str, name: str) -> FormattedController:
     path = log_dir / below / name
     content = small_file(path)
     controls: list[tuple[str | None, bytes, Batch]] = []
@@ -154,7 +160,9 @@ def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> F
         with contextlib.closing(LogFile(str(path))) as log:
             for batch in batches(log):
                 if not is_crc_valid(log, batch):
-                    raise UsageError(f"{path}: wrong checksum of the batch at byte {batch.position}; {_FORMAT}")
+                    raise UsageError(
+                        f"{path}: wrong checksum of the batch at byte {batch.position}; {_NAME_FORMATTED_LOG_DIR}"
+                    )
                 of_batch = list(records(log, batch))
                 if not batch.is_control:
                     data += [read_framed(record.value, CLUSTER_METADATA) for record in of_batch]
@@ -166,9 +174,9 @@ def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> F
                 raw = content[batch.position : batch.position + batch.size]
                 controls.append((read[0].name, raw, batch))
     except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
-        raise UsageError(f"{path}: {error}; {_FORMAT}") from error
+        raise UsageError(f"{path}: {error}; {_NAME_FORMATTED_LOG_DIR}") from error
     if [control[0] for control in controls] != ["SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"]:
-        raise UsageError(f"{path}: no whole file from its header to its footer; {_FORMAT}")
+        raise UsageError(f"{path}: no whole file from its header to its footer; {_NAME_FORMATTED_LOG_DIR}")
     (_, header, first), (_, footer, _) = controls
     return FormattedController(
         log_dir=log_dir,
@@ -209,7 +217,7 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
     return written
 
 
-def _in_batches(values: Iterable[bytes]) -> Iterable[list[bytes]]:
+def _batches_of_records(values: Iterable[bytes]) -> Iterable[list[bytes]]:
     """The records in batches of a bounded size."""
     batch: list[bytes] = []
     size = 0

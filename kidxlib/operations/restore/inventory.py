@@ -205,7 +205,7 @@ class Inventory:
                 for broker in self.brokers
                 for listed in broker.place.directories.values()
                 if listed.problem is None
-                for producer_id in _ids_in_snapshots(Path(str(listed.path)))
+                for producer_id in _producer_ids_in_snapshots(Path(str(listed.path)))
             ),
             default=-1,
         )
@@ -307,14 +307,14 @@ def _old_broker(
         place=place,
         plan=plan,
         replicas=[
-            _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+            _old_replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
             for log_dir in plan.log_dirs
             for forecast in log_dir.forecasts
         ],
     )
 
 
-def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
+def _old_replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
     entries: Sequence[EpochEntry] = ()
@@ -333,7 +333,7 @@ def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> 
     )
 
 
-def _ids_in_snapshots(directory: Path) -> Iterator[int]:
+def _producer_ids_in_snapshots(directory: Path) -> Iterator[int]:
     """The largest producer id of each producer snapshot that can be read."""
     for path in directory.iterdir():
         if parse_snapshot(path.name) is not None:

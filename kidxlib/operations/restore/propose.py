@@ -74,10 +74,10 @@ def propose_ends(partitions: Iterable[Sequence[OldReplica]], time_ms: int, threa
         if leader.topic_partition.topic not in RESTORED_WHOLE and not leader.forecast.refusals
     ]
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-ends") as pool:
-        return list(pool.map(lambda leader: _proposed(leader, time_ms), leaders))
+        return list(pool.map(lambda leader: _proposed_end(leader, time_ms), leaders))
 
 
-def _proposed(leader: OldReplica, time_ms: int) -> ProposedEnd:
+def _proposed_end(leader: OldReplica, time_ms: int) -> ProposedEnd:
     offset: int | None = None
     before, later, later_to = leader.start_offset, 0, -1
     for segment in kept_segments(leader):

@@ -22,7 +22,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.extras import needing_packages
 
 _OPTION: Final = "--bucket-protected"
-_ROOT: Final = 0
+_ROOT_USER_ID: Final = 0
 
 
 class Protected(enum.StrEnum):
@@ -72,7 +72,7 @@ def protection_of(
     place = plain(bucket)
     if isinstance(place, ObjectPath):
         if said is Protected.VERSIONING:
-            _ask_store(place, seen, refusals)
+            _check_store_versioning(place, seen, refusals)
         elif said is Protected.READ_ONLY:
             seen.append("read-only, as you say: kidx cannot see what the brokers' credentials may do")
     elif said is Protected.VERSIONING:
@@ -80,11 +80,11 @@ def protection_of(
             f"{bucket}: a directory keeps no versions: mount it read-only for the brokers, and give {_OPTION} read-only"
         )
     elif said is Protected.READ_ONLY:
-        _look_at_modes(place, directories, brokers, seen, refusals)
+        _check_directory_modes(place, directories, brokers, seen, refusals)
     return Protection(seen, refusals)
 
 
-def _look_at_modes(
+def _check_directory_modes(
     bucket: Path, directories: Iterable[Location], brokers: Sequence[NewBroker], seen: list[str], refusals: list[str]
 ) -> None:
     """Whether a directory is mounted read-only, or the owners of new log dirs may remove nothing in it. Mode bits
@@ -97,7 +97,7 @@ def _look_at_modes(
     places |= dict.fromkeys(place.parent for place in places if place != bucket)
     status = {place: place.stat() for place in places}
     for owner in sorted({path.stat().st_uid for broker in brokers for path in broker.log_dirs if path.is_dir()}):
-        if owner == _ROOT:
+        if owner == _ROOT_USER_ID:
             refusals.append(
                 f"{bucket}: {_OPTION} read-only, and the new log dirs are root's, whom no permission stops: mount it "
                 "read-only for the brokers; or give the log dirs to the user that they run as"
@@ -116,10 +116,10 @@ def _look_at_modes(
 def _may_write(status: os.stat_result, user: int) -> bool:
     if status.st_uid == user:
         return bool(status.st_mode & 0o200)
-    return bool(status.st_mode & (0o020 if status.st_gid in _groups(user) else 0o002))
+    return bool(status.st_mode & (0o020 if status.st_gid in _groups_of_user(user) else 0o002))
 
 
-def _groups(user: int) -> list[int]:
+def _groups_of_user(user: int) -> list[int]:
     import pwd  # not on every system
 
     try:
@@ -129,7 +129,7 @@ def _groups(user: int) -> list[int]:
     return os.getgrouplist(account.pw_name, account.pw_gid)
 
 
-def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None:
+def _check_store_versioning(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None:
     with needing_packages(f"{_OPTION} versioning"):
         from kidxlib.storage.store.client import bucket_lifecycle, bucket_versioning
     try:
@@ -148,12 +148,12 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
         return
     seen.append("versioning: the store says that it is on")
     try:
-        seen += _rules(bucket_lifecycle(bucket))
+        seen += _lifecycle_removals(bucket_lifecycle(bucket))
     except OSError as error:
         seen.append(f"the store does not say whether a lifecycle removes older versions: {describe_error(error)}")
 
 
-def _rules(rules: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _lifecycle_removals(rules: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What the rules of a lifecycle remove, whatever they are filtered by."""
     for rule in rules:
         if rule.get("Status") != "Enabled":

@@ -20,7 +20,7 @@ from kidxlib.records.arrow.schema import CONSUMED
 DIGESTED: Final = pa.schema([CONSUMED.field(name) for name in ("offset", "timestamp", "key", "value", "headers")])
 READ_UNCOMMITTED: Final = "read_uncommitted"
 #: A key or value without bytes: −1 stands for null, as in Kafka's records.
-_NULL: Final = -1
+_LENGTH_OF_NULL: Final = -1
 
 
 class RecordDigest:
@@ -31,49 +31,65 @@ class RecordDigest:
     def __init__(self) -> None:
         self.records = 0
         #: One for each sequence of numbers or of bytes: it does not matter in which pieces they come.
-        self._parts = [hashlib.sha256() for _ in range(6)]
+        self._hashes = [hashlib.sha256() for _ in range(6)]
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of `DIGESTED`."""
         offsets, times, keys, values, headers = rows.columns
-        counts = _filled(pc.list_value_length(headers), 0)
-        numbers = (_numbers(offsets), _numbers(times.cast(pa.int64())), _lengths(keys), _lengths(values), counts)
-        self._add(np.stack(numbers, axis=1), _bytes(keys), _bytes(values))
+        counts = _int64_values_filled(pc.list_value_length(headers), 0)
+        numbers = (
+            _int64_values(offsets),
+            _int64_values(times.cast(pa.int64())),
+            _lengths_or_null(keys),
+            _lengths_or_null(values),
+            counts,
+        )
+        self._add_keys_and_values(np.stack(numbers, axis=1), _joined_bytes(keys), _joined_bytes(values))
         if counts.any():
             names, contents = pc.list_flatten(headers).flatten()
             names = names.cast(pa.binary())
-            sizes = np.stack((_lengths(names), _lengths(contents)), axis=1)
-            self._add_headers(sizes, _bytes(names), _bytes(contents))
+            sizes = np.stack((_lengths_or_null(names), _lengths_or_null(contents)), axis=1)
+            self._add_headers(sizes, _joined_bytes(names), _joined_bytes(contents))
 
     def add_consumed(self, records: Sequence[Consumed]) -> None:
         """Add records as a consumer has got them."""
         numbers = [
-            (record.offset, record.timestamp_ms, _length(record.key), _length(record.value), len(record.headers))
+            (
+                record.offset,
+                record.timestamp_ms,
+                _length_or_null(record.key),
+                _length_or_null(record.value),
+                len(record.headers),
+            )
             for record in records
         ]
         keys, values = (
             b"".join(record.key or b"" for record in records),
             b"".join(record.value or b"" for record in records),
         )
-        self._add(np.array(numbers, np.int64), keys, values)
+        self._add_keys_and_values(np.array(numbers, np.int64), keys, values)
         if headers := [header for record in records for header in record.headers]:
             names = [name.encode() for name, _ in headers]
             contents = [content for _, content in headers]
-            sizes = np.array([*zip(map(len, names), map(_length, contents), strict=True)], np.int64)
+            sizes = np.array([*zip(map(len, names), map(_length_or_null, contents), strict=True)], np.int64)
             self._add_headers(sizes, b"".join(names), b"".join(filter(None, contents)))
 
     def hexdigest(self) -> str:
-        return hashlib.sha256(b"".join(part.digest() for part in self._parts)).hexdigest()
+        return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
 
-    def _add(self, numbers: NDArray[np.int64], keys: bytes | memoryview, values: bytes | memoryview) -> None:
+    def _add_keys_and_values(
+        self, numbers: NDArray[np.int64], keys: bytes | memoryview, values: bytes | memoryview
+    ) -> None:
         self.records += len(numbers)
-        self._update(self._parts[:3], numbers, keys, values)
+        self._update_hashes(self._hashes[:3], numbers, keys, values)
 
     def _add_headers(self, sizes: NDArray[np.int64], names: bytes | memoryview, contents: bytes | memoryview) -> None:
-        self._update(self._parts[3:], sizes, names, contents)
+        self._update_hashes(self._hashes[3:], sizes, names, contents)
 
     @staticmethod
-    def _update(parts: Sequence[hashlib._Hash], numbers: NDArray[np.int64], *contents: bytes | memoryview) -> None:
+    def _update_hashes(
+        parts: Sequence[hashlib._Hash], numbers: NDArray[np.int64], *contents: bytes | memoryview
+    ) -> None:
         for part, content in zip(parts, (numbers.tobytes(), *contents), strict=True):
             part.update(content)
 
@@ -88,24 +104,24 @@ class Consumed(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
 
 
-def _length(content: bytes | None) -> int:
-    return _NULL if content is None else len(content)
+def _length_or_null(content: bytes | None) -> int:
+    return _LENGTH_OF_NULL if content is None else len(content)
 
 
-def _numbers(column: Any) -> NDArray[np.int64]:
+def _int64_values(column: Any) -> NDArray[np.int64]:
     """The numbers of an array without nulls."""
     return np.from_dlpack(column).astype(np.int64)
 
 
-def _filled(column: Any, value: int) -> NDArray[np.int64]:
-    return _numbers(pc.fill_null(column, value))
+def _int64_values_filled(column: Any, value: int) -> NDArray[np.int64]:
+    return _int64_values(pc.fill_null(column, value))
 
 
-def _lengths(column: Any) -> NDArray[np.int64]:
-    return _filled(pc.binary_length(column), _NULL)
+def _lengths_or_null(column: Any) -> NDArray[np.int64]:
+    return _int64_values_filled(pc.binary_length(column), _LENGTH_OF_NULL)
 
 
-def _bytes(column: Any) -> bytes | memoryview:
+def _joined_bytes(column: Any) -> bytes | memoryview:
     """The bytes of all values that are not null, one after the other."""
     column = pc.drop_null(column) if column.null_count else column
     _, offsets, content = column.buffers()

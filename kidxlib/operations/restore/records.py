@@ -35,41 +35,41 @@ def records_of(cluster: RestoredCluster, formatted: Sequence[FramedMessage]) -> 
         ValueError: a topic has no value for a setting by which Kafka deletes records, and would get Kafka's default.
     """
     users = [record for record in formatted if record.message.name == "UserScramCredentialRecord"]
-    made = {_user(record) for record in users}
-    carried = [record for record in cluster.carried if _user(record) not in made]
+    made = {_scram_user(record) for record in users}
+    carried = [record for record in cluster.carried if _scram_user(record) not in made]
     levels = sorted(cluster.features.items(), key=lambda level: (level[0] != METADATA_VERSION, level[0]))
     return [
-        *(_record("FeatureLevelRecord", name=name, featureLevel=level) for name, level in levels if level > 0),
+        *(_framed_record("FeatureLevelRecord", name=name, featureLevel=level) for name, level in levels if level > 0),
         *carried,
         *users,
-        *(record for topic in cluster.topics for record in _of_topic(topic, cluster.features[METADATA_VERSION])),
-        _record("ProducerIdsRecord", brokerId=_NO_BROKER, nextProducerId=cluster.next_producer_id),
+        *(record for topic in cluster.topics for record in _topic_records(topic, cluster.features[METADATA_VERSION])),
+        _framed_record("ProducerIdsRecord", brokerId=_NO_BROKER, nextProducerId=cluster.next_producer_id),
     ]
 
 
-def _user(record: FramedMessage) -> tuple[str, int] | None:
+def _scram_user(record: FramedMessage) -> tuple[str, int] | None:
     """The user and mechanism of SCRAM credentials; None for another record."""
     if record.message.name != "UserScramCredentialRecord":
         return None
     return record.values["name"], record.values["mechanism"]
 
 
-def _of_topic(topic: RestoredTopic, metadata_version: int) -> Iterator[FramedMessage]:
+def _topic_records(topic: RestoredTopic, metadata_version: int) -> Iterator[FramedMessage]:
     if missing := sorted(SAFE_CONFIGS.keys() - {config.name for config in topic.configs if config.value is not None}):
         raise ValueError(f"topic {topic.name}: no value of {missing[0]}, so that Kafka's default would decide")
-    yield _record("TopicRecord", name=topic.name, topicId=topic.topic_id)
+    yield _framed_record("TopicRecord", name=topic.name, topicId=topic.topic_id)
     for partition in topic.partitions:
-        yield _of_partition(partition, metadata_version)
+        yield _partition_record(partition, metadata_version)
     for config in topic.configs:
         if config.value is not None:
             resource = {"resourceType": TOPIC_RESOURCE, "resourceName": topic.name}
-            yield _record("ConfigRecord", **resource, name=config.name, value=config.value)
+            yield _framed_record("ConfigRecord", **resource, name=config.name, value=config.value)
 
 
-def _of_partition(partition: RestoredPartition, metadata_version: int) -> FramedMessage:
+def _partition_record(partition: RestoredPartition, metadata_version: int) -> FramedMessage:
     version = next((version for level, version in _PARTITION_VERSIONS if metadata_version >= level), 0)
     directories = {"directories": list(partition.directories)} if version > 0 else {}
-    return _record(
+    return _framed_record(
         "PartitionRecord",
         version,
         partitionId=partition.partition,
@@ -83,5 +83,5 @@ def _of_partition(partition: RestoredPartition, metadata_version: int) -> Framed
     )
 
 
-def _record(message: str, version: int = 0, /, **values: Any) -> FramedMessage:
+def _framed_record(message: str, version: int = 0, /, **values: Any) -> FramedMessage:
     return FramedMessage(messages_of(CLUSTER_METADATA)[message], version, values)

@@ -40,8 +40,8 @@ from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
-_SHOWN: Final = 20
-_MORE: Final = "; --json has them all"
+_LINES_SHOWN: Final = 20
+_MORE_IN_JSON: Final = "; --json has them all"
 _DAY: Final = timedelta(days=1)
 _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
@@ -105,19 +105,19 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
-        only_read = of_sources | _directories(bucket)
+        bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))
+        only_read = of_sources | _bucket_directories(bucket)
         for path in sorted(of_sources):
             stack.enter_context(locked_to_read(path))
         for path in sorted(new_dirs - of_sources):
-            stack.enter_context(_new_dir_locked(path, only_read, is_plan=request.apply is None))
-        controllers = [_controller(path) for path in request.controllers]
+            stack.enter_context(_lock_new_dir(path, only_read, is_plan=request.apply is None))
+        controllers = [_read_controller(path) for path in request.controllers]
         inventory = take_inventory(sources, backend.engine, request.options.topics)
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
-        _ensure_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)
+        _ensure_output_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)
         warn_of_first(plan.not_known)
-        _tell(outcome, plan, request.now)
+        _tell_plan(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
         if applies and request.apply != plan.id:
             raise UsageError(
@@ -132,13 +132,13 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         plan=plan.id,
         applied=applies,
         refused=list(plan.refusals),
-        lift=_lifts(plan),
+        lift=_hold_lifting_commands(plan),
         disks=[{**asdict(each), "log_dirs": [*map(str, each.log_dirs)]} for each in plan.space],
         **plan.as_json(),
     )
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
-        outcome.warn(*first_of_each_kind(_not_compared(restored.contents), FIRST_MOST, _MORE))
+        outcome.warn(*first_of_each_kind(_contents_not_compared(restored.contents), FIRST_MOST, _MORE_IN_JSON))
         outcome = replace(outcome, done=RESTORED)
     return replace(
         outcome,
@@ -148,7 +148,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
 
 
-def _not_compared(contents: Contents) -> Iterator[str]:
+def _contents_not_compared(contents: Contents) -> Iterator[str]:
     for each in contents.partitions:
         if each.why:
             yield (
@@ -157,13 +157,13 @@ def _not_compared(contents: Contents) -> Iterator[str]:
             )
 
 
-def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
+def _open_bucket(options: BucketOptions) -> AbstractContextManager[Bucket]:
     return opened_bucket(
         options.place, options.layout, options.protected, is_cluster_stopped=options.is_cluster_stopped
     )
 
 
-def _directories(bucket: Bucket | None) -> set[Path]:
+def _bucket_directories(bucket: Bucket | None) -> set[Path]:
     """The directory of the bucket; none if it is in an object store."""
     return {bucket.place} if bucket is not None and isinstance(bucket.place, Path) else set()
 
@@ -174,8 +174,8 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     outcome, sources = Outcome(), source_brokers(request.sources)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
-        _ensure_elsewhere("--until-offsets", request.until, [*of_sources, *_directories(bucket)])
+        bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))
+        _ensure_output_elsewhere("--until-offsets", request.until, [*of_sources, *_bucket_directories(bucket)])
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
         inventory = take_inventory(sources, backend.engine, request.options.topics)
@@ -193,10 +193,10 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         f"which {earlier} are before the ends of their logs; look at it, and give the same command without "
         "--propose-until"
     )
-    _tell_kind(outcome, "later", warnings)
-    _tell_kind(outcome, "left out", sorted_out.left_out)
+    _tell_lines_by_kind(outcome, "later", warnings)
+    _tell_lines_by_kind(outcome, "left out", sorted_out.left_out)
     unread = [refusal.text for each in inventory.replicas.values() for refusal in leader_of(each).forecast.refusals]
-    _tell_kind(outcome, "no end", [*sorted_out.refusals, *unread])
+    _tell_lines_by_kind(outcome, "no end", [*sorted_out.refusals, *unread])
     outcome.values.update(
         ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
     )
@@ -209,18 +209,18 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     )
 
 
-def _new_dir_locked(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
+def _lock_new_dir(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
     """The lock of a new log dir. In what is only read, where the plan refuses it, no file of a lock is made."""
     return locked_to_read(path) if is_plan or overlapping(path, only_read) is not None else locked(path)
 
 
-def _ensure_elsewhere(option: str, path: Path | None, places: Iterable[Path]) -> None:
+def _ensure_output_elsewhere(option: str, path: Path | None, places: Iterable[Path]) -> None:
     """See that a file which is written lies in no log dir and in no bucket."""
     if path is not None and (found := overlapping(path.resolve(), places)) is not None:
         raise UsageError(f"{option} {path}: in {found}, where nothing else is written; name a file elsewhere")
 
 
-def _controller(path: Path) -> FormattedController:
+def _read_controller(path: Path) -> FormattedController:
     if not path.is_dir():
         raise UsageError(f"--controller {path}: no such directory; expected a metadata log dir that was just formatted")
     return read_formatted(path.resolve())
@@ -233,7 +233,7 @@ def _exit_code(plan: RestorePlan) -> ExitCode:
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
-def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
+def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     outcome.line(*_metadata_lines(plan))
     outcome.table(
         "from",
@@ -253,7 +253,7 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     outcome.table(
         "to",
         ("broker", "log dirs", "copies", "leads", "in sync", "bytes of logs"),
-        [_row(plan, broker.node_id, ", ".join(map(str, broker.log_dirs))) for broker in plan.brokers],
+        [_broker_row(plan, broker.node_id, ", ".join(map(str, broker.log_dirs))) for broker in plan.brokers],
         text_columns=2,
     )
     outcome.table(
@@ -268,31 +268,33 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     outcome.table(
         "topics",
         ("topic", "topic id", "settings", "partitions", "all in sync", "bytes of logs"),
-        [_topic_row(plan, topic) for topic in plan.cluster.topics[:_SHOWN]],
+        [_topic_row(plan, topic) for topic in plan.cluster.topics[:_LINES_SHOWN]],
         text_columns=3,
     )
-    outcome.more(len(plan.cluster.topics) - _SHOWN, _MORE)
+    outcome.more(len(plan.cluster.topics) - _LINES_SHOWN, _MORE_IN_JSON)
     behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
     behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
-    _tell_kind(outcome, "not in sync", behind)
-    _tell_kind(outcome, "ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
-    _tell_kind(outcome, "no end", plan.ends.without_end)
-    _tell_kind(outcome, "groups", [*plan.groups.lines])
-    _tell_kind(outcome, "cut", plan.cut)
-    _tell_kind(outcome, "left out", plan.left_out)
-    _tell_kind(outcome, "disagrees", plan.disagreements)
-    _tell_kind(outcome, "lost", plan.lost)
-    _tell_kind(outcome, "missing in a log", plan.gaps)
-    _tell_kind(
+    _tell_lines_by_kind(outcome, "not in sync", behind)
+    _tell_lines_by_kind(outcome, "ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
+    _tell_lines_by_kind(outcome, "no end", plan.ends.without_end)
+    _tell_lines_by_kind(outcome, "groups", [*plan.groups.lines])
+    _tell_lines_by_kind(outcome, "cut", plan.cut)
+    _tell_lines_by_kind(outcome, "left out", plan.left_out)
+    _tell_lines_by_kind(outcome, "disagrees", plan.disagreements)
+    _tell_lines_by_kind(outcome, "lost", plan.lost)
+    _tell_lines_by_kind(outcome, "missing in a log", plan.gaps)
+    _tell_lines_by_kind(
         outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
     )
-    _tell_kind(outcome, "cannot come back", [_cannot(each) for each in plan.cluster.cannot_come_back])
-    _tell_kind(outcome, "retention", [*_first_day(plan, now)])
-    _tell_kind(outcome, "refused", plan.refusals)
+    _tell_lines_by_kind(
+        outcome, "cannot come back", [_cannot_come_back_line(each) for each in plan.cluster.cannot_come_back]
+    )
+    _tell_lines_by_kind(outcome, "retention", [*_removed_in_first_day(plan, now)])
+    _tell_lines_by_kind(outcome, "refused", plan.refusals)
 
 
-def _tell_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
-    for line in first_of_each_kind(lines, _SHOWN, _MORE):
+def _tell_lines_by_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
+    for line in first_of_each_kind(lines, _LINES_SHOWN, _MORE_IN_JSON):
         outcome.line(f"{what}: {line}")
 
 
@@ -334,7 +336,7 @@ def _bucket_lines(plan: RestorePlan) -> Iterator[str]:
     yield from (f"bucket: {line}" for line in taken.protection)
 
 
-def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
+def _broker_row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
     of_node = [replica for replica in plan.replicas if replica.node_id == node_id]
     return [
         str(node_id),
@@ -358,11 +360,11 @@ def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
     return [topic.name, topic.topic_id, settings, len(topic.partitions), in_sync, copied]
 
 
-def _cannot(what: CannotComeBack) -> str:
+def _cannot_come_back_line(what: CannotComeBack) -> str:
     return f"{what.kind}, {'how many is not known' if what.count is None else what.count}: {what.why}"
 
 
-def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
+def _removed_in_first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     """What Kafka would remove in the first day by the settings that are proven."""
     until_ms = int((now + _DAY).timestamp() * 1000)
     leaders: dict[str, list[OldReplica]] = defaultdict(list)
@@ -371,7 +373,7 @@ def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
             leaders[replica.topic_partition.topic].append(replica.source)
     for topic in plan.cluster.topics:
         was = {config.name: config.was for config in topic.configs}
-        removed = [*_removed(leaders[topic.name], was, until_ms)]
+        removed = [*_bytes_removed_by_retention(leaders[topic.name], was, until_ms)]
         if removed:
             held = "held" if plan.options.holds else "not held"
             yield (
@@ -382,7 +384,9 @@ def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     yield f"{held}; no setting of a topic holds consumers' offsets: see the steps"
 
 
-def _removed(leaders: Iterable[OldReplica], was: Mapping[str, str | None], until_ms: int) -> Iterator[int]:
+def _bytes_removed_by_retention(
+    leaders: Iterable[OldReplica], was: Mapping[str, str | None], until_ms: int
+) -> Iterator[int]:
     """The bytes of each segment that goes by its age or by the size of its partition."""
     if "delete" not in (was.get("cleanup.policy") or "delete"):
         return
@@ -399,7 +403,7 @@ def _removed(leaders: Iterable[OldReplica], was: Mapping[str, str | None], until
             yield segment.kept_bytes
 
 
-def _lifts(plan: RestorePlan) -> list[str]:
+def _hold_lifting_commands(plan: RestorePlan) -> list[str]:
     return [command for topic in plan.cluster.topics for command in lifts(topic)]
 
 
@@ -418,11 +422,11 @@ def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> Non
             f"back{shared}"
         )
     outcome.line(
-        "steps:", *(f"  {number}. {step}" for number, step in enumerate(_steps(plan, copied is None), start=1))
+        "steps:", *(f"  {number}. {step}" for number, step in enumerate(_steps_to_do(plan, copied is None), start=1))
     )
 
 
-def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
+def _steps_to_do(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     """What to do, in order."""
     yield "see that no node of the old cluster runs, or will be started again"
     if is_to_apply:
@@ -452,7 +456,7 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     if plan.bucket is not None:
         yield "keep the bucket protected until consumers have read what matters: nothing else brings objects back"
     if plan.options.holds:
-        count = len(_lifts(plan))
+        count = len(_hold_lifting_commands(plan))
         yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, which restore-check prints"
     unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
     if unknown:

@@ -43,7 +43,7 @@ from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or
 from kidxlib.operations.restore.targets import NewBroker, why_not_in_sources, why_not_into
 from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
 
-_REMOTE_METADATA: Final = "__remote_log_metadata"
+_REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class RestorePlan:
             yield self.surviving.behind_damage
         for broker in self.inventory.brokers:
             for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
-                for name, what in _CHECKPOINTS.items():
+                for name, what in _TOLD_BY_CHECKPOINTS.items():
                     if name in log_dir.stop.missing | log_dir.stop.unusable:
                         how = "missing" if name in log_dir.stop.missing else "cannot be read"
                         yield f"{log_dir.path / name}: {how}, so that nobody knows {what}; copy it from the disk, too"
@@ -290,11 +290,11 @@ def plan_restore(
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores)
     choices = choose(map(ends.cut, sorted_out.partitions), inventory.known, engine)
-    placed = _Placing(brokers, surviving)
+    placed = _ReplicaPlacement(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
     known = Known(
         surviving=surviving,
-        found=list(_found(choices, replicas, brokers)),
+        found=list(_partitions_found(choices, replicas, brokers)),
         brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
@@ -302,12 +302,12 @@ def plan_restore(
     )
     settled = {} if surviving is None else surviving.metadata.topics
     cluster = with_settings(restored_cluster(known), proven, settled, taken.topics, holds=options.holds)
-    cluster = _without_replaced(cluster, ends)
+    cluster = _with_replaced_values_lost(cluster, ends)
     lost = [
-        *_lost(choices, inventory, ends),
-        *_without_in_sync(choices, surviving),
-        *_empty(cluster, inventory),
-        *_absent(inventory, cluster, options.topics),
+        *_lost_records(choices, inventory, ends),
+        *_partitions_without_in_sync(choices, surviving),
+        *_partitions_beginning_empty(cluster, inventory),
+        *_partitions_in_checkpoints_alone(inventory, cluster, options.topics),
         *taken.lost,
     ]
     copies = [(each.log_dir, each.source) for each in replicas if each.log_dir is not None and each.source is not None]
@@ -325,15 +325,17 @@ def plan_restore(
         space=space_of((path for broker in brokers for path in broker.log_dirs), copies),
         refusals=(),
         ends=ends,
-        groups=_groups(inventory, choices, cluster),
+        groups=_planned_group_offsets(inventory, choices, cluster),
         bucket=taken if isinstance(taken, TakenBucket) else None,
     )
-    of_bucket = _why_not_tiered(choices) if bucket is None else [*taken.refusals, *_not_compared(cluster, taken)]
+    of_bucket = _why_not_tiered(choices) if bucket is None else [*taken.refusals, *_topics_tiered_since(cluster, taken)]
     of_sources = [*sorted_out.refusals, *of_bucket]
-    return replace(plan, refusals=list(dict.fromkeys(_refusals(plan, known, choices, of_sources))))
+    return replace(plan, refusals=list(dict.fromkeys(_plan_refusals(plan, known, choices, of_sources))))
 
 
-def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sources: Iterable[str]) -> Iterator[str]:
+def _plan_refusals(
+    plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sources: Iterable[str]
+) -> Iterator[str]:
     """Why the plan is not applied."""
     options, brokers = plan.options, plan.brokers
     yield from why_not_into(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
@@ -350,7 +352,7 @@ def _refusals(plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sou
         yield from map(_accept_divergence, plan.disagreements)
 
 
-def _not_compared(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
+def _topics_tiered_since(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
     """Topics that became tiered after the end of the metadata that survives."""
     for topic in cluster.topics:
         if topic.name in taken.not_tiered and will_be_tiered(topic):
@@ -369,7 +371,7 @@ def _accept_divergence(text: str) -> str:
 
 
 #: What nobody knows without a checkpoint.
-_CHECKPOINTS: Final = {
+_TOLD_BY_CHECKPOINTS: Final = {
     HIGH_WATERMARK_CHECKPOINT: "whether records are lost that consumers have seen",
     RECOVERY_POINT_CHECKPOINT: "whether records are lost that were flushed",
     LOG_START_OFFSET_CHECKPOINT: "what DeleteRecords has deleted, and it may be served again",
@@ -431,7 +433,7 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
                 f"topic {topic}: directories with several topic ids ({', '.join(sorted(of_topic))}), and no metadata "
                 "says which of them was deleted: take those of the deleted topic out of the sources"
             )
-    aside, of_aside = _aside(inventory, topics)
+    aside, of_aside = _directories_set_aside(inventory, topics)
     return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
 
 
@@ -449,7 +451,7 @@ def on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
             )
 
 
-def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
+def _directories_set_aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
     """Directories that a broker deletes, moves or has set aside; and refusals where such a one is the only one."""
     left_out: list[str] = []
     refusals: list[str] = []
@@ -468,7 +470,7 @@ def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], li
     return left_out, refusals
 
 
-class _Placing:
+class _ReplicaPlacement:
     """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
     broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes. Where two have as many, as
     what is made of a bucket has none, the number of copies decides.
@@ -487,24 +489,26 @@ class _Placing:
         wanted = (leader.node_id, *judged) if assignment is None else assignment.replicas
         nodes = [node for node in dict.fromkeys(wanted) if node in self._brokers]
         if (leads := leader.node_id) not in nodes:
-            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (*self._filled(node), node))
+            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (*self._bytes_and_copies_on(node), node))
             nodes = nodes or [leads]
         for node in nodes:
             if node == leads:
                 of = f"old broker {leader.node_id}" if leader.origin is None else "the bucket"
                 where = "" if node == leader.node_id else f", from {of}"
                 why = f"leads{where}: epoch {leader.last_epoch}, end {leader.end_offset}"
-                yield self._planned(partition, node, leader, is_leader=True, in_sync=True, why=why)
+                yield self._place_copy(partition, node, leader, is_leader=True, in_sync=True, why=why)
             else:
-                yield self._of(partition, node, judged.get(node))
+                yield self._place_judged(partition, node, judged.get(node))
 
-    def _of(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
+    def _place_judged(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
         if judged is None or not judged.is_copied:
             why = "begins empty: no source has its directory of this topic id" if judged is None else judged.why
             return PlannedReplica(partition, node, None, None, False, False, why)
-        return self._planned(partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why)
+        return self._place_copy(
+            partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why
+        )
 
-    def _planned(
+    def _place_copy(
         self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
     ) -> PlannedReplica:
         log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], self._copies[path], str(path)))
@@ -512,13 +516,13 @@ class _Placing:
         self._copies[log_dir] += 1
         return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
 
-    def _filled(self, node: int) -> tuple[int, int]:
+    def _bytes_and_copies_on(self, node: int) -> tuple[int, int]:
         """The bytes and the number of its copies."""
         paths = self._brokers[node].log_dirs
         return sum(self._bytes[path] for path in paths), sum(self._copies[path] for path in paths)
 
 
-def _found(
+def _partitions_found(
     choices: Iterable[Choice], replicas: Iterable[PlannedReplica], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
     by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
@@ -526,10 +530,10 @@ def _found(
         by_partition[replica.topic_partition].append(replica)
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
     for choice in choices:
-        yield _restored(choice, by_partition[choice.leader.topic_partition], ids)
+        yield _restored_partition(choice, by_partition[choice.leader.topic_partition], ids)
 
 
-def _restored(
+def _restored_partition(
     choice: Choice, replicas: Sequence[PlannedReplica], directory_ids: Mapping[str, str]
 ) -> RestoredPartition:
     leader = choice.leader
@@ -547,7 +551,7 @@ def _restored(
     )
 
 
-def _lost(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterator[str]:
+def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterator[str]:
     """Records that consumers have seen, or whole batches, that no copied log has; but for those behind a given end."""
     marks: Counter[TopicPartition] = Counter()
     for broker in inventory.brokers:
@@ -571,7 +575,7 @@ def _lost(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterat
             )
 
 
-def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
+def _partitions_without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
     """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
     for choice in choices if surviving is not None else ():
         if choice.leader.origin is not None:
@@ -587,7 +591,7 @@ def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | N
             )
 
 
-def _empty(cluster: RestoredCluster, inventory: Inventory) -> Iterator[str]:
+def _partitions_beginning_empty(cluster: RestoredCluster, inventory: Inventory) -> Iterator[str]:
     for topic in cluster.topics:
         for partition in filter(lambda partition: partition.begins_empty, topic.partitions):
             name = TopicPartition(topic.name, partition.partition)
@@ -604,7 +608,9 @@ def _empty(cluster: RestoredCluster, inventory: Inventory) -> Iterator[str]:
                 yield f"{name.directory}: no source has its directory: it begins empty, at offset 0"
 
 
-def _absent(inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]) -> Iterator[str]:
+def _partitions_in_checkpoints_alone(
+    inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]
+) -> Iterator[str]:
     """Partitions that the sources' checkpoints alone name: no metadata has them, and no source has their directory."""
     told = {TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions}
     for broker in inventory.brokers:
@@ -620,7 +626,7 @@ def _absent(inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[s
             )
 
 
-def _groups(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:
+def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:
     ends = {TopicPartition(topic.name, each.partition): 0 for topic in cluster.topics for each in topic.partitions}
     leaders = {choice.leader.topic_partition: choice.leader for choice in choices}
     ends |= {partition: leader.end_offset for partition, leader in leaders.items()}
@@ -641,7 +647,7 @@ def _why_not_ends(
         yield from never_ended(leaders, ends)
 
 
-def _without_replaced(cluster: RestoredCluster, ends: Ends) -> RestoredCluster:
+def _with_replaced_values_lost(cluster: RestoredCluster, ends: Ends) -> RestoredCluster:
     """The cluster, with what no end brings back: a cleaner has removed values that were replaced."""
     compacted = {
         topic.name
@@ -668,7 +674,7 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         leader = choice.leader
         segments = leader.forecast.simulation.segments
         start = leader.forecast.stop.log_start_offset
-        if leader.topic_partition.topic == _REMOTE_METADATA and leader.end_offset > 0:
+        if leader.topic_partition.topic == _REMOTE_METADATA_TOPIC and leader.end_offset > 0:
             yield (
                 f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
                 "directory and those of tiered topics out of the sources"

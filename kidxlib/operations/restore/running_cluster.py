@@ -34,12 +34,12 @@ from kidxlib.storage.small_files import parse_properties, small_file
 #: So long a broker may say nothing.
 _TIMEOUT_SECONDS: Final = 60.0
 #: So many partitions are asked for at a time.
-_AT_ONCE: Final = 1_000
+_PARTITIONS_AT_ONCE: Final = 1_000
 #: So many records, or bytes of them, are kept before they are added to a digest.
 _RECORDS_AT_ONCE: Final = 10_000
 _BYTES_AT_ONCE: Final = 16 * 1024 * 1024
 #: With these nothing is written, whatever a user's file says.
-_READS_ONLY: Final[Mapping[str, str | int | bool]] = {
+_CONSUMER_SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "group.id": "kidx-restore-check",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -50,19 +50,19 @@ _READS_ONLY: Final[Mapping[str, str | int | bool]] = {
     "fetch.message.max.bytes": 4 * 1024 * 1024,
 }
 #: Settings that librdkafka calls otherwise than Java.
-_RENAMED: Final = {"sasl.mechanism": "sasl.mechanisms"}
+_SETTINGS_RENAMED: Final = {"sasl.mechanism": "sasl.mechanisms"}
 #: Those that librdkafka needs not be told.
-_NOT_NEEDED: Final = frozenset(
+_SETTINGS_NOT_NEEDED: Final = frozenset(
     {"ssl.enabled.protocols", "ssl.protocol", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
 )
-_TRUSTED: Final = "ssl.truststore.location"
-_OWN_KEY: Final = "ssl.keystore.location"
-_HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
-_JAAS: Final = "sasl.jaas.config"
+_TRUST_STORE: Final = "ssl.truststore.location"
+_KEY_STORE: Final = "ssl.keystore.location"
+_HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
+_JAAS_CONFIG: Final = "sasl.jaas.config"
 #: A user and a password, as `PlainLoginModule` and `ScramLoginModule` take them.
-_LOGIN: Final = re.compile(r'\s(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_LOGIN_IN_JAAS: Final = re.compile(r'\s(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 #: Errors of a connection: the client connects again.
-_PASSING: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+_TRANSIENT_ERRORS: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
 _Answer = TypeVar("_Answer")
 
@@ -100,28 +100,30 @@ def client_settings(path: Path | None) -> dict[str, str]:
         raise UsageError(f"--command-config {path}: cannot be read: {error.strerror}") from error
     settings: dict[str, str] = {}
     for name, value in given.items():
-        if name == _JAAS:
-            login = dict(_LOGIN.findall(value))
+        if name == _JAAS_CONFIG:
+            login = dict(_LOGIN_IN_JAAS.findall(value))
             if login.keys() != {"username", "password"}:
                 raise UsageError(
-                    f"--command-config {path}: {_JAAS}: expected a username and a password, each in quotes; for other "
-                    "logins give librdkafka's own settings, as sasl.oauthbearer.config or sasl.kerberos.keytab"
+                    f"--command-config {path}: {_JAAS_CONFIG}: expected a username and a password, each in quotes; for "
+                    "other logins give librdkafka's own settings, as sasl.oauthbearer.config or sasl.kerberos.keytab"
                 )
             settings |= {f"sasl.{key}": re.sub(r"\\(.)", r"\1", text) for key, text in login.items()}
-        elif name == _TRUSTED:
-            _ensure_type(path, given, "ssl.truststore.type", "PEM", "ssl.ca.location")
+        elif name == _TRUST_STORE:
+            _ensure_store_type(path, given, "ssl.truststore.type", "PEM", "ssl.ca.location")
             settings["ssl.ca.location"] = value
-        elif name == _OWN_KEY:
-            _ensure_type(path, given, "ssl.keystore.type", "PKCS12", "ssl.certificate.location and ssl.key.location")
+        elif name == _KEY_STORE:
+            _ensure_store_type(
+                path, given, "ssl.keystore.type", "PKCS12", "ssl.certificate.location and ssl.key.location"
+            )
             settings[name] = value
-        elif name == _HOST_NAMES:
+        elif name == _HOST_NAME_CHECK:
             settings[name] = value or "none"
-        elif name not in _NOT_NEEDED:
-            settings[_RENAMED.get(name, name)] = value
+        elif name not in _SETTINGS_NOT_NEEDED:
+            settings[_SETTINGS_RENAMED.get(name, name)] = value
     return settings
 
 
-def _ensure_type(path: Path, given: Mapping[str, str], name: str, expected: str, instead: str) -> None:
+def _ensure_store_type(path: Path, given: Mapping[str, str], name: str, expected: str, instead: str) -> None:
     found = given.get(name, "JKS")
     if found.upper() != expected:
         raise UsageError(
@@ -145,12 +147,12 @@ class RunningCluster:
         try:
             self._admin = AdminClient(self._settings)
             self._consumers = {
-                isolation: Consumer({**self._settings, **_READS_ONLY, "isolation.level": isolation})
+                isolation: Consumer({**self._settings, **_CONSUMER_SETTINGS, "isolation.level": isolation})
                 for isolation in ("read_uncommitted", "read_committed")
             }
         except KafkaException as error:
             raise UsageError(
-                f"--command-config: {_text(error)}; expected settings that Kafka's tools or librdkafka know"
+                f"--command-config: {_error_text(error)}; expected settings that Kafka's tools or librdkafka know"
             ) from error
 
     def close(self) -> None:
@@ -158,21 +160,21 @@ class RunningCluster:
             consumer.close()
 
     def cluster_id(self) -> str:
-        return str(self._answer(self._admin.describe_cluster(request_timeout=_TIMEOUT_SECONDS)).cluster_id)
+        return str(self._answer_of(self._admin.describe_cluster(request_timeout=_TIMEOUT_SECONDS)).cluster_id)
 
     def topic_names(self) -> set[str]:
         try:
             return set(self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics)
         except KafkaException as error:
-            raise self._no_answer(error) from error
+            raise self._no_answer_error(error) from error
 
     def topics(self, names: Sequence[str]) -> dict[str, RunningTopic]:
         """The topics that there are of `names`."""
         found: dict[str, RunningTopic] = {}
-        for start in range(0, len(names), _AT_ONCE):
-            asked = TopicCollection([*names[start : start + _AT_ONCE]])
+        for start in range(0, len(names), _PARTITIONS_AT_ONCE):
+            asked = TopicCollection([*names[start : start + _PARTITIONS_AT_ONCE]])
             for name, future in self._admin.describe_topics(asked, request_timeout=_TIMEOUT_SECONDS).items():
-                described = self._answer(future, unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
+                described = self._answer_of(future, unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
                 if described is not None:
                     found[name] = RunningTopic(
                         topic_id_text(described.topic_id),
@@ -189,19 +191,20 @@ class RunningCluster:
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """The log start and the log end (the high watermark) of each partition. Each needs a leader."""
-        starts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        starts = self._list_offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._list_offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return {partition: (starts[partition], ends[partition]) for partition in partitions}
 
-    def _offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[TopicPartition, int]:
+    def _list_offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        for start in range(0, len(partitions), _AT_ONCE):
+        for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
             asked = {
-                ClientPartition(each.topic, each.partition): which for each in partitions[start : start + _AT_ONCE]
+                ClientPartition(each.topic, each.partition): which
+                for each in partitions[start : start + _PARTITIONS_AT_ONCE]
             }
             answers = self._admin.list_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
             for place, future in answers.items():
-                found[TopicPartition(place.topic, place.partition)] = self._answer(future).offset
+                found[TopicPartition(place.topic, place.partition)] = self._answer_of(future).offset
         return found
 
     def records(self, partition: TopicPartition, start: int, end: int, isolation: str) -> IsolatedRecords:
@@ -225,10 +228,10 @@ class RunningCluster:
                 reached = min(offset, end)
                 break
             if error is not None:
-                if error.retriable() or error.code() in _PASSING:
+                if error.retriable() or error.code() in _TRANSIENT_ERRORS:
                     continue
                 raise NoAnswerError(f"{partition.directory}: from offset {reached} on: {error.str()}; check again")
-            record = _consumed(message)
+            record = _consumed_record(message)
             if record.offset >= end:
                 reached = end
                 break
@@ -246,22 +249,22 @@ class RunningCluster:
         [future] = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_SECONDS
         ).values()
-        answer = self._answer(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        answer = self._answer_of(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
         found: Iterable[ClientPartition] = () if answer is None else answer.topic_partitions or ()
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
-    def _answer(self, future: Future[_Answer], unless: int | None = None) -> _Answer:
+    def _answer_of(self, future: Future[_Answer], unless: int | None = None) -> _Answer:
         """What a broker answers; None where the error is the expected one."""
         try:
             return future.result()
         except KafkaException as error:
             if unless is not None and error.args[0].code() == unless:
                 return None  # type: ignore[return-value]
-            raise self._no_answer(error) from error
+            raise self._no_answer_error(error) from error
 
-    def _no_answer(self, error: KafkaException) -> NoAnswerError:
+    def _no_answer_error(self, error: KafkaException) -> NoAnswerError:
         return NoAnswerError(
-            f"--bootstrap-server {self._bootstrap}: {_text(error)}; look whether its brokers run, and whether "
+            f"--bootstrap-server {self._bootstrap}: {_error_text(error)}; look whether its brokers run, and whether "
             "--command-config has what they ask of clients"
         )
 
@@ -272,11 +275,11 @@ def topic_id_text(topic_id: Any) -> str:
     return base64.urlsafe_b64encode(b"".join(half.to_bytes(8, signed=True) for half in halves)).decode()[:-2]
 
 
-def _text(error: KafkaException) -> str:
+def _error_text(error: KafkaException) -> str:
     return str(error.args[0].str())
 
 
-def _consumed(message: Message) -> Consumed:
+def _consumed_record(message: Message) -> Consumed:
     offset, headers = message.offset(), message.headers()
     assert offset is not None
     key: Any = message.key()

@@ -41,7 +41,7 @@ _NO_COPY: Final = "remote.log.copy.disable"
 #: A log dir keeps what the topic keeps.
 _LOCAL_AS_ALL: Final = {"local.retention.bytes": "-2", "local.retention.ms": "-2"}
 #: `TopicBasedRemoteLogMetadataManager.createTopic`. What would be removed there, brokers would no longer find.
-_OF_REMOTE_METADATA: Final = (
+_REMOTE_METADATA_CONFIGS: Final = (
     ("cleanup.policy", "delete", ConfigProof.KAFKA),
     ("retention.ms", "-1", ConfigProof.KAFKA),
     ("retention.bytes", "-1", ConfigProof.KAFKA),
@@ -94,7 +94,7 @@ def with_settings(
         replace(
             topic,
             configs=tuple(
-                _settings(
+                _proven_configs(
                     topic,
                     proven.by_topic.get(topic.name),
                     known.get(topic.name) == topic.topic_id,
@@ -108,7 +108,7 @@ def with_settings(
     return replace(cluster, topics=tuple(topics))
 
 
-def _settings(
+def _proven_configs(
     topic: RestoredTopic, described: OwnSettings | None, is_in_metadata: bool, holds: bool, is_tiered: bool
 ) -> Iterator[RestoredConfig]:
     own = {config.name: config for config in topic.configs}
@@ -117,10 +117,10 @@ def _settings(
             own.setdefault(name, RestoredConfig(name=name, value=value, proof=ConfigProof.DESCRIBED, was=value))
     for name, value, proof in (
         *([(_TIERED, "true", ConfigProof.BUCKET)] if is_tiered else ()),
-        *(_OF_REMOTE_METADATA if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
+        *(_REMOTE_METADATA_CONFIGS if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
     ):
         own.setdefault(name, RestoredConfig(name=name, value=value, proof=proof, was=value))
-    policy = own[_CLEANUP].was if _CLEANUP in own else _policy_of_nobody(topic)
+    policy = own[_CLEANUP].was if _CLEANUP in own else _default_cleanup_policy(topic)
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
@@ -142,7 +142,7 @@ def _settings(
     yield from own.values()
 
 
-def _policy_of_nobody(topic: RestoredTopic) -> str | None:
+def _default_cleanup_policy(topic: RestoredTopic) -> str | None:
     """The policy of a topic that sets none. Brokers give some of their own topics one
     (`GroupCoordinatorConfig`, `TransactionLog`).
     """
@@ -170,12 +170,12 @@ def lifts(topic: RestoredTopic) -> list[str]:
     copies = [config for config in topic.configs if config.name == _NO_COPY and config.value != config.was]
     return [
         *([f"{for_topic} --add-config {_NO_COPY}={copies[0].was or 'false'}"] if copies else []),
-        *([f"{for_topic} --add-config {','.join(_quoted(value) for value in add)}"] if add else []),
+        *([f"{for_topic} --add-config {','.join(_as_kafka_configs_takes(value) for value in add)}"] if add else []),
         *([f"{for_topic} --delete-config {','.join(delete)}"] if delete else []),
     ]
 
 
-def _quoted(setting: str) -> str:
+def _as_kafka_configs_takes(setting: str) -> str:
     """A setting whose value has commas, as `kafka-configs` takes it."""
     name, _, value = setting.partition("=")
     return f"{name}=[{value}]" if "," in value else setting

@@ -18,9 +18,9 @@ from kidxlib.storage.file_copy import can_reflink
 
 #: Of each log, at the least, for the index files, snapshot and epochs beside it: an entry of `.index` and one of
 #: `.timeindex` (20 bytes) for 4,096 bytes, and a block for each file.
-_BESIDE_SHARE: Final = 20 / 4096
-_FILES_BESIDE: Final = 5
-_GROWN: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_SIDE_FILE_SHARE: Final = 20 / 4096
+_SIDE_FILES_PER_LOG: Final = 5
+_PREALLOCATED_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: `stat` counts in these, whatever the file system's blocks are.
 _STAT_BLOCK_BYTES: Final = 512
 
@@ -70,40 +70,41 @@ def space_of(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]
         if (device := devices.get(path)) is None:
             continue
         block = os.statvfs(path).f_frsize
-        logs = [*_logs(source, block)]
+        logs = [*_copied_log_sizes(source, block)]
         pair = (source.directory.parent, path)
         if pair not in shares:
             # One file tells of all in a log dir: they are on one file system.
             shares[pair] = bool(logs) and can_reflink(source.directory / logs[0][0], path)
         of_logs = sum(size for _, size in logs)
         (shared if shares[pair] else needed)[device] += of_logs
-        needed[device] += _beside(source, of_logs, len(logs), block)
+        needed[device] += _side_file_bytes(source, of_logs, len(logs), block)
     return [
-        FileSystemSpace(paths, needed[device], shared[device], _free(paths[0])) for device, paths in by_device.items()
+        FileSystemSpace(paths, needed[device], shared[device], _free_bytes(paths[0]))
+        for device, paths in by_device.items()
     ]
 
 
-def _logs(source: OldReplica, block: int) -> Iterator[tuple[str, int]]:
+def _copied_log_sizes(source: OldReplica, block: int) -> Iterator[tuple[str, int]]:
     """The name of each log, and the bytes that its copy takes."""
     for segment in source.forecast.simulation.segments:
         if segment.kept_bytes:
             yield segment_file(segment.base_offset, LOG_SUFFIX), -(-segment.kept_bytes // block) * block
 
 
-def _beside(source: OldReplica, of_logs: int, logs: int, block: int) -> int:
+def _side_file_bytes(source: OldReplica, of_logs: int, logs: int, block: int) -> int:
     """The bytes of index files, snapshots and epochs: as many as there are beside the source's logs, or as there would
     be at Kafka's default interval, whichever is more. The last segment's indexes do not count: a broker that was killed
     leaves them as large as they may become.
     """
     there, last = 0, source.forecast.simulation.segments[-1:]
-    passed_over = {segment_file(each.base_offset, suffix) for each in last for suffix in _GROWN}
+    passed_over = {segment_file(each.base_offset, suffix) for each in last for suffix in _PREALLOCATED_SUFFIXES}
     with os.scandir(source.directory) as entries:
         for entry in entries:
             if not entry.name.endswith(LOG_SUFFIX) and entry.name not in passed_over:
                 there += entry.stat().st_blocks * _STAT_BLOCK_BYTES
-    return max(there, int(of_logs * _BESIDE_SHARE) + (logs + 1) * _FILES_BESIDE * block)
+    return max(there, int(of_logs * _SIDE_FILE_SHARE) + (logs + 1) * _SIDE_FILES_PER_LOG * block)
 
 
-def _free(path: Path) -> int:
+def _free_bytes(path: Path) -> int:
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize

@@ -17,7 +17,7 @@ from kidxlib.operations.restore.surviving import SurvivingMetadata
 from kidxlib.text.words import counted
 
 #: What a cluster lacks without its coordinators' topics.
-_WITHOUT: Final[Mapping[str, str]] = {
+_CONSEQUENCES_OF_LEAVING_OUT: Final[Mapping[str, str]] = {
     "__consumer_offsets": "consumer groups begin without offsets",
     "__share_group_state": "share groups begin anew",
     "__transaction_state": "no transaction that is open in a log is ever ended",
@@ -60,6 +60,10 @@ def left_out_topics(
         )
     for name in names:
         if topics.fullmatch(name) is None:
-            without = f": {_WITHOUT[name]}; add |{name} to --topics to restore it" if name in _WITHOUT else ""
+            without = (
+                f": {_CONSEQUENCES_OF_LEAVING_OUT[name]}; add |{name} to --topics to restore it"
+                if name in _CONSEQUENCES_OF_LEAVING_OUT
+                else ""
+            )
             of_it = counted(folders[name], "directory", "directories")
             yield f"topic {name}: --topics does not match; {of_it} of it in the sources{without}"

@@ -29,7 +29,7 @@ _BROKER_RESOURCE: Final = 4
 _TOPIC_RESOURCE: Final = 2
 
 
-class _Key(NamedTuple):
+class _RecordKey(NamedTuple):
     """What a record sets, and the record that removes it again.
 
     Attributes:
@@ -42,17 +42,17 @@ class _Key(NamedTuple):
 
 
 #: The records that are taken over as they are.
-_CARRIED: Final[Mapping[str, _Key]] = {
-    "ConfigRecord": _Key(("resourceType", "resourceName", "name")),
-    "ClientQuotaRecord": _Key(("entity", "key")),
-    "AccessControlEntryRecord": _Key(("id",), "RemoveAccessControlEntryRecord"),
-    "UserScramCredentialRecord": _Key(("name", "mechanism"), "RemoveUserScramCredentialRecord"),
-    "DelegationTokenRecord": _Key(("tokenId",), "RemoveDelegationTokenRecord"),
+_KEYS_OF_CARRIED: Final[Mapping[str, _RecordKey]] = {
+    "ConfigRecord": _RecordKey(("resourceType", "resourceName", "name")),
+    "ClientQuotaRecord": _RecordKey(("entity", "key")),
+    "AccessControlEntryRecord": _RecordKey(("id",), "RemoveAccessControlEntryRecord"),
+    "UserScramCredentialRecord": _RecordKey(("name", "mechanism"), "RemoveUserScramCredentialRecord"),
+    "DelegationTokenRecord": _RecordKey(("tokenId",), "RemoveDelegationTokenRecord"),
 }
-_REMOVES: Final = {key.removed_by: name for name, key in _CARRIED.items() if key.removed_by is not None}
-_READ: Final = (
-    *_CARRIED,
-    *_REMOVES,
+_REMOVED_RECORDS: Final = {key.removed_by: name for name, key in _KEYS_OF_CARRIED.items() if key.removed_by is not None}
+_RECORDS_READ: Final = (
+    *_KEYS_OF_CARRIED,
+    *_REMOVED_RECORDS,
     *("FeatureLevelRecord", "ProducerIdsRecord"),
     *("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"),
 )
@@ -90,7 +90,7 @@ class SurvivingMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class _MetadataCopy:
     metadata: ClusterMetadata
     replica: Replica
     properties: MetaProperties
@@ -122,14 +122,14 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
     Raises:
         ClusterMetadataError: copies are there, and none of them can be read; or they are of several clusters.
     """
-    copies: list[_Copy] = []
+    copies: list[_MetadataCopy] = []
     unreadable: dict[Location, str] = {}
     for log_dir in log_dirs:
         directory = log_dir / METADATA_DIRECTORY
         if not directory.exists():
             continue
         try:
-            copy = _read(log_dir, directory)
+            copy = _read_copy(log_dir, directory)
         except (ClusterMetadataError, CheckpointError, OSError) as error:
             unreadable[directory] = describe_error(error)
         else:
@@ -147,7 +147,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
             f"({', '.join(sorted(map(str, clusters)))}); restore one cluster at a time"
         )
     newest, *older = sorted(copies, key=lambda copy: copy.place, reverse=True)
-    taken = _taken_over(newest.replica)
+    taken = _carried_records(newest.replica)
     return SurvivingMetadata(
         source=replace(newest.source, older=tuple(copy.source for copy in older)),
         metadata=newest.metadata.to_end,
@@ -156,7 +156,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         carried=tuple(taken.records.values()),
         left_out=tuple(taken.left_out()),
         unreadable=unreadable,
-        behind_damage=_behind_damage(newest.replica),
+        behind_damage=_batches_behind_damage(newest.replica),
     )
 
 
@@ -172,25 +172,25 @@ def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | No
         raise UsageError(f"{error}; leave this copy out only if you know that another or none is better") from error
 
 
-def _read(log_dir: Location, directory: Location) -> _Copy:
+def _read_copy(log_dir: Location, directory: Location) -> _MetadataCopy:
     metadata = read_despite_damage(directory)
-    replica = read_replica(directory, _is_wanted, left_out=metadata.left_out)
-    return _Copy(metadata, replica, read_meta_properties(log_dir))
+    replica = read_replica(directory, _is_record_read, left_out=metadata.left_out)
+    return _MetadataCopy(metadata, replica, read_meta_properties(log_dir))
 
 
-def _is_wanted(record: Record) -> bool:
-    return record.value is not None and record.value[1:2] in _wanted_types()
+def _is_record_read(record: Record) -> bool:
+    return record.value is not None and record.value[1:2] in _types_of_records_read()
 
 
 @functools.cache
-def _wanted_types() -> frozenset[bytes]:
+def _types_of_records_read() -> frozenset[bytes]:
     """The types of the records, as varints of one byte."""
     messages = messages_of(CLUSTER_METADATA)
-    return frozenset(bytes((messages[name].api_key or 0,)) for name in _READ)
+    return frozenset(bytes((messages[name].api_key or 0,)) for name in _RECORDS_READ)
 
 
 @dataclass(slots=True)
-class _TakenOver:
+class _CarriedRecords:
     """What the records so far leave.
 
     Attributes:
@@ -209,8 +209,8 @@ class _TakenOver:
             self.features[values["name"]] = values["featureLevel"]
         elif name == "ProducerIdsRecord":
             self.next_producer_id = values["nextProducerId"]
-        elif name in _REMOVES:
-            self.records.pop(_key(_REMOVES[name], values), None)
+        elif name in _REMOVED_RECORDS:
+            self.records.pop(_record_key(_REMOVED_RECORDS[name], values), None)
         elif name == "ConfigRecord" and values["resourceType"] == _TOPIC_RESOURCE:
             pass  # the image has them
         elif name == "ConfigRecord" and values["resourceType"] == _BROKER_RESOURCE and values["resourceName"]:
@@ -220,9 +220,9 @@ class _TakenOver:
             else:
                 configs[values["name"]] = values["value"]
         elif values.get("remove") or (name == "ConfigRecord" and values["value"] is None):
-            self.records.pop(_key(name, values), None)
+            self.records.pop(_record_key(name, values), None)
         else:
-            self.records[_key(name, values)] = change
+            self.records[_record_key(name, values)] = change
 
     def left_out(self) -> Iterable[CannotComeBack]:
         """Settings of one broker name its machine, such as `advertised.listeners`: a restored broker that took them
@@ -238,16 +238,16 @@ class _TakenOver:
             )
 
 
-def _key(name: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    return name, *(_hashable(values[field]) for field in _CARRIED[name].fields)
+def _record_key(name: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return name, *(_as_hashable(values[field]) for field in _KEYS_OF_CARRIED[name].fields)
 
 
-def _hashable(value: Any) -> Any:
+def _as_hashable(value: Any) -> Any:
     """A quota's entity is a list of types and names."""
     return tuple(sorted((str(part) for part in value), key=str)) if isinstance(value, list) else value
 
 
-def _behind_damage(replica: Replica) -> str | None:
+def _batches_behind_damage(replica: Replica) -> str | None:
     """A line on whole batches behind the place where a log is torn. A node cuts its log there as it starts
     (`LogSegment.recover`), and its quorum gives it again what it lacks: here nobody does.
     """
@@ -269,10 +269,10 @@ def _behind_damage(replica: Replica) -> str | None:
     )
 
 
-def _taken_over(replica: Replica) -> _TakenOver:
-    taken = _TakenOver()
+def _carried_records(replica: Replica) -> _CarriedRecords:
+    taken = _CarriedRecords()
     for change in changes_in(chain(replica.snapshot, replica.log)):
-        if change.message.name in _READ:
+        if change.message.name in _RECORDS_READ:
             taken.apply(change)
     return taken
 

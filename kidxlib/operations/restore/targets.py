@@ -21,10 +21,10 @@ from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, 
 from kidxlib.storage.store.s3 import is_object
 
 #: What may be in a log dir that was just formatted. `METADATA_DIRECTORY` is looked at where metadata is written.
-_FORMATTED: Final = frozenset({META_PROPERTIES, BOOTSTRAP_SNAPSHOT, METADATA_DIRECTORY, LOCK_FILE}) | UNMOUNTED
+_FILES_OF_FORMATTED: Final = frozenset({META_PROPERTIES, BOOTSTRAP_SNAPSHOT, METADATA_DIRECTORY, LOCK_FILE}) | UNMOUNTED
 #: A file that an unfinished restore leaves in each log dir.
 UNFINISHED: Final = ".kidx-restore"
-_FORMAT: Final = "format it first: kafka-storage format --cluster-id ID --config server.properties"
+_FORMAT_FIRST: Final = "format it first: kafka-storage format --cluster-id ID --config server.properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def new_brokers(options: Sequence[str]) -> list[NewBroker]:
         paths = tuple(Path(os.path.realpath(name)) for name in names.split(","))
         for path in paths:
             ensure_text("--broker ", path)
-        brokers[node_id] = NewBroker(node_id, paths, {path: _properties(path) for path in paths})
+        brokers[node_id] = NewBroker(node_id, paths, {path: _meta_properties_or_none(path) for path in paths})
     return [brokers[node_id] for node_id in sorted(brokers)]
 
 
-def _properties(path: Path) -> MetaProperties:
+def _meta_properties_or_none(path: Path) -> MetaProperties:
     try:
         return read_meta_properties(path)
     except (CheckpointError, OSError):
@@ -83,14 +83,14 @@ def why_not_into(
     for broker in brokers:
         for path in broker.log_dirs:
             if not path.is_dir():
-                yield f"{path}: no such directory; make it, and {_FORMAT}"
+                yield f"{path}: no such directory; make it, and {_FORMAT_FIRST}"
                 continue
             if (other := seen.setdefault(identity_of(path), path)) is not path:
                 yield f"{path}: the same directory as {other}; give each log dir a directory of its own"
             if (why := why_not_in_sources(path, sources)) is not None:
                 yield why
                 continue
-            yield from _why_not_into(broker, path)
+            yield from _why_not_into_log_dir(broker, path)
     yield from _why_not_this_cluster(brokers, sources, keeps_cluster_id=keeps_cluster_id)
 
 
@@ -114,23 +114,26 @@ def why_not_in_sources(path: Path, sources: Iterable[OldBroker]) -> str | None:
     return f"{path}: it is, holds or lies in {found}, a source, where nothing is written; name a new directory"
 
 
-def _why_not_into(broker: NewBroker, path: Path) -> Iterator[str]:
+def _why_not_into_log_dir(broker: NewBroker, path: Path) -> Iterator[str]:
     names = sorted(os.listdir(path))
     if UNFINISHED in names:
         yield (
             f"{path}: a restore into it was broken off; nothing in it is needed: remove all that is in it, and "
-            f"{_FORMAT}"
+            f"{_FORMAT_FIRST}"
         )
         return
-    if others := [name for name in names if name not in _FORMATTED]:
-        yield f"{path}: it is not empty ({others[0]} is in it); name a new directory, or an empty one, and {_FORMAT}"
+    if others := [name for name in names if name not in _FILES_OF_FORMATTED]:
+        yield (
+            f"{path}: it is not empty ({others[0]} is in it); name a new directory, or an empty one, and "
+            f"{_FORMAT_FIRST}"
+        )
     try:
         meta = read_meta_properties(path)
     except (CheckpointError, OSError) as error:
-        yield f"{path / META_PROPERTIES}: {describe_error(error)}; {_FORMAT}"
+        yield f"{path / META_PROPERTIES}: {describe_error(error)}; {_FORMAT_FIRST}"
         return
     if meta == MetaProperties():
-        yield f"{path}: not formatted, as it has no {META_PROPERTIES}; {_FORMAT}"
+        yield f"{path}: not formatted, as it has no {META_PROPERTIES}; {_FORMAT_FIRST}"
     elif meta.node_id != broker.node_id:
         yield (
             f"{path / META_PROPERTIES}: node.id is {meta.node_id}, and --broker says {broker.node_id}; give the node "
@@ -165,5 +168,5 @@ def _why_not_this_cluster(
             if directory_id in of_sources:
                 yield (
                     f"{path}: directory.id {directory_id}, as {of_sources[directory_id]} has it: a copied "
-                    f"{META_PROPERTIES}; {_FORMAT}"
+                    f"{META_PROPERTIES}; {_FORMAT_FIRST}"
                 )

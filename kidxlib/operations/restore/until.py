@@ -34,10 +34,10 @@ from kidxlib.storage.small_files import small_file
 
 #: Topics that are restored whole: coordinators and the tiered storage would go on from a state that is over.
 RESTORED_WHOLE: Final = INTERNAL_TOPICS | {"__remote_log_metadata"}
-_FORM: Final = 'expected {"partitions": [{"topic": "orders", "partition": 0, "offset": 7}]}'
+_EXPECTED_FORM: Final = 'expected {"partitions": [{"topic": "orders", "partition": 0, "offset": 7}]}'
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
 #: The inventory has checked the checksums, and no index is wanted.
-_EVENTS_ALONE: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX, verify_crc=False)
+_SCAN_FOR_EVENTS: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX, verify_crc=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +119,10 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
         content = json.loads(small_file(path), object_pairs_hook=_each_name_once)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{what}: cannot be read: {error}; {_FORM}") from error
+        raise UsageError(f"{what}: cannot be read: {error}; {_EXPECTED_FORM}") from error
     rows = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(rows, list) or not rows:
-        raise UsageError(f"{what}: no partitions in it; {_FORM}")
+        raise UsageError(f"{what}: no partitions in it; {_EXPECTED_FORM}")
     offsets: dict[TopicPartition, int] = {}
     for row in rows:
         values = [row.get(name) for name in ("topic", "partition", "offset")] if isinstance(row, dict) else []
@@ -132,7 +132,7 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
             ):
                 partition = TopicPartition(topic, number)
             case _:
-                raise UsageError(f"{what}: {json.dumps(row)}; {_FORM}")
+                raise UsageError(f"{what}: {json.dumps(row)}; {_EXPECTED_FORM}")
         if topic in RESTORED_WHOLE:
             raise UsageError(
                 f"{what}: {topic} has no end of its own, as its coordinators would go on from a state that "
@@ -184,10 +184,10 @@ def plan_ends(
     readable = [leader for partition, leader in leaders.items() if partition in given and not leader.forecast.refusals]
     ends: dict[TopicPartition, PlannedEnd] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-ends") as pool:
-        for end in pool.map(lambda leader: _end(leader, given[leader.topic_partition]), readable):
+        for end in pool.map(lambda leader: _planned_end(leader, given[leader.topic_partition]), readable):
             ends[end.topic_partition] = end
             if end.end < end.leader.start_offset:
-                refusals.append(_below_start(end))
+                refusals.append(_ends_below_start(end))
     return Ends(ends, refusals, without)
 
 
@@ -222,7 +222,7 @@ def never_ended(leaders: Iterable[OldReplica], ends: Ends) -> Iterator[str]:
             )
 
 
-def _below_start(end: PlannedEnd) -> str:
+def _ends_below_start(end: PlannedEnd) -> str:
     name, start = end.topic_partition.directory, end.leader.start_offset
     what = f"{name}: it would end at offset {end.end}, {end.given} given, and its log begins at {start}"
     if end.open_since is not None:
@@ -232,7 +232,7 @@ def _below_start(end: PlannedEnd) -> str:
     return f"{what}: what was before is gone; give {start} for an empty partition, or leave it out of --until-offsets"
 
 
-def _end(leader: OldReplica, given: int) -> PlannedEnd:
+def _planned_end(leader: OldReplica, given: int) -> PlannedEnd:
     segments, last = _cut_point(leader, given)
     transactions = transactions_below(leader, last)
     if (end := quiet_end(transactions, last)) < last:
@@ -289,7 +289,7 @@ def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator
         if has_none or is_before or segment.base_offset >= end:
             continue
         with contextlib.closing(log_of(replica, segment)) as log:
-            events = recover(log, segment.base_offset, _EVENTS_ALONE).producer_events
+            events = recover(log, segment.base_offset, _SCAN_FOR_EVENTS).producer_events
         events = events[events["first_offset"] < end]
         yield from zip(
             *(events[name].tolist() for name in ("kind", "producer_id", "first_offset", "last_offset")), strict=True

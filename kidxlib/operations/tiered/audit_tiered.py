@@ -30,10 +30,10 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
-_RANK: Final = {verdict.value: number for number, verdict in enumerate(WORST_FIRST)}
+_RANK_BY_VERDICT: Final = {verdict.value: number for number, verdict in enumerate(WORST_FIRST)}
 
 #: How many topics and partitions are shown on screen; JSON has all.
-_SHOWN: Final = 10
+_LINES_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,18 @@ def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
                     "-" if sizes.local_bytes is None else sizes.local_bytes,
                     "-" if sizes.lag_bytes is None else sizes.lag_bytes,
                 )
-                for sizes in largest[:_SHOWN]
+                for sizes in largest[:_LINES_SHOWN]
             ],
             text_columns=1,
         )
-        outcome.more(len(largest) - _SHOWN, "; --json has them all")
-    for lag in numbers.lags[:_SHOWN]:
+        outcome.more(len(largest) - _LINES_SHOWN, "; --json has them all")
+    for lag in numbers.lags[:_LINES_SHOWN]:
         waiting = timedelta(milliseconds=_waiting_ms(lag, numbers.as_of_ms))
         outcome.line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
             f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {waiting}"
         )
-    outcome.more(len(numbers.lags) - _SHOWN, "; --json has them all")
+    outcome.more(len(numbers.lags) - _LINES_SHOWN, "; --json has them all")
 
 
 def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) -> None:
@@ -115,11 +115,11 @@ def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) 
                 topic.freed.local.segments,
                 topic.freed.local.bytes,
             )
-            for topic in topics[:_SHOWN]
+            for topic in topics[:_LINES_SHOWN]
         ],
         text_columns=1,
     )
-    outcome.more(len(topics) - _SHOWN, "; --json has them all")
+    outcome.more(len(topics) - _LINES_SHOWN, "; --json has them all")
     unknown = [topic for topic in topics if topic.unknown]
     if unknown:
         outcome.line(
@@ -176,7 +176,7 @@ def _deleted_as_json(deleted: Deleted) -> dict[str, Any]:
     }
 
 
-def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
+def _audit_as_json(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
     metadata = found.metadata
     recorded_as = request.recorded_as
     return {
@@ -208,7 +208,7 @@ def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
     }
 
 
-def _tell(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
+def _tell_audit(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
     outcome.table(
         f"{request.bucket}, level {request.level}",
         ("segments", "number", "bytes of logs"),
@@ -258,9 +258,9 @@ def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
         outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
 
 
-def _order(finding: RemoteFindingRow) -> tuple[Any, ...]:
+def _finding_sort_key(finding: RemoteFindingRow) -> tuple[Any, ...]:
     return (
-        _RANK[finding.verdict],
+        _RANK_BY_VERDICT[finding.verdict],
         finding.file,
         finding.reason,
         finding.topic,
@@ -288,8 +288,8 @@ def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
         bytes=found.counts.read,
         requests=found.requests,
     )
-    outcome.values.update(_values(request, found))
-    _tell(outcome, request, found)
+    outcome.values.update(_audit_as_json(request, found))
+    _tell_audit(outcome, request, found)
     return outcome
 
 
@@ -311,5 +311,5 @@ def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
         begin_phase("recording in the catalog")
         record_segments(backend.catalog.tables, request.recorded_as, audit.listed, findings, plan.as_of)
     requests = requests_made() - request.asked_before + backend.engine.requests()
-    findings = sorted(findings, key=_order)
+    findings = sorted(findings, key=_finding_sort_key)
     return outcome_of(request, TieredFound(findings, counts, numbers, metadata, plan.as_of, requests))

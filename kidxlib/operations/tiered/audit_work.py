@@ -43,11 +43,11 @@ def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
 def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `REMOTE_FOUND`."""
     for share in shares:
-        rows = [{"finding": row.values()} for row in _findings(share, use_mmap)]
+        rows = [{"finding": row.values()} for row in _problems_in_share(share, use_mmap)]
         yield ItemRows(segments=len(share.segments), log_bytes=share.bytes, rows=rows)
 
 
-def _findings(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
+def _problems_in_share(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
     if share.level is Level.FULL:
         from kidxlib.audit.tiered.segment_logs import audit_logs  # compiled loops, which a listing does not wait for
 

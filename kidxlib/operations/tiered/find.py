@@ -118,36 +118,36 @@ class TieredAudit:
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
         """The findings and the counts. If the plan records segments, the listing is kept in `listed`."""
         begin_phase("comparing")
-        first = self._list(self.plan.partitions(metadata))
+        first = self._list_partitions(self.plan.partitions(metadata))
         findings = RemoteFindingRow.of_arrow(first.rows("finding"))
         self.listed = first.rows("listed")
         partitions = {TopicIdPartition(finding.topic_id, finding.topic, finding.partition) for finding in findings}
         if partitions:
             begin_phase("looking again")
-            again = self._list(self.plan.partitions(self.reader.read(), partitions))
+            again = self._list_partitions(self.plan.partitions(self.reader.read(), partitions))
             keys = {finding.key for finding in findings}
             findings = [finding for finding in RemoteFindingRow.of_arrow(again.rows("finding")) if finding.key in keys]
-            self.listed = _listed_again(self.listed, again.rows("listed"), partitions)
+            self.listed = _replace_listings(self.listed, again.rows("listed"), partitions)
         findings += self.plan.topics.outliving_metadata(metadata.known)
-        counts = _counts(first)
+        counts = _sum_counts(first)
         if self.plan.level is not Level.LISTING:
             segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
-            findings += self._read(segments, metadata)
+            findings += self._read_segments(segments, metadata)
             reads_logs = self.plan.level is Level.FULL
             objects = (item for segment in segments for item in segment.objects)
             read = sum(item["bytes"] for item in objects if reads_logs or item["suffix"] != LOG_SUFFIX)
             counts = replace(counts, read=read)
-        return _without_repetitions(findings), counts
+        return _first_of_repeated_findings(findings), counts
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers would read, with their objects as they are listed now."""
         partitions = [replace(partition, level=Level.INDEXES) for partition in self.plan.partitions(metadata, only)]
-        return CopiedSegmentRow.of_arrow(self._list(partitions).rows("segment"))
+        return CopiedSegmentRow.of_arrow(self._list_partitions(partitions).rows("segment"))
 
-    def _list(self, partitions: Sequence[RemotePartition]) -> Staged:
+    def _list_partitions(self, partitions: Sequence[RemotePartition]) -> Staged:
         return self.run(audit_listings, partitions, REMOTE_FOUND, is_small=reads_little(0, len(partitions)))
 
-    def _read(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
+    def _read_segments(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
         begin_phase("reading", done=self.engine.done, segments=len(segments))
         level = self.plan.level
         shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
@@ -188,20 +188,20 @@ def findings_on_log_dirs(request: TieredRequest, reader: MetadataReader) -> list
     return findings
 
 
-def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
+def _replace_listings(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
     """The first listing, with some partitions replaced by their second listing."""
     listed_again = {(partition.topic_id, partition.partition) for partition in partitions}
     keys = zip(first["topic_id"].to_pylist(), first["partition"].to_pylist(), strict=True)
     return pa.concat_tables([first.filter(pa.array([key not in listed_again for key in keys], pa.bool_())), again])
 
 
-def _without_repetitions(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
+def _first_of_repeated_findings(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
     """The first finding is kept where several have the same object and reason."""
     by_key = {finding.key: finding for finding in reversed(findings)}
     return list(reversed(by_key.values()))
 
 
-def _counts(staged: Staged) -> Counts:
+def _sum_counts(staged: Staged) -> Counts:
     totals: dict[str, tuple[int, int]] = {}
     object_bytes: Counter[tuple[str, str]] = Counter()
     for row in RemoteCountRow.of_arrow(staged.rows("count")):

@@ -86,13 +86,13 @@ def tiered_partitions(
             continue
         found |= tiered
         without_segments = [partition for partition in of_cluster if partition.is_tiered and partition not in tiered]
-        warnings += _not_known(metadata, without_segments)
+        warnings += _missing_metadata_warnings(metadata, without_segments)
     return TieredPartitions(found, warnings)
 
 
 def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
     return [
-        LocalPartition(directory.log_dir, directory.topic_partition, _topic_id(directory.path))
+        LocalPartition(directory.log_dir, directory.topic_partition, _topic_id_or_none(directory.path))
         for directory in list_partitions(source, Skipped())
         if topics.fullmatch(directory.topic_partition.topic)
     ]
@@ -180,19 +180,25 @@ def with_remote_segments(
     after the leader epochs, so that segments which were deleted in between do not seem to lack epochs.
     """
     metadata = reader.read()
-    tiered = [partition for partition, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
+    tiered = [
+        partition
+        for partition, rows in _segments_by_local_partition(metadata, partitions).items()
+        if read_segments(rows)
+    ]
     if not tiered:
         return metadata, {}
-    entries = {partition: _entries(partition.directory) for partition in tiered}
-    starts = {partition: _moved_start(partition, entries[partition]) for partition in tiered}
+    entries = {partition: _epoch_entries_or_none(partition.directory) for partition in tiered}
+    starts = {partition: _moved_log_start(partition, entries[partition]) for partition in tiered}
     metadata = reader.read()
     return metadata, {
         partition: TieredPartition(rows, entries[partition], starts[partition])
-        for partition, rows in _segments_of(metadata, tiered).items()
+        for partition, rows in _segments_by_local_partition(metadata, tiered).items()
     }
 
 
-def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
+def _segments_by_local_partition(
+    metadata: RemoteMetadata, partitions: Iterable[LocalPartition]
+) -> dict[LocalPartition, pa.Table]:
     """The rows of `REMOTE_METADATA` of each partition that has some."""
     rows = by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
@@ -211,14 +217,14 @@ def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition])
     return segments_of
 
 
-def _topic_id(directory: Location) -> str | None:
+def _topic_id_or_none(directory: Location) -> str | None:
     try:
         return read_topic_id(directory)
     except (CheckpointError, OSError):
         return None
 
 
-def _entries(directory: Location) -> Sequence[EpochEntry] | None:
+def _epoch_entries_or_none(directory: Location) -> Sequence[EpochEntry] | None:
     try:
         epochs = read_leader_epochs(directory)
     except (CheckpointError, OSError):  # another finding says so
@@ -226,7 +232,7 @@ def _entries(directory: Location) -> Sequence[EpochEntry] | None:
     return None if epochs is None else epochs.entries
 
 
-def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
+def _moved_log_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
     """Where the log of a running broker may begin now. Retention and `DeleteRecords` cut the epochs at the new log
     start at once (`UnifiedLog.maybeIncrementLogStartOffset`); the checkpoint of log starts follows within a minute
     (`log.flush.start.offset.checkpoint.interval.ms`).
@@ -244,7 +250,7 @@ def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None
     return entries[0].start_offset if cut >= started else 0
 
 
-def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
+def _missing_metadata_warnings(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
     """A warning if the metadata of tiered partitions is missing."""
     unknown = [
         local

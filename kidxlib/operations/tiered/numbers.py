@@ -55,7 +55,7 @@ from kidxlib.text.times import NS_PER_MS, show_time
 from kidxlib.text.words import counted
 
 #: The value of a local limit that stands for the limit without `local.`.
-_AS_THE_OTHER: Final = -2
+_SAME_AS_TOTAL_LIMIT: Final = -2
 _NO_END: Final = 2**63 - 1
 
 #: The name and the id of a topic.
@@ -116,12 +116,12 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     return [
         log
         for source in {str(source.path): source for source in sources}.values()
-        for log in _logs_in(source, topics)
+        for log in _local_logs_in(source, topics)
         if (log.partition.topic, log.partition.topic_id) in wanted
     ]
 
 
-def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
     try:
         plan = find_partitions(
             [source], topics, Target(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
@@ -135,7 +135,7 @@ def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
     logs = []
     for listed, rows in plan.by_partition():
         place = listed.directory.topic_partition
-        sizes = _numbers(rows["log_bytes"])
+        sizes = _int64_values(rows["log_bytes"])
         is_seen = sizes >= 0
         if not is_seen.any():
             continue
@@ -143,7 +143,7 @@ def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
             base_offsets=rows["base_offset"].to_numpy()[is_seen],
             sizes=sizes[is_seen],
             max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
-            mtimes_ms=_numbers(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
+            mtimes_ms=_int64_values(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
         partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
@@ -151,7 +151,7 @@ def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
     return logs
 
 
-def _numbers(column: Values) -> Longs:
+def _int64_values(column: Values) -> Longs:
     filled: Any = pc.fill_null(column, pa.scalar(NOT_SEEN, pa.int64()))
     numbers: Longs = filled.to_numpy()
     return numbers
@@ -252,12 +252,12 @@ class Sides:
         )
 
 
-def _highest_copied(remote: pa.Table) -> int:
+def _last_copied_offset(remote: pa.Table) -> int:
     """The last offset in the bucket."""
     return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else _NOTHING_COPIED
 
 
-def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
+def _topic_sizes(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
     """The sizes of each topic, in the order of names. `object_bytes` are by the listing, and `copied` the topics that
     brokers copy, as far as is known.
     """
@@ -268,7 +268,7 @@ def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterabl
     topics = []
     for topic in sorted({*by_topic, *object_bytes}):
         partitions = by_topic.get(topic, [])
-        lags = (_lag(sides, partition) for partition in partitions if topic in are_copied)
+        lags = (_copy_lag(sides, partition) for partition in partitions if topic in are_copied)
         remote = [sides.remote_of(partition) for partition in partitions]
         log_sizes = [log.bytes for partition in partitions for log in sides.logs.get(partition, ())]
         topics.append(
@@ -287,13 +287,13 @@ def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterabl
     return topics
 
 
-def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
+def _copy_lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
     """The lag of a partition; None if all segments but the last, to which the leader writes, are copied."""
     log = sides.furthest(partition)
     if log is None:
         return None
     remote = sides.remote_of(partition)
-    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > _highest_copied(remote))
+    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > _last_copied_offset(remote))
     if not len(waiting):
         return None
     first = int(waiting[0])
@@ -373,7 +373,9 @@ def what_if(
     for partition in sides.partitions:
         topic = partition.topic, partition.topic_id
         settings = own.get(topic, {})
-        due, then = (_deleted(sides, partition, those, release) for those in (settings, {**settings, **others}))
+        due, then = (
+            _deleted_by_retention(sides, partition, those, release) for those in (settings, {**settings, **others})
+        )
         so_far = topics.get(topic)
         if so_far is not None:
             due, then = so_far.due + due, so_far.then + then
@@ -382,9 +384,11 @@ def what_if(
     return list(topics.values())
 
 
-def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int], release: KafkaRelease) -> Deleted:
+def _deleted_by_retention(
+    sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int], release: KafkaRelease
+) -> Deleted:
     rows = sides.remote_of(partition)
-    remote, copied_to = _remote_segments(rows), _highest_copied(rows) + 1
+    remote, copied_to = _segments_for_retention(rows), _last_copied_offset(rows) + 1
     ms, bytes_ = settings.get(RETENTION_MS, UNLIMITED), settings.get(RETENTION_BYTES, UNLIMITED)
     gone = 0
     if len(remote):
@@ -397,18 +401,18 @@ def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, i
     start = copied_to if gone == len(remote) else int(remote.base_offsets[gone])
     local_ms, local_bytes = settings.get(LOCAL_RETENTION_MS, UNLIMITED), settings.get(LOCAL_RETENTION_BYTES, UNLIMITED)
     local = TopicPolicy(
-        retention_ms=ms if local_ms == _AS_THE_OTHER else local_ms,
-        retention_bytes=bytes_ if local_bytes == _AS_THE_OTHER else local_bytes,
+        retention_ms=ms if local_ms == _SAME_AS_TOTAL_LIMIT else local_ms,
+        retention_bytes=bytes_ if local_bytes == _SAME_AS_TOTAL_LIMIT else local_bytes,
     )
     in_log_dirs = Amount()
     for log in sides.logs.get(partition, ()):
         segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
         decisions = decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms)
-        in_log_dirs += _first_segments(segments, decisions.deleted)
-    return Deleted(_first_segments(remote, gone), in_log_dirs)
+        in_log_dirs += _amount_of_first_segments(segments, decisions.deleted)
+    return Deleted(_amount_of_first_segments(remote, gone), in_log_dirs)
 
 
-def _remote_segments(rows: pa.Table) -> Segments:
+def _segments_for_retention(rows: pa.Table) -> Segments:
     return Segments(
         base_offsets=rows["start_offset"].to_numpy(),
         sizes=rows["log_bytes"].to_numpy(),
@@ -435,7 +439,7 @@ def _with_local_segments(
     return Segments(*(np.concatenate(pair) for pair in pairs)), max(int(only_local.base_offsets[0]), copied_to)
 
 
-def _first_segments(segments: Segments, count: int) -> Amount:
+def _amount_of_first_segments(segments: Segments, count: int) -> Amount:
     return Amount(count, int(segments.sizes[:count].sum()))
 
 
@@ -478,7 +482,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
     return Numbers(
         as_of_ms=sides.as_of_ms,
         log_dirs=[source.path for source in log_dirs],
-        topics=_sizes_of(sides, counts.object_bytes, copied),
+        topics=_topic_sizes(sides, counts.object_bytes, copied),
         what_if=what_if(sides, settings, request.what_if, request.kafka.release) if request.what_if else (),
     )
 

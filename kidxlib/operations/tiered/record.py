@@ -17,7 +17,7 @@ from kidxlib.tables.protocol import Tables
 
 #: Topic id, partition, start offset and segment id.
 Key: TypeAlias = tuple[str, int, int, str]
-_KEY: Final = ("topic_id", "partition", "start_offset", "segment_id")
+_SEGMENT_KEY: Final = ("topic_id", "partition", "start_offset", "segment_id")
 _FINDING_COLUMNS: Final = tuple(RemoteFinding.__annotations__)
 
 
@@ -33,9 +33,9 @@ def record_segments(
     (rows of `RemoteRepair`); return how many. They replace all rows of the same run, so that it can be run again. A
     finding on a topic is recorded with the topic's first segment, or not at all if the topic has none.
     """
-    listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_KEY[1:])])
+    listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_SEGMENT_KEY[1:])])
     keys = keys_of_remote_segments(listed)
-    by_segment = _by_segment(findings, keys)
+    by_segment = _findings_by_segment(findings, keys)
     values = {
         **{name: listed[name] for name in listed.column_names},
         "findings": [by_segment.get(key, []) for key in keys],
@@ -52,7 +52,7 @@ def record_segments(
     columns = [
         pa.repeat(pa.scalar(of_run[field.name], field.type), len(keys))
         if field.name in of_run
-        else _column(values[field.name], field.type)
+        else _as_column(values[field.name], field.type)
         for field in schema
     ]
     audit = pa.table({"audit_id": [recorded_as.audit_id]})
@@ -63,27 +63,29 @@ def record_segments(
 
 def keys_of_remote_segments(listed: pa.Table) -> list[Key]:
     """The keys of the segments in some rows of `ListedSegmentRow`."""
-    return list(zip(*(listed[name].to_pylist() for name in _KEY), strict=True))
+    return list(zip(*(listed[name].to_pylist() for name in _SEGMENT_KEY), strict=True))
 
 
-def _column(values: Any, kind: pa.DataType) -> Any:
+def _as_column(values: Any, kind: pa.DataType) -> Any:
     return pa.array(values, kind) if isinstance(values, list) else values.cast(kind)
 
 
-def _by_segment(findings: Iterable[RemoteFindingRow], keys: Sequence[Key]) -> Mapping[Key, list[dict[str, Any]]]:
+def _findings_by_segment(
+    findings: Iterable[RemoteFindingRow], keys: Sequence[Key]
+) -> Mapping[Key, list[dict[str, Any]]]:
     """Findings by their segments. `keys` are those of all segments, in order."""
     first_of_topic: dict[str, Key] = {}
     for key in keys:
         first_of_topic.setdefault(key[0], key)
     by_segment: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
     for finding in findings:
-        segment = _key_of(finding) or first_of_topic.get(finding.topic_id)
+        segment = _segment_key_of(finding) or first_of_topic.get(finding.topic_id)
         if segment is not None:
             by_segment[segment].append({name: getattr(finding, name) for name in _FINDING_COLUMNS})
     return by_segment
 
 
-def _key_of(finding: RemoteFindingRow) -> Key | None:
+def _segment_key_of(finding: RemoteFindingRow) -> Key | None:
     """The segment that a finding is about; None if it is about the topic."""
     if finding.segment_id is None:
         return None

@@ -66,7 +66,7 @@ class RemoteMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folded:
+class _FoldedPartition:
     """A metadata partition that was read: the result of all its records, and the rows of segments that only records
     below its log start tell of.
     """
@@ -77,20 +77,20 @@ class _Folded:
     forgotten: pa.Table
 
 
-def _folded(partition: MetadataPartition | ExportedPartition) -> _Folded:
+def _fold_partition(partition: MetadataPartition | ExportedPartition) -> _FoldedPartition:
     start, of_all = partition.log_start_offset, fold_metadata(partition.records())
     if start <= partition.start_offset:
-        return _Folded(partition, start, of_all, REMOTE_METADATA.empty_table())
+        return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())
     left = fold_metadata(record for record in partition.records() if record.offset >= start).segments
     is_known = pc.is_in(of_all.segments["segment_id"], value_set=left["segment_id"].combine_chunks())
-    return _Folded(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
+    return _FoldedPartition(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
 
 
 @dataclass(slots=True)
 class MetadataReader:
     places: Sequence[Location]
     topics: re.Pattern[str]
-    _read: dict[int, _Folded] = field(default_factory=dict)
+    _read: dict[int, _FoldedPartition] = field(default_factory=dict)
 
     def read(self) -> RemoteMetadata:
         """The metadata as it is now."""
@@ -98,30 +98,32 @@ class MetadataReader:
         for number, partition in partitions.items():
             known = self._read.get(number)
             if known is None or (known.partition, known.log_start_offset) != (partition, partition.log_start_offset):
-                self._read[number] = _folded(partition)
+                self._read[number] = _fold_partition(partition)
         read = {number: self._read[number] for number in partitions}
         folded = {number: part.all for number, part in read.items()}
         seen = [(partition, number) for number, metadata in folded.items() for partition in metadata.partitions]
-        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables(folded, "segments")])
+        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables_called(folded, "segments")])
         return RemoteMetadata(
-            segments=self._of_topics(segments),
-            breaks=self._of_topics(pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables(folded, "breaks")])),
+            segments=self._rows_of_topics(segments),
+            breaks=self._rows_of_topics(
+                pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables_called(folded, "breaks")])
+            ),
             flag_since=flag_since(segments),
             known=frozenset(partition for partition, _ in seen),
             read=frozenset(partitions),
             possible_counts=possible_counts(seen, max(partitions, default=-1)),
             begins_late=[number for number, partition in read.items() if partition.log_start_offset > 0],
-            forgotten=self._of_topics(
+            forgotten=self._rows_of_topics(
                 pa.concat_tables([REMOTE_METADATA.empty_table(), *(partition.forgotten for partition in read.values())])
             ),
             records=sum(metadata.records for metadata in folded.values()),
             last_ms=max((part.last_ms for part in folded.values() if part.last_ms is not None), default=None),
         )
 
-    def _of_topics(self, rows: pa.Table) -> pa.Table:
+    def _rows_of_topics(self, rows: pa.Table) -> pa.Table:
         wanted = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if self.topics.fullmatch(topic)]
         return rows.filter(pc.is_in(rows["topic"], pa.array(wanted, pa.string())))
 
 
-def _tables(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
+def _tables_called(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
     return [getattr(metadata, name) for metadata in folded.values()]

@@ -60,18 +60,18 @@ from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
 #: Reasons of findings that no object can mend: brokers ask for no object there.
-_NOT_BY_OBJECTS: Final = ("never-asked-for", "not-in-metadata")
+_NOT_MENDED_BY_OBJECTS: Final = ("never-asked-for", "not-in-metadata")
 #: Topic id, partition and segment id.
-_Key = tuple[str, int, str | None]
+_SegmentKey = tuple[str, int, str | None]
 
-_CACHES: Final = (
+_CACHED_INDEXES_LEFT: Final = (
     "brokers go on with the indexes that they have fetched before: remove these segments' files from "
     "remote-log-index-cache in the log dir of each broker, or wait until they are evicted"
 )
 
 #: States by topic id, partition and segment id.
-_States: TypeAlias = Mapping[tuple[str, int, str], str]
-_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
+_StatesBySegment: TypeAlias = Mapping[tuple[str, int, str], str]
+_COPY_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
 #: Logs in log dirs that may be copies of remote logs, by topic id, partition, base offset and size.
 _LocalCopies: TypeAlias = Mapping[tuple[str, int, int, int], Location]
 
@@ -120,7 +120,7 @@ class Mended:
     why: str | None = None
 
 
-def _as_planned(row: RemadeRow) -> Mended:
+def _planned_outcome(row: RemadeRow) -> Mended:
     if row.reason is None:
         return Mended(row, ObjectOutcome.RIGHT)
     if row.why_not is not None:
@@ -129,7 +129,7 @@ def _as_planned(row: RemadeRow) -> Mended:
 
 
 @dataclass(frozen=True, slots=True)
-class _Putting:
+class _ObjectUpload:
     """Puts objects from a mirror into a bucket. Once `interrupted` is set, no further object is put."""
 
     plan: TieredPlan
@@ -145,67 +145,67 @@ class _Putting:
             if self.interrupted.is_set():
                 done += [Mended(row, ObjectOutcome.NOT_PUT, "the run was interrupted") for row in group]
                 continue
-            done += in_order(partial(self._put, self._states()), group)
+            done += in_order(partial(self._put_object, self._segment_states()), group)
         if any(mended.outcome is ObjectOutcome.PUT for mended in done):
-            done = list(in_order(partial(self._after, self._states()), done))
+            done = list(in_order(partial(self._outcome_after_last_read, self._segment_states()), done))
         yield from done
 
-    def _states(self) -> _States:
+    def _segment_states(self) -> _StatesBySegment:
         rows = self.reader.read().segments.select(["topic_id", "partition", "segment_id", "state"]).to_pylist()
         return {(row["topic_id"], row["partition"], row["segment_id"]): row["state"] for row in rows}
 
-    def _put(self, states: _States, row: RemadeRow) -> Mended:
-        partition = _partition(row)
+    def _put_object(self, states: _StatesBySegment, row: RemadeRow) -> Mended:
+        partition = _partition_of(row)
         content = read_file(partition_directory(self.mirror, self.plan.layout, partition), row.name)
         if content is None or (len(content), crc32c(content)) != (row.made_bytes, row.made_crc32c):
             return Mended(row, ObjectOutcome.FAILED, "the mirror does not have what was made: another run writes to it")
         try:
-            if (why_not := self._why_not(states, row)) is not None:
+            if (why_not := self._why_not_touched(states, row)) is not None:
                 return Mended(row, ObjectOutcome.NOT_PUT, why_not)
             directory = partition_directory(self.plan.bucket, self.plan.layout, partition)
-            published = publish_if(directory, row.name, content, row.is_as_seen, self._owner(row))
+            published = publish_if(directory, row.name, content, row.is_as_seen, self._log_owner(row))
         except PublishError as error:
             return Mended(row, ObjectOutcome.FAILED, str(error))
         except OSError as error:
-            return Mended(row, ObjectOutcome.FAILED, f"{self._log(row)}: {error.strerror or error}")
+            return Mended(row, ObjectOutcome.FAILED, f"{self._log_location(row)}: {error.strerror or error}")
         if published is Published.KEPT:
             return Mended(
                 row, ObjectOutcome.CONFLICT, "it is not what was read: somebody else has written or removed it"
             )
         return Mended(row, ObjectOutcome.PUT if published is Published.WRITTEN else ObjectOutcome.SAME)
 
-    def _why_not(self, states: _States, row: RemadeRow) -> str | None:
+    def _why_not_touched(self, states: _StatesBySegment, row: RemadeRow) -> str | None:
         """Why a segment must not be touched; None if it may be."""
         state = states.get((row.topic_id, row.partition, row.segment_id))
-        if state != _FINISHED:
+        if state != _COPY_FINISHED:
             return f"its segment is {state} by now" if state else "the metadata has no such segment any more"
         try:
-            size = self._log(row).stat().st_size
+            size = self._log_location(row).stat().st_size
         except FileNotFoundError:
             return "its .log has gone: the segment was deleted, and the metadata does not say so yet"
         return None if size == row.log_bytes else f"its .log has {size:,} bytes by now, not {row.log_bytes:,}"
 
-    def _after(self, states: _States, mended: Mended) -> Mended:
+    def _outcome_after_last_read(self, states: _StatesBySegment, mended: Mended) -> Mended:
         """The outcome of an object after the metadata was read for the last time."""
         if mended.outcome is not ObjectOutcome.PUT:
             return mended
         try:
-            why = self._why_not(states, mended.row)
+            why = self._why_not_touched(states, mended.row)
         except OSError:
             return mended  # it was put; the next audit says what became of the segment
         if why is None:
             return mended
         return replace(mended, outcome=ObjectOutcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
 
-    def _log(self, row: RemadeRow) -> Location:
-        return self.plan.directory(_partition(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
+    def _log_location(self, row: RemadeRow) -> Location:
+        return self.plan.directory(_partition_of(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
 
-    def _owner(self, row: RemadeRow) -> Owner | None:
-        log = self._log(row)
+    def _log_owner(self, row: RemadeRow) -> Owner | None:
+        log = self._log_location(row)
         return Owner.of(os.lstat(log)) if isinstance(log, Path) else None
 
 
-def _partition(row: RemadeRow) -> TopicIdPartition:
+def _partition_of(row: RemadeRow) -> TopicIdPartition:
     return TopicIdPartition(row.topic_id, row.topic, row.partition)
 
 
@@ -225,11 +225,11 @@ def _record_repair(
     for mended in objects:
         row = mended.row
         repair = {"suffix": row.file, "reason": row.reason, "outcome": mended.outcome.value, "why": mended.why}
-        repairs[_key(mended)].append({**repair, "bytes": row.made_bytes})
+        repairs[_recorded_key(mended)].append({**repair, "bytes": row.made_bytes})
         if mended.outcome is ObjectOutcome.PUT:
-            put[_key(mended)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
+            put[_recorded_key(mended)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
     findings = [*findings, *_found_by_reading(findings, objects)]
-    record_segments(tables, recorded_as, _with_objects(listed, put), findings, as_of, repairs)
+    record_segments(tables, recorded_as, _with_objects_put(listed, put), findings, as_of, repairs)
 
 
 def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
@@ -240,7 +240,7 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
     }
     for mended in objects:
         row = mended.row
-        if row.reason is None or mended.outcome.is_mended or (*_key(mended), row.file) in known:
+        if row.reason is None or mended.outcome.is_mended or (*_recorded_key(mended), row.file) in known:
             continue
         yield RemoteFindingRow(
             topic=row.topic,
@@ -258,7 +258,7 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
         )
 
 
-def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]]]) -> pa.Table:
+def _with_objects_put(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]]]) -> pa.Table:
     """The listing with the objects that were put since. Their times and ETags are null: no request asked for them."""
     if not put:
         return listed
@@ -271,7 +271,7 @@ def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]
     return listed.set_column(listed.schema.get_field_index("objects"), "objects", pa.array(objects, column.type))
 
 
-def _key(mended: Mended) -> Key:
+def _recorded_key(mended: Mended) -> Key:
     row = mended.row
     return row.topic_id, row.partition, row.start_offset, row.segment_id
 
@@ -306,7 +306,7 @@ class Repaired:
         return Counter(mended.outcome for mended in self.objects)
 
 
-def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
+def _repair_as_json(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
     recorded_as = request.audit.recorded_as
     return {
         **({} if recorded_as is None else recorded_as.as_json()),
@@ -323,7 +323,7 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
         "log_bytes": repaired.log_bytes,
         "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
         "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
-        "objects": [_as_json(mended) for mended in repaired.objects],
+        "objects": [_mended_as_json(mended) for mended in repaired.objects],
         "left": [
             {**finding.values(), "what_to_do": what_to_do(finding.file, finding.reason)} for finding in repaired.left
         ],
@@ -332,7 +332,7 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
     }
 
 
-def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
+def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
     kinds = Counter((mended.row.file, mended.row.reason or "", mended.outcome.value) for mended in repaired.objects)
     if kinds:
         outcome.table(
@@ -347,7 +347,7 @@ def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
         outcome.line(f"{mended.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
     outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
-    _tell_logs(outcome, request, repaired)
+    _tell_logs_read(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
     tell_requests(outcome, repaired.requests)
@@ -360,14 +360,14 @@ def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
     if repaired.outcomes[ObjectOutcome.TO_PUT]:
         outcome.line("nothing was put: --apply does it")
     elif repaired.outcomes[ObjectOutcome.PUT]:
-        outcome.line(_CACHES)
+        outcome.line(_CACHED_INDEXES_LEFT)
     elif not repaired.objects and not repaired.left:
         outcome.line("nothing is to be mended, as far as this level shows")
     if request.audit.recorded_as is not None:
         outcome.line(request.audit.recorded_as.line)
 
 
-def _tell_logs(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
+def _tell_logs_read(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
     outcome.line(f"read:     {counted(repaired.segments, 'segment')}, {decimal(repaired.log_bytes)} of logs")
     if request.logs:
         outcome.line(
@@ -377,7 +377,7 @@ def _tell_logs(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> 
     outcome.line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
-def _as_json(mended: Mended) -> dict[str, Any]:
+def _mended_as_json(mended: Mended) -> dict[str, Any]:
     columns = {name: value for name, value in mended.row.values().items() if name not in ("log_bytes", "why_not")}
     return {**columns, "outcome": mended.outcome.value, "why": mended.why}
 
@@ -397,8 +397,8 @@ def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
         bytes=repaired.log_bytes,
         requests=repaired.requests,
     )
-    outcome.values.update(_values(request, repaired))
-    _tell(outcome, request, repaired)
+    outcome.values.update(_repair_as_json(request, repaired))
+    _tell_repair(outcome, request, repaired)
     return outcome
 
 
@@ -415,22 +415,22 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
         backend.catalog.make_tables()
     findings, _ = audit.find(metadata)
     broken = [finding for finding in findings if finding.verdict == Verdict.BROKEN.value]
-    made = _remade(request, audit, broken)
-    planned = [_as_planned(row) for row in _of_interest(made, broken)]
+    made = _remake_objects(request, audit, broken)
+    planned = [_planned_outcome(row) for row in _wrong_objects(made, broken)]
     with interrupts.stopping(interrupted.set):
         if request.apply and any(mended.outcome is ObjectOutcome.TO_PUT for mended in planned):
             begin_phase("putting")
-            planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
+            planned = _put_planned(planned, _ObjectUpload(plan, reader, request.mirror, interrupted))
         if recorded_as is not None:
             begin_phase("recording in the catalog")
-            left = _not_mended(findings, planned)
+            left = _findings_after_repair(findings, planned)
             _record_repair(backend.catalog.tables, recorded_as, audit.listed, left, planned, plan.as_of)
-        logs = {_key_of(row): row.log_bytes for row in made}
-        local_logs_read = {_key_of(row): row.log_bytes for row in made if row.is_local}
+        logs = {_segment_key_of(row): row.log_bytes for row in made}
+        local_logs_read = {_segment_key_of(row): row.log_bytes for row in made if row.is_local}
         in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
         repaired = Repaired(
             objects=sorted(planned, key=lambda mended: (mended.row.topic, mended.row.partition, mended.row.name)),
-            left=_left(broken, planned),
+            left=_findings_on_other_objects(broken, planned),
             safe=len(findings) - len(broken),
             segments=len(logs),
             log_bytes=sum(logs.values()),
@@ -444,7 +444,7 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
     return outcome_of(request, repaired)
 
 
-def _local_copies(sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> _LocalCopies:
+def _local_copies_of_logs(sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> _LocalCopies:
     """List the logs of some topics (names and ids). If several directories have the same log, the first one is used.
     Warns of directories that cannot be listed.
     """
@@ -465,23 +465,25 @@ def _with_local_logs(segment: RemoteSegmentToRead, copies: _LocalCopies) -> Remo
     return replace(segment, local_log=copies.get(key), before=before)
 
 
-def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
+def _remake_objects(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
     """The objects that are made from the logs of segments with damage that can be mended."""
     damaged = {
-        _key_of(finding) for finding in broken if finding.file in SIDE_OBJECTS and finding.reason not in _NOT_BY_OBJECTS
+        _segment_key_of(finding)
+        for finding in broken
+        if finding.file in SIDE_OBJECTS and finding.reason not in _NOT_MENDED_BY_OBJECTS
     }
     if not damaged:
         return []
     partitions = {
         TopicIdPartition(finding.topic_id, finding.topic, finding.partition)
         for finding in broken
-        if _key_of(finding) in damaged
+        if _segment_key_of(finding) in damaged
     }
     begin_phase("listing again")
     metadata = audit.reader.read()
     segments = audit.segments(metadata, partitions)
-    epochs = _epochs(metadata, partitions)
-    copies = _local_copies(request.logs, {(partition.topic, partition.topic_id) for partition in partitions})
+    epochs = _epochs_by_segment(metadata, partitions)
+    copies = _local_copies_of_logs(request.logs, {(partition.topic, partition.topic_id) for partition in partitions})
     shares = [
         SegmentsToMend(
             SegmentsToRemake(
@@ -490,7 +492,7 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
             ),
             request.mirror,
         )
-        for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _key_of(row) in damaged)
+        for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _segment_key_of(row) in damaged)
     ]
     number, bytes_ = sum(len(share.asked.segments) for share in shares), sum(share.asked.bytes for share in shares)
     begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
@@ -498,7 +500,7 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     return RemadeRow.of_arrow(staged.rows("remade"))
 
 
-def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:
+def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:
     """The leader epochs up to the end of each segment of some partitions, by the segment's id."""
     is_read: Any = pc.and_(
         metadata.segments["is_read"],
@@ -512,36 +514,36 @@ def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) ->
     return epochs
 
 
-def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
+def _wrong_objects(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
     """The objects that are wrong by their log or by the audit. If the log cannot tell, the row says why."""
-    named = {(*_key_of(finding), finding.file): finding for finding in broken}
+    named = {(*_segment_key_of(finding), finding.file): finding for finding in broken}
     for row in made:
-        finding = named.get((*_key_of(row), row.file))
+        finding = named.get((*_segment_key_of(row), row.file))
         if row.reason is None and row.why_not is not None and finding is not None:
             yield replace(row, reason=finding.reason, detail=finding.detail, consequence=finding.consequence)
         elif row.reason is not None or finding is not None:
             yield row
 
 
-def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
+def _put_planned(planned: Sequence[Mended], putting: _ObjectUpload) -> list[Mended]:
     rows = [mended.row for mended in planned if mended.outcome is ObjectOutcome.TO_PUT]
     return [mended for mended in planned if mended.outcome is not ObjectOutcome.TO_PUT] + list(putting.put(rows))
 
 
-def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+def _findings_on_other_objects(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
     """The findings on other objects than these, and those that no object can mend."""
-    named = {(*_key_of(mended.row), mended.row.file) for mended in objects}
+    named = {(*_segment_key_of(mended.row), mended.row.file) for mended in objects}
     return [
         finding
         for finding in broken
-        if finding.reason in _NOT_BY_OBJECTS or (*_key_of(finding), finding.file) not in named
+        if finding.reason in _NOT_MENDED_BY_OBJECTS or (*_segment_key_of(finding), finding.file) not in named
     ]
 
 
-def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+def _findings_after_repair(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
     """The findings that still hold after the repair."""
-    return _left(findings, (mended for mended in objects if mended.outcome.is_mended))
+    return _findings_on_other_objects(findings, (mended for mended in objects if mended.outcome.is_mended))
 
 
-def _key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _Key:
+def _segment_key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _SegmentKey:
     return row.topic_id, row.partition, row.segment_id

@@ -163,7 +163,7 @@ def tiered_request(
     plugin, recorded_as = LAYOUTS[layout or LOCAL.name], None
     bucket = bucket_at(place, plugin)
     if context.has_catalog:
-        source = name or as_text(_absolute(place))
+        source = name or as_text(_absolute_place(place))
         asked = {
             "tiered": [source, str(bucket)],
             "repair": is_repair,
@@ -175,7 +175,7 @@ def tiered_request(
             "stuck_after": stuck_after,
             **({} if kafka_version is None else {"kafka_version": str(kafka_version)}),
         }
-        recorded_as = _recorded_as(context, source, level, bucket, sources, asked)
+        recorded_as = _recorded_audit(context, source, level, bucket, sources, asked)
     return TieredRequest(
         layout=plugin,
         bucket=bucket,
@@ -194,7 +194,7 @@ def tiered_request(
     )
 
 
-def _recorded_as(
+def _recorded_audit(
     context: RunContext,
     source: str,
     level: str,
@@ -203,7 +203,7 @@ def _recorded_as(
     asked: Mapping[str, object],
 ) -> RecordedAudit:
     """Where and under which id the catalog records a run. The id is made of the values of `asked`."""
-    ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute(bucket))])
+    ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute_place(bucket))])
     if isinstance(bucket, ObjectPath):
         with needing_packages("a bucket with --catalog"):
             import kidxlib.storage.store.client  # noqa: F401  # before anything is read
@@ -211,7 +211,7 @@ def _recorded_as(
     return RecordedAudit(context, context.run_id(digits), source, level)
 
 
-def _absolute(place: str | Location) -> Location:
+def _absolute_place(place: str | Location) -> Location:
     if isinstance(place, str):
         place = given_location("", place) or Path(place)
     return Path(os.path.realpath(place)) if isinstance(place, Path) else place

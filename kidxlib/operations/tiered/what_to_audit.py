@@ -46,11 +46,11 @@ _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
 _T = TypeVar("_T")
 
-_ENABLE = "remote.storage.enable"
+_REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 _COPY_DISABLE = "remote.log.copy.disable"
 _COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
 #: The value of a lag that stands for `local.retention`.
-_AS_LOCAL = -2
+_SAME_AS_LOCAL_RETENTION = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,14 @@ class TopicsOfTiered:
     def setting(self, topic: str, topic_id: str, name: str) -> int | None:
         """A topic's setting that is a number; None: not known."""
         source = self._source_of(topic, topic_id)
-        return None if source is None else self._number(source, topic, name)
+        return None if source is None else self._config_as_integer(source, topic, name)
 
     def is_copied(self, topic: str, topic_id: str) -> bool | None:
         """Whether brokers copy a topic's segments (`remote.storage.enable`); None: not known."""
         source = self._source_of(topic, topic_id)
-        config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
+        config = (
+            None if source is None else self.request.known_topics.config(source.name, topic, _REMOTE_STORAGE_ENABLE)
+        )
         return None if config is None else config.value == "true"
 
     def copying(self, topic: str, topic_id: str) -> Copying:
@@ -84,7 +86,8 @@ class TopicsOfTiered:
         lags = [parse_integer(own.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
         limits = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
         ms, bytes_ = (
-            max((limit or 0) if lag == _AS_LOCAL else lag, 0) for lag, limit in zip(lags, limits, strict=True)
+            max((limit or 0) if lag == _SAME_AS_LOCAL_RETENTION else lag, 0)
+            for lag, limit in zip(lags, limits, strict=True)
         )
         return Copying(is_on, ms, bytes_)
 
@@ -110,8 +113,8 @@ class TopicsOfTiered:
             source = self._source_of(topic, topic_id) if self.request.topics.fullmatch(topic) else None
             if source is None:
                 continue
-            of_metadata = self._number(source, REMOTE_LOG_METADATA_TOPIC, RETENTION_MS)
-            of_topic = self._number(source, topic, RETENTION_MS)
+            of_metadata = self._config_as_integer(source, REMOTE_LOG_METADATA_TOPIC, RETENTION_MS)
+            of_topic = self._config_as_integer(source, topic, RETENTION_MS)
             if of_metadata is None or of_topic is None or not 0 <= of_metadata < (of_topic if of_topic >= 0 else 2**63):
                 continue
             kept = "for ever" if of_topic < 0 else f"for {timedelta(milliseconds=of_topic)}"
@@ -129,7 +132,7 @@ class TopicsOfTiered:
         sources = self.request.metadata
         return next((source for source in sources if known.topic_id(source.name, topic) == topic_id), None)
 
-    def _number(self, source: Source, topic: str, name: str) -> int | None:
+    def _config_as_integer(self, source: Source, topic: str, name: str) -> int | None:
         config = self.request.known_topics.config(source.name, topic, name)
         return None if config is None else parse_integer(config.value, 64)
 
@@ -198,10 +201,10 @@ class TieredPlan:
             rows = list(of_partition)
             wanted = [row.segment_id for row in rows if only(row)]
             if wanted:
-                to_read = self._to_read(rows, flag_since)
-                yield from _in_shares([to_read[segment_id] for segment_id in wanted])
+                to_read = self._segments_to_read_by_id(rows, flag_since)
+                yield from _divide_into_shares([to_read[segment_id] for segment_id in wanted])
 
-    def _to_read(
+    def _segments_to_read_by_id(
         self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
     ) -> dict[str, RemoteSegmentToRead]:
         """The segments of a partition by id."""
@@ -221,7 +224,7 @@ class TieredPlan:
                 log_bytes=row.log_bytes,
                 max_timestamp_ms=row.max_timestamp_ms,
                 leader_epochs=tuple(EpochEntry(epoch["epoch"], epoch["start_offset"]) for epoch in row.leader_epochs),
-                has_aborted=_has_aborted(row, flag_since),
+                has_aborted=_has_aborted_by_metadata(row, flag_since),
                 before=None,
                 options=options,
                 kafka=kafka,
@@ -231,7 +234,7 @@ class TieredPlan:
         ends = Counter(segment.end_offset + 1 for segment in segments)
         by_end = {segment.end_offset + 1: segment for segment in segments if ends[segment.end_offset + 1] == 1}
         return {
-            segment.segment_id: _with_the_one_before(_with_the_one_before(segment, by_end), by_end)
+            segment.segment_id: _with_segment_before(_with_segment_before(segment, by_end), by_end)
             for segment in segments
         }
 
@@ -262,13 +265,13 @@ def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
     return [part for number in range(count) if (part := items[number::count])]
 
 
-def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
+def _divide_into_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
     weights = [max(segment.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for segment in segments]
     for start, end in cut(weights, _SHARE_BYTES):
         yield tuple(segments[start:end])
 
 
-def _with_the_one_before(
+def _with_segment_before(
     segment: RemoteSegmentToRead, by_end: Mapping[int, RemoteSegmentToRead]
 ) -> RemoteSegmentToRead:
     """The segment with the one before it. If it has that already, the one before that is set, too.
@@ -278,11 +281,11 @@ def _with_the_one_before(
     if before is None:
         return segment
     if segment.before is not None:
-        before = _with_the_one_before(before, by_end)
+        before = _with_segment_before(before, by_end)
     return replace(segment, before=before)
 
 
-def _has_aborted(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
+def _has_aborted_by_metadata(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
     """Whether transactions were aborted in a segment by the metadata; None: the metadata does not say."""
     if row.transaction_index_empty:
         return False

@@ -18,7 +18,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.report.document import Report
 from kidxlib.terminal.console import printable
 
-_PLACE: Final = files(__package__)
+_PACKAGE_FILES: Final = files(__package__)
 #: In the order of the page: scripts that others use come first.
 _SCRIPTS: Final = (
     *("data", "format", "dom", "table", "chart", "glance", "fleet", "overview", "health", "timeline_chart", "timeline"),
@@ -46,14 +46,15 @@ def write_page(report: Report, output: Path) -> int:
 
 def page_of(report: Report) -> str:
     """The page as text. Names come into it only as data: the title is escaped, all else is packed."""
-    library = _text("echarts/echarts.min.js")
-    scripts = '(() => {\n"use strict";\n' + "\n".join(_text(f"scripts/{name}.js") for name in _SCRIPTS) + "})();"
-    styles = _text("report.css")
+    library = _read_asset("echarts/echarts.min.js")
+    scripts = '(() => {\n"use strict";\n' + "\n".join(_read_asset(f"scripts/{name}.js") for name in _SCRIPTS) + "})();"
+    styles = _read_asset("report.css")
     parts = "\n".join(
-        f'<script type="application/gzip" id="part-{name}">{_packed(part)}</script>' for name, part in _parts(report)
+        f'<script type="application/gzip" id="part-{name}">{_gzip_as_base64(part)}</script>'
+        for name, part in _report_parts(report)
     )
-    return Template(_text("page.html")).substitute(
-        policy=_policy([library, scripts], styles),
+    return Template(_read_asset("page.html")).substitute(
+        policy=_content_security_policy([library, scripts], styles),
         title=html.escape(printable(report.head["catalog"])),
         styles=styles,
         parts=parts,
@@ -62,12 +63,14 @@ def page_of(report: Report) -> str:
     )
 
 
-def _parts(report: Report) -> Iterator[tuple[str, Any]]:
+def _report_parts(report: Report) -> Iterator[tuple[str, Any]]:
     """Parts that are unpacked as a whole, by name. The first tells in which part the details of each topic and
     partition are.
     """
-    retention = list(_divided(report.retention_partitions))
-    timelines = list(_divided({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()}))
+    retention = list(_divide_details(report.retention_partitions))
+    timelines = list(
+        _divide_details({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()})
+    )
     where = {
         "retention_part": {topic: number for number, part in enumerate(retention) for topic in part},
         "timeline_part": {name: number for number, part in enumerate(timelines) for name in part},
@@ -77,7 +80,7 @@ def _parts(report: Report) -> Iterator[tuple[str, Any]]:
     yield from ((f"timeline-{number}", part) for number, part in enumerate(timelines))
 
 
-def _divided(details: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Sequence[Any]]]:
+def _divide_details(details: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Sequence[Any]]]:
     part: dict[str, Sequence[Any]] = {}
     size = 0
     for name, of_name in details.items():
@@ -90,23 +93,23 @@ def _divided(details: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Sequenc
         yield part
 
 
-def _packed(part: Any) -> str:
+def _gzip_as_base64(part: Any) -> str:
     text = json.dumps(part, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), _GZIP_LEVEL, mtime=0)).decode()
 
 
-def _policy(scripts: Iterable[str], styles: str) -> str:
+def _content_security_policy(scripts: Iterable[str], styles: str) -> str:
     """A content security policy under which nothing runs or loads that is not in the file, and nothing is sent."""
-    allowed = " ".join(_digest(script) for script in scripts)
+    allowed = " ".join(_csp_digest(script) for script in scripts)
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_digest(styles)}; img-src data: blob:; "
+        f"default-src 'none'; script-src {allowed}; style-src {_csp_digest(styles)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
+def _csp_digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _text(name: str) -> str:
-    return _PLACE.joinpath(name).read_text(encoding="utf-8")
+def _read_asset(name: str) -> str:
+    return _PACKAGE_FILES.joinpath(name).read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ def _put_varint(out, at, value):
 
 
 @njit
-def _headers_bytes(address):
+def _record_headers_bytes(address):
     """Bytes of a record's headers and their number."""
     start = address
     headers, address = varint_at(address)
@@ -65,7 +65,7 @@ def measure_bodies(places, ends):
         place = places[number]
         key, value = max(place.key_bytes, np.int64(-1)), max(place.value_bytes, np.int64(-1))
         size = _varint_bytes(key) + max(key, 0) + _varint_bytes(value) + max(value, 0)
-        size += np.int64(1) if place.headers_at == 0 else _headers_bytes(place.headers_at)
+        size += np.int64(1) if place.headers_at == 0 else _record_headers_bytes(place.headers_at)
         ends[number + 1] = ends[number] + size
 
 
@@ -90,7 +90,7 @@ def copy_bodies(places, ends, out):
 
 
 @njit
-def _estimated(body_bytes, ratio, compresses):
+def _estimated_batch_bytes(body_bytes, ratio, compresses):
     """Bytes of the batch so far, as `MemoryRecordsBuilder.estimatedBytesWritten` takes them."""
     if not compresses:
         return _HEADER_BYTES + body_bytes
@@ -119,7 +119,7 @@ def fill_batch(bodies, ends, timestamps, begins, first, batch_size, ratio, compr
     source, target = np.int64(bodies.ctypes.data), np.int64(out.ctypes.data)
     at, number = np.int64(0), first
     while number < len(timestamps):
-        estimated = _estimated(at, ratio, compresses)
+        estimated = _estimated_batch_bytes(at, ratio, compresses)
         if number > first and (begins[number] or limit <= estimated):
             break
         timestamp_delta = np.int64(np.uint64(timestamps[number]) - np.uint64(timestamps[first]))

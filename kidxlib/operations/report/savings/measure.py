@@ -61,19 +61,19 @@ NO_ESTIMATE: Final = np.float32(1.0)
 _IMPROVING_STEP: Final = np.float32(0.005)
 _DETERIORATE_STEP: Final = np.float32(0.05)
 
-_ALL: Final = Wanted()
+_ALL_BATCHES: Final = Wanted()
 _CHUNK_BYTES: Final = 512 * 1024
 #: Bytes that are decompressed at once; one batch may have more.
 _ROOM_BYTES: Final = 1024 * 1024
-_ROWS: Final = 8 * 1024
+_ROWS_AT_ONCE: Final = 8 * 1024
 #: How many reasons a topic has at most in `not_read`.
 _REASONS_MAX: Final = 20
 
 #: Source, partition, and the producer's id, −1 where there is none.
 _ProducerKey = tuple[str, int, int]
 
-_COUNTS: Final = ("valid_bytes", "batches", "control_batches")
-_PLACES: Final = ("log_path", "index_directory", "log_bytes")
+_COUNT_COLUMNS: Final = ("valid_bytes", "batches", "control_batches")
+_PLACE_COLUMNS: Final = ("log_path", "index_directory", "log_bytes")
 
 _UNCOMPRESSED: Final = "none"
 
@@ -121,14 +121,14 @@ class TopicSample:
     rows: pa.Table
 
 
-def _samples_of(
+def _choose_samples(
     tables: TablesToRead, sample: int, seed: int, topics: Collection[str] | None, sources: Collection[str] | None
 ) -> list[TopicSample]:
     """The samples, by topic. Topics that brokers write themselves are left out."""
     named = [("topic", topics), ("source", sources)]
     where = [Among(name, sorted(values)) for name, values in named if values is not None]
     left_out = Among("topic", sorted(INTERNAL_TOPICS), negated=True)
-    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_COUNTS), [PRESENT, left_out, *where])
+    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_COUNT_COLUMNS), [PRESENT, left_out, *where])
     has_data: Values = pc.greater(rows["batches"], pc.coalesce(rows["control_batches"], pa.scalar(0, pa.int64())))
     rows = rows.filter(has_data.fill_null(False))
     if not rows.num_rows:
@@ -136,24 +136,24 @@ def _samples_of(
     order = ("topic", "source", "partition", "base_offset")
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
     topic_column: Any = rows["topic"].combine_chunks()
-    return [_sample_of(rows.slice(start, end - start), sample, seed) for start, end in runs([topic_column])]
+    return [_choose_sample(rows.slice(start, end - start), sample, seed) for start, end in runs([topic_column])]
 
 
-def _sample_of(rows: pa.Table, sample: int, seed: int) -> TopicSample:
+def _choose_sample(rows: pa.Table, sample: int, seed: int) -> TopicSample:
     topic = str(rows["topic"][0].as_py())
     zero = pa.scalar(0, pa.int64())
-    columns: list[Any] = [pc.coalesce(rows[name], zero) for name in _COUNTS]
+    columns: list[Any] = [pc.coalesce(rows[name], zero) for name in _COUNT_COLUMNS]
     log_bytes, of_all, of_markers = (column.to_numpy() for column in columns)
     batches = of_all - of_markers
     total = int(batches.sum())
     if total <= sample:
         chosen = [Run(number, 0, int(count)) for number, count in enumerate(batches)]
     else:
-        chosen = list(_runs(log_bytes, batches, sample, random.Random(f"{seed} {topic}")))
+        chosen = list(_random_runs(log_bytes, batches, sample, random.Random(f"{seed} {topic}")))
     return TopicSample(topic, rows.num_rows, total, int(log_bytes.sum()), chosen, rows)
 
 
-def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
+def _random_runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
     """Runs at random places, one in each of equal parts of the bytes. There are about as many runs as batches in a run:
     many see more of the topic, and long ones fill large batches.
     """
@@ -169,7 +169,9 @@ def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iter
         yield Run(segment, max(min(within, latest), 0), wanted)
 
 
-def _places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
+def _paths_by_segment(
+    tables: TablesToRead, samples: Sequence[TopicSample]
+) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
     """The paths of the segments that are read, by their keys."""
     chosen = [
         sample.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in sample.runs})))
@@ -178,56 +180,56 @@ def _places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[
     if not chosen:
         return {}
     keys = pa.concat_tables(chosen)
-    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_PLACES), scope_of({"chosen": keys}, SEGMENTS.key))
+    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_PLACE_COLUMNS), scope_of({"chosen": keys}, SEGMENTS.key))
     rows = rows.filter(positions_in(rows, keys, SEGMENTS.key) >= 0)
     return {tuple(row[name] for name in SEGMENTS.key): row for row in rows.to_pylist()}
 
 
 def compressed_bytes(codec: str, content: memoryview) -> int:
     """The size of a batch's content, compressed by one of `CODECS`."""
-    return _SIZES[codec](content)
+    return _COMPRESSED_SIZES[codec](content)
 
 
-def _gzip(content: memoryview) -> int:
+def _gzip_bytes(content: memoryview) -> int:
     """`GZIPOutputStream` at `Deflater.DEFAULT_COMPRESSION`."""
     stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, _GZIP_WINDOW_BITS)
     return len(stream.compress(content)) + len(stream.flush())
 
 
-def _snappy(content: memoryview) -> int:
+def _snappy_bytes(content: memoryview) -> int:
     codec = pa.Codec("snappy")
-    blocks = _blocks(content, _SNAPPY_BLOCK_BYTES)
+    blocks = _split_into_blocks(content, _SNAPPY_BLOCK_BYTES)
     return _SNAPPY_HEADER_BYTES + sum(_SIZE_BYTES + codec.compress(pa.py_buffer(block)).size for block in blocks)
 
 
-def _lz4(content: memoryview) -> int:
+def _lz4_bytes(content: memoryview) -> int:
     """`LZ4Factory.fastCompressor`, each block by itself."""
-    blocks = _blocks(content, _LZ4_BLOCK_BYTES)
+    blocks = _split_into_blocks(content, _LZ4_BLOCK_BYTES)
     sizes = [min(len(lz4.block.compress(block, store_size=False)), len(block)) for block in blocks]
     return _LZ4_FRAME_BYTES + sum(_SIZE_BYTES + size for size in sizes)
 
 
-def _zstd(content: memoryview) -> int:
+def _zstd_bytes(content: memoryview) -> int:
     """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
     stream = ZstdCompressor(level=_ZSTD_LEVEL)
     return len(stream.compress(content)) + len(stream.flush(ZstdCompressor.FLUSH_FRAME))
 
 
-def _blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
+def _split_into_blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
     return [content[at : at + block_bytes] for at in range(0, len(content), block_bytes)]
 
 
-_SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
+_COMPRESSED_SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
     _UNCOMPRESSED: len,
-    "gzip": _gzip,
-    "snappy": _snappy,
-    "lz4": _lz4,
-    "zstd": _zstd,
+    "gzip": _gzip_bytes,
+    "snappy": _snappy_bytes,
+    "lz4": _lz4_bytes,
+    "zstd": _zstd_bytes,
 }
 #: Codecs that look back no further than 64 KiB: larger batches are compressed no better.
-_SHORT_SIGHTED: Final = frozenset({"gzip", "snappy", "lz4"})
+_CODECS_WITH_SMALL_WINDOW: Final = frozenset({"gzip", "snappy", "lz4"})
 #: Names of `compression.type`.
-CODECS: Final = tuple(_SIZES)
+CODECS: Final = tuple(_COMPRESSED_SIZES)
 
 
 def measure_savings(
@@ -252,11 +254,11 @@ def measure_savings(
     same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
     just started assume a ratio of 1 for their first batches; else they have run for a while.
     """
-    samples = _samples_of(tables, sample, seed, topics, sources)
-    places = _places_of(tables, samples)
+    samples = _choose_samples(tables, sample, seed, topics, sources)
+    places = _paths_by_segment(tables, samples)
     settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
     measure = partial(
-        _measured, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
+        _topic_savings, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
     )
     with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
         return list(pool.map(measure, samples))
@@ -385,9 +387,9 @@ class Producer:
             self._batches += 1
             self._full_batches += first < count and not records.begins[first]
             if first == count and not records.is_closed:
-                self._missing += max(1 - self._estimated(plain, ratio) / max(self._batch_size, 1), 0)
+                self._missing += max(1 - self._estimated_batch_bytes(plain, ratio) / max(self._batch_size, 1), 0)
 
-    def _estimated(self, plain: int, ratio: np.float32) -> float:
+    def _estimated_batch_bytes(self, plain: int, ratio: np.float32) -> float:
         """The producer's estimate of a batch's size."""
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
         return BATCH_V2_BYTES_MIN + plain * factor
@@ -395,7 +397,7 @@ class Producer:
     @property
     def settled_ratio(self) -> np.float32:
         """The estimate of a producer that has written such batches for a while."""
-        return _settled((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
+        return _settled_ratio((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
 
     @property
     def written(self) -> WrittenBatches:
@@ -424,10 +426,10 @@ def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int
     for _ in range(2):  # the first batch is small
         _, plain, compressed = contents.batch(producer, 0, codec, batch_size, ratio)
         ratio = np.float32(compressed / plain)
-    return _settled(float(ratio))
+    return _settled_ratio(float(ratio))
 
 
-def _settled(ratio: float) -> np.float32:
+def _settled_ratio(ratio: float) -> np.float32:
     """The middle of the estimates, which go up and down around the ratio of the batches."""
     return np.float32(ratio + _DETERIORATE_STEP / 2)
 
@@ -461,7 +463,7 @@ def _read_sample(
     """Read the runs of a sample. A run that cannot be read is noted, and the others are read. `bytes_max` of records
     are shared out among the runs, each of which has one batch at least.
     """
-    read, placer = ReadSample(), RecordPlacer(_ROWS, _ROOM_BYTES)
+    read, placer = ReadSample(), RecordPlacer(_ROWS_AT_ONCE, _ROOM_BYTES)
     keys = list(zip(*(sample.rows[name].to_pylist() for name in SEGMENTS.key), strict=True))
     sizes: list[Any] = sample.rows["valid_bytes"].to_pylist()
     read_to: dict[int, int] = {}
@@ -498,7 +500,7 @@ class _RunReader:
         """Read the batches of a run, and return the byte after the last one."""
         source, _, partition, base_offset = key
         path, left, end = place["log_path"], batches, start
-        for table in self._tables(place, base_offset, size, start):
+        for table in self._checked_batches(place, base_offset, size, start):
             for number, row in enumerate(table.rows):
                 batch = table.only(number)
                 records = self._read.producers[source, partition, int(row["producer_id"])]
@@ -510,12 +512,14 @@ class _RunReader:
                 elif not row["crc_is_right"]:
                     self._read.note(f"{path}: byte {row['position']}: a batch whose checksum is wrong")
                 else:
-                    self._add(path, batch, records)
+                    self._add_batch(path, batch, records)
                     left -= 1
                 end = int(row["position"] + row["size"])
         return end
 
-    def _tables(self, place: Mapping[str, Any], base_offset: int, size: int, start: int) -> Iterator[BatchTable]:
+    def _checked_batches(
+        self, place: Mapping[str, Any], base_offset: int, size: int, start: int
+    ) -> Iterator[BatchTable]:
         """The batches that begin at a byte or after it, each checked."""
         path, index_name = location(place["log_path"]), segment_file(base_offset, OFFSET_INDEX_SUFFIX)
         with opened_log(place["log_path"]) as opened:
@@ -527,12 +531,12 @@ class _RunReader:
             index = location(place["index_directory"]) / index_name
             bound = bound_before(ListedLog(path, size, base_offset, None), index, start)
             log = opened.log(size, use_mmap=False, chunk_bytes=_CHUNK_BYTES)
-            for table in BatchWalk(log, bound.position, _ALL, checks=True).tables():
+            for table in BatchWalk(log, bound.position, _ALL_BATCHES, checks=True).tables():
                 yield table.filtered(table.rows["position"] >= start)
 
-    def _add(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
+    def _add_batch(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
         try:
-            for placed in self._placer.placed(batch, _ALL):
+            for placed in self._placer.placed(batch, _ALL_BATCHES):
                 self._read.record_bytes += records.add(placed.places)
         except MalformedRecordsError as error:
             self._read.note(f"{path}: {error}")
@@ -541,7 +545,7 @@ class _RunReader:
         self._read.batch_bytes += int(batch.rows["size"][0])
 
 
-def _measured(
+def _topic_savings(
     sample: TopicSample,
     places: Mapping[tuple[Any, ...], Mapping[str, Any]],
     settings: Sequence[tuple[str, int]],
@@ -562,12 +566,12 @@ def _measured(
         records=sum(map(len, read.producers.values())),
         record_bytes=read.record_bytes,
         producers=len(contents.records),
-        with_settings=_written(contents, settings, has_just_started=has_just_started),
+        with_settings=_batches_with_settings(contents, settings, has_just_started=has_just_started),
         not_read=read.not_read,
     )
 
 
-def _written(
+def _batches_with_settings(
     contents: Contents, settings: Sequence[tuple[str, int]], *, has_just_started: bool
 ) -> list[WrittenBatches]:
     if not contents.records:
@@ -577,7 +581,7 @@ def _written(
     for codec, batch_size in settings:
         if has_just_started:
             ratio = NO_ESTIMATE
-        elif codec in _SHORT_SIGHTED and codec in before:  # to try it anew takes as long as to write
+        elif codec in _CODECS_WITH_SMALL_WINDOW and codec in before:  # to try it anew takes as long as to write
             ratio = before[codec].settled_ratio
         else:
             ratio = settled_ratio(contents, most, codec, batch_size)

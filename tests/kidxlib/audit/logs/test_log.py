@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.logs.log import SequenceCheck, _odd_records, _oddities, _Oddity, audit_records
+from kidxlib.audit.logs.log import SequenceCheck, _oddities, _oddities_in_records, _Oddity, audit_records
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.java import incremented_sequence
@@ -183,7 +183,7 @@ def test_what_the_loops_pass_over_has_nothing_odd(log: bytes) -> None:
     whole, last_offset = WholeLog(np.frombuffer(log, np.uint8)), -1
     with suppress(MalformedRecordsError):  # a negative magic
         for batch in batch_headers.batches(whole):
-            expected += _odd_records(whole, batch, last_offset)
+            expected += _oddities_in_records(whole, batch, last_offset)
             last_offset = max(last_offset, batch.last_offset)
     found = [each for each in _oddities(whole) if each.reason != "sequence-gap"]
     assert found == expected

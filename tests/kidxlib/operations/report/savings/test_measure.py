@@ -225,13 +225,13 @@ def test_a_sample_is_spread_and_no_batch_is_read_twice(logs: _Logs, monkeypatch:
             logs.add([batch_v2(part) for part in parts], offset, partition=partition)
             offset += 200
     read: list[tuple[int, int]] = []
-    add = measure._RunReader._add
+    add = measure._RunReader._add_batch
 
     def noting(self: Any, path: str, batch: Any, records: Any) -> None:
         read.append((int(Path(path).parent.name[-1]), int(batch.rows["offset_field"][0])))
         add(self, path, batch, records)
 
-    monkeypatch.setattr(measure._RunReader, "_add", noting)
+    monkeypatch.setattr(measure._RunReader, "_add_batch", noting)
     chosen: list[list[tuple[int, int]]] = []
     for seed in (1, 1, 2):
         read.clear()
