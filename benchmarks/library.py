@@ -16,7 +16,7 @@ from unittest import mock
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
@@ -69,9 +69,9 @@ def _recover(log: Path, base_offset: int) -> None:
 
 def plan_build(place: Path) -> Plan:
     """List `kafka-logs` in a directory, to be built into `index` beside it."""
-    target = Target(index_dir=place / "index", by_source=False)
+    index_place = IndexPlace(index_dir=place / "index", by_source=False)
     source = source_at(str(place / "kafka-logs"), "bench")
-    return find_segments([source], re.compile(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
+    return find_segments([source], re.compile(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from benchmarks.library import at_once, wait_for_others
 from benchmarks.submit import JobRun, run_command
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target as IndexDirectories
-from kidxlib.indexing.source import parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import location
@@ -120,10 +119,10 @@ def _timed(work: Callable[[], Any]) -> float:
 
 
 def _list() -> float:
-    target = IndexDirectories(index_dir=None, by_source=False)
+    index_place = IndexPlace(index_dir=None, by_source=False)
     source = source_at(_SOURCE, "bench")
     return _timed(
-        lambda: find_segments([source], parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
+        lambda: find_segments([source], parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
     )
 
 

@@ -147,7 +147,7 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target, parse_topics, source_at
+        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -164,7 +164,7 @@ class Build(WithOrWithoutCatalog):
         return BuildRequest(
             context=self.context,
             sources=(source,),
-            target=Target(index_dir=place, by_source=False),
+            index_place=IndexPlace(index_dir=place, by_source=False),
             publish_truncated=self.accept_truncated or not self.in_place,
             topics=parse_topics(".*" if self.topics is None else self.topics),
             interval_bytes=self.interval_bytes,
@@ -184,7 +184,7 @@ class Build(WithOrWithoutCatalog):
         )
 
     def _with_settings(self) -> BuildRequest:
-        from kidxlib.indexing.source import Target, parse_topics
+        from kidxlib.indexing.source import IndexPlace, parse_topics
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -197,7 +197,7 @@ class Build(WithOrWithoutCatalog):
         known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
         return BuildRequest(
             sources=sources,
-            target=Target(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),
+            index_place=IndexPlace(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),
             names_index_dir=self.index_dir is not None or self.pack,
             publish_truncated=self.accept_truncated or not self.in_place,
             context=context,
@@ -383,7 +383,7 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
     )
     outcome.values.update(
         source=str(request.sources[0].path),
-        index_dir=str(request.target.index_dir) if request.target.index_dir else None,
+        index_dir=str(request.index_place.index_dir) if request.index_place.index_dir else None,
         seconds=round(built.seconds, 3),
         partitions=len(plan.partitions),
         skipped={reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
@@ -412,7 +412,7 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
     tell_rate(outcome, built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
     tell_requests(outcome, built.requests)
     outcome.line(*(f"topics:      {line}" for line in lines_of_known(request.known_topics, built.plan)))
-    outcome.line(f"index files: {request.target.index_dir or 'beside the segments'}")
+    outcome.line(f"index files: {request.index_place.index_dir or 'beside the segments'}")
 
 
 def _repair_tiered() -> click.Command:

@@ -148,7 +148,7 @@ class Verify(WithOrWithoutCatalog):
     def _once(self) -> AuditRequest:
         from kidxlib.indexing.directories import existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target, parse_topics, source_at
+        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
@@ -161,7 +161,7 @@ class Verify(WithOrWithoutCatalog):
         return AuditRequest(
             context=self.context,
             sources=sources,
-            target=Target(index_dir=place, by_source=False),
+            index_place=IndexPlace(index_dir=place, by_source=False),
             topics=parse_topics(".*" if self.topics is None else self.topics),
             interval_bytes=self.interval_bytes,
             options_for=lambda partition: options_of_topic(
@@ -176,7 +176,7 @@ class Verify(WithOrWithoutCatalog):
     def _with_settings(self) -> AuditRequest:
         from kidxlib.indexing.directories import ensure_no_overlap, existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target, parse_topics
+        from kidxlib.indexing.source import IndexPlace, parse_topics
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -202,7 +202,7 @@ class Verify(WithOrWithoutCatalog):
         return AuditRequest(
             context=context,
             sources=sources,
-            target=Target(index_dir=place, by_source=len(sources) > 1),
+            index_place=IndexPlace(index_dir=place, by_source=len(sources) > 1),
             topics=parse_topics(settings.build.topics if self.topics is None else self.topics),
             interval_bytes=self.interval_bytes,
             options_for=lambda partition: options_of_topic(

@@ -15,7 +15,7 @@ from kidxlib.indexing.listed import FoundSegment, ListedSegments
 from kidxlib.indexing.listing import list_partitions, list_segments
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import Skipped, UnlistableDirectory, warnings_of_unlistable
-from kidxlib.indexing.source import PartitionDirectory, Source, Target
+from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.storage.log_dir import read_topic_id, why_no_partitions
 from kidxlib.storage.store.requests import in_order
@@ -26,7 +26,7 @@ from kidxlib.text.words import counted
 def find_segments(
     sources: Iterable[Source],
     topics: re.Pattern[str],
-    target: Target,
+    index_place: IndexPlace,
     options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     at_most: int | None = None,
     say_listed: Callable[[int], None] = lambda segments: None,
@@ -36,9 +36,9 @@ def find_segments(
     plan has partitions alone and is not `is_listed`. `say_listed` gets the number of segments that are listed so far;
     `may_be_empty` is asked about a source without a segment, and says whether nothing is missing there.
     """
-    plan = find_partitions(sources, topics, target, options_for)
+    plan = find_partitions(sources, topics, index_place, options_for)
     if not add_segments(plan, at_most, say_listed):
-        return find_partitions(sources, topics, target, options_for)
+        return find_partitions(sources, topics, index_place, options_for)
     judge_listing(plan, sources, topics, plan.have_segments(), may_be_empty)
     return plan
 
@@ -46,7 +46,7 @@ def find_segments(
 def find_partitions(
     sources: Iterable[Source],
     topics: re.Pattern[str],
-    target: Target,
+    index_place: IndexPlace,
     options_for: Callable[[PartitionDirectory], OptionsOfTopic],
 ) -> Plan:
     """List the sources, but not what is in their partitions: a plan that is not `is_listed`."""
@@ -60,7 +60,7 @@ def find_partitions(
             plan.narrowed.add(source.name)
         for directory in wanted:
             choice = options_for(directory)
-            plan.partitions.append(ListedPartition(directory, None, target.directory(directory), choice))
+            plan.partitions.append(ListedPartition(directory, None, index_place.directory(directory), choice))
     plan.partitions.sort(key=lambda partition: partition.key)
     return plan
 

@@ -139,7 +139,7 @@ def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> So
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class IndexPlace:
     """Where index files go, or are: in a directory for each partition of an index directory, below their source's name
     if `by_source`; without an index directory, beside the segments. An index directory may be the place in a catalog
     that packs the files (`PackedPath`).

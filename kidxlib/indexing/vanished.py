@@ -12,7 +12,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_p
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import PartitionDirectory, Source, Target
+from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.storage.location import Location, location
 from kidxlib.text.words import counted
 
@@ -26,7 +26,7 @@ def without_directory(
     plan: Plan,
     sources: Sequence[Source],
     topics: Pattern[str],
-    target: Target,
+    index_place: IndexPlace,
     in_catalog: Mapping[PartitionKey, int] = NOT_ASKED,
 ) -> Mapping[PartitionKey, str]:
     """A line for each partition without a directory in the log dirs that an index directory or the catalog knows, in
@@ -37,11 +37,11 @@ def without_directory(
     listed = {partition.key for partition in plan.partitions}
     lines = _of_catalog(log_dirs, listed, in_catalog)
     for source in log_dirs:
-        for partition in _indexed(source, target):
+        for partition in _indexed(source, index_place):
             key = source.name, partition.topic, partition.partition
             if key not in listed and topics.fullmatch(partition.topic):
                 directory = PartitionDirectory(source, partition, source.path / partition.directory)
-                index_directory = location(str(target.directory(directory)))
+                index_directory = location(str(index_place.directory(directory)))
                 if count := len(offset_indexes(index_directory)):
                     lines[key] = (
                         f"{directory.path}: it has index files of {counted(count, 'segment')} in {index_directory}, "
@@ -61,11 +61,11 @@ def _of_catalog(
     }
 
 
-def _indexed(source: Source, target: Target) -> Iterator[TopicPartition]:
+def _indexed(source: Source, index_place: IndexPlace) -> Iterator[TopicPartition]:
     """The partitions of a source with a directory in the index directory."""
-    if target.index_dir is None:
+    if index_place.index_dir is None:
         return
-    root = target.index_dir / source.name if target.by_source else target.index_dir
+    root = index_place.index_dir / source.name if index_place.by_source else index_place.index_dir
     try:
         partitions = [parse_partition_directory(path.name) for path in root.iterdir()]
     except OSError:  # there is no index of this source, which is reported for each segment

@@ -25,7 +25,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -119,9 +119,9 @@ def audit_directory(
     kafka = None if kafka_version is None else KafkaRelease.given("kafka_version", kafka_version)
     like = options or RecoverOptions()
     place = None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir))
-    target = Target(index_dir=place, by_source=False)
+    index_place = IndexPlace(index_dir=place, by_source=False)
     wanted = parse_topics(topics, "topics")
-    plan = find_segments((source,), wanted, target, lambda _: OptionsOfTopic(like))
+    plan = find_segments((source,), wanted, index_place, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
     metadata = read_to_end(source.log_dir / METADATA_DIRECTORY)
     audits, stops = partition_audits(

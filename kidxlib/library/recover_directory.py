@@ -16,7 +16,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask, SegmentTask
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -159,8 +159,8 @@ def recover_directory(
     place = index_dir_to_write("index_dir", os.fspath(index_dir))
     ensure_no_overlap(place, None, (source,), option="index_dir")
     like = options or RecoverOptions()
-    target = Target(index_dir=place, by_source=False)
-    plan = find_segments((source,), parse_topics(topics, "topics"), target, lambda _: OptionsOfTopic(like))
+    index_place = IndexPlace(index_dir=place, by_source=False)
+    plan = find_segments((source,), parse_topics(topics, "topics"), index_place, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
     tasks = {
         listed.key: list(listed.build_tasks(rows, publish_truncated=True))

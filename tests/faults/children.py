@@ -36,7 +36,7 @@ from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.indexing.segments import BuiltSegment
-from kidxlib.indexing.source import Target, parse_sources, parse_topics
+from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
@@ -55,8 +55,8 @@ _STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os
 
 def _plan(log_dir: Path, index_dir: Path | None) -> Plan:
     sources = parse_sources([str(log_dir)])
-    target = Target(index_dir=index_dir, by_source=False)
-    return find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
+    index_place = IndexPlace(index_dir=index_dir, by_source=False)
+    return find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iterator[BuiltSegment]:

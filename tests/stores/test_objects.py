@@ -11,7 +11,7 @@ import pytest
 
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.segments import BuiltSegment, build
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -30,9 +30,9 @@ _DAMAGED_AND_SOUND: Final = golden.DATA / "logs"
 
 
 def _tasks(source: Location | str, index_dir: Location) -> list[BuildTask]:
-    target = Target(index_dir=index_dir, by_source=False)
+    index_place = IndexPlace(index_dir=index_dir, by_source=False)
     plan = find_segments(
-        [source_at(str(source), "it")], parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions())
+        [source_at(str(source), "it")], parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
     )
     return plan.build_tasks(publish_truncated=True)
 

@@ -19,7 +19,7 @@ from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.local_once import open_local_once
@@ -70,8 +70,8 @@ def _found(
     """The results of an audit, and what keeps a broker from starting with log dirs."""
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
-    target = Target(index_dir=index_dir, by_source=False)
-    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(like))
+    index_place = IndexPlace(index_dir=index_dir, by_source=False)
+    plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(like))
     if meanwhile is not None:
         meanwhile()
     audits, stops = partition_audits(

@@ -16,7 +16,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import BuiltSegment, build
-from kidxlib.indexing.source import Target, parse_sources, parse_topics
+from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
@@ -27,9 +27,11 @@ _HOUR_NS = 3600 * 10**9
 
 def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
     """Build a log dir, in place if there is no index dir, and return the tasks that a catalog would give."""
-    target = Target(index_dir=index_dir, by_source=False)
+    index_place = IndexPlace(index_dir=index_dir, by_source=False)
     used = options or RecoverOptions()
-    plan = find_segments(parse_sources([f"it={log_dir}"]), parse_topics(".*"), target, lambda _: OptionsOfTopic(used))
+    plan = find_segments(
+        parse_sources([f"it={log_dir}"]), parse_topics(".*"), index_place, lambda _: OptionsOfTopic(used)
+    )
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
     to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
     for segment in build(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):

@@ -128,11 +128,13 @@ def audit_offset_index(
     """The finding on an `.index`; `log` reaches to the end of its last valid batch. A broker finds the log end offset
     with the index of the `active` segment, the last of its partition.
     """
-    say = FindingBuilder(segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index)
-    if content is None or say.is_identical:
-        return say.missing_or_identical(rebuilt_from(log.size))
+    findings = FindingBuilder(
+        segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index
+    )
+    if content is None or findings.is_identical:
+        return findings.missing_or_identical(rebuilt_from(log.size))
     index = OffsetIndex.from_bytes(content, base_offset)
-    if (refused := say.refused(index)) is not None:
+    if (refused := findings.refused(index)) is not None:
         return refused
     next_offset = recovered.facts.next_offset
     entries = Entries.of(content, layouts.OFFSET_INDEX_ENTRY)
@@ -142,14 +144,14 @@ def audit_offset_index(
     starts = np.maximum(positions, 0)
     miss = _find_first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
     if miss is not None:
-        return say.broken(
+        return findings.broken(
             "misses-batches",
             index.trace(miss.target).slot,
             f"a fetch from offsets {miss.target} to {miss.until} begins at byte {miss.start}, {miss.what}",
         )
     if (positions < 0).any():
         at = int(np.flatnonzero(positions < 0)[0])
-        return say.broken(
+        return findings.broken(
             "negative-position",
             index.trace(int(targets[at])).slot,
             f"a fetch from offset {targets[at]} begins at byte 0; a search by time that goes on from there fails, as "
@@ -158,14 +160,14 @@ def audit_offset_index(
     if active:
         end = _next_offset_or_none(LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset)))
         if end != next_offset:
-            return say.broken(
+            return findings.broken(
                 PROMISES_OTHER_END,
                 len(index) - 1,
                 f"a broker that starts after a clean stop takes {end} for the log end offset, not {next_offset}, and "
                 "writes there",
             )
     longest = _longest_walk(log, recovered, base_offset, targets, starts)
-    return say.safe(
+    return findings.safe(
         _kind_of_offset_index(log, offsets, entries, active),
         f"every lookup is right, after a walk over at most {longest:,} bytes of log",
     )
@@ -224,9 +226,9 @@ def audit_time_index(
     which lookups use next. If `rebuilt`, the `.index` is missing, and a broker rebuilds all indexes of the segment.
     """
     base_offset = offset_index.base_offset
-    say = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
-    if content is None or say.is_identical:
-        return say.missing_or_identical(
+    findings = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
+    if content is None or findings.is_identical:
+        return findings.missing_or_identical(
             REBUILT_WITH_OFFSET_INDEX
             if rebuilt
             else "a broker that does not recover the segment makes an empty one and leaves it so: retention and "
@@ -235,7 +237,7 @@ def audit_time_index(
     index = TimeIndex.from_bytes(content, base_offset)
     # For an active segment, the check fails on the room after the entries, in every running broker.
     is_preallocated = active and _ends_with_zero_entry(content, TimeIndex.entry_bytes)
-    if not is_preallocated and (refused := say.refused(index)) is not None:
+    if not is_preallocated and (refused := findings.refused(index)) is not None:
         return (
             replace(refused, consequence=_TAKEN_FOR_1970)
             if _ends_with_zero_entry(content, TimeIndex.entry_bytes)
@@ -248,23 +250,25 @@ def audit_time_index(
     starts = offset_index.lookup_many(offsets)["position"]
     miss = _find_first_miss(log, targets, starts, "max_timestamp_before", largest)
     if miss is not None:
-        return say.broken(
+        return findings.broken(
             "misses-records",
             index.trace(miss.target).slot,
             f"a search for times {miss.target} to {miss.until} begins at byte {miss.start}, {miss.what}",
         )
     last = index.last_entry.timestamp
     if last != largest and not is_preallocated:
-        return say.broken("wrong-largest-timestamp", len(index) - 1, _consequence_of_wrong_largest(last, largest))
+        return findings.broken("wrong-largest-timestamp", len(index) - 1, _consequence_of_wrong_largest(last, largest))
     if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
-        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _TAKEN_FOR_1970)
+        return findings.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _TAKEN_FOR_1970)
     if is_preallocated and clean_shutdown:
-        return say.safe(PREALLOCATED, "the log is empty: nothing of it can be deleted, and the first append rolls it")
+        return findings.safe(
+            PREALLOCATED, "the log is empty: nothing of it can be deleted, and the first append rolls it"
+        )
     if is_preallocated:
-        return say.safe(PREALLOCATED, "a broker trims the room after the entries when it closes the segment")
+        return findings.safe(PREALLOCATED, "a broker trims the room after the entries when it closes the segment")
     kind = "not-increasing" if (np.diff(timestamps) <= 0).any() else "other-spacing"
-    return say.safe(kind, "every search is right, and so is the largest timestamp")
+    return findings.safe(kind, "every search is right, and so is the largest timestamp")
 
 
 def _consequence_of_wrong_largest(found: int, expected: int) -> str:

@@ -434,7 +434,7 @@ def _listed(request: AuditRequest) -> Plan:
     plan = find_segments(
         request.sources,
         request.topics,
-        request.target,
+        request.index_place,
         request.options_for,
         may_be_empty=lambda source: source.name in metadata and has_no_partition(source.path, metadata[source.name]),
     )
@@ -588,7 +588,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         plan, tasks, in_catalog = as_cataloged(
             plan,
             catalog.known_segments([source.name for source in request.sources], request.topics),
-            find_indexes=request.target.index_dir is None,
+            find_indexes=request.index_place.index_dir is None,
             find_interval=request.interval_bytes is None,
         )
     how = request.how
@@ -607,7 +607,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     cut = [str(obstacle) for obstacle in lost if obstacle is not None and obstacle.is_loss]
     notes = [note for stop in stops.values() for note in stop.notes if note not in cut]
     warn_of_first([*notes, *not_compared])
-    gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
+    gone = without_directory(plan, request.sources, request.topics, request.index_place, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
     log_dir_failures = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))

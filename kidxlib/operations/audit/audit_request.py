@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
 from kidxlib.run.known_topics import KnownTopics
@@ -45,7 +45,7 @@ class AuditRequest:
     """What to audit.
 
     Attributes:
-        target: where the index files are.
+        index_place: where the index files are.
         interval_bytes: the option's value; None if it was not given.
         options_for: the options of a partition's indexes, used where the catalog has none.
         known_topics: the topics' configurations in the metadata of the sources' clusters.
@@ -55,7 +55,7 @@ class AuditRequest:
 
     context: RunContext
     sources: tuple[Source, ...]
-    target: Target
+    index_place: IndexPlace
     topics: re.Pattern[str]
     interval_bytes: int | None
     options_for: OptionsFor
@@ -71,7 +71,7 @@ class AuditRequest:
             return None
         asked = {
             "sources": [(source.name, str(source.path)) for source in self.sources],
-            "index_dir": str(self.target.index_dir),
+            "index_dir": str(self.index_place.index_dir),
             "topics": self.topics.pattern,
             "interval_bytes": self.interval_bytes,
         }

@@ -165,7 +165,7 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
     warn_of_other_names(request.sources, {name: source.path for name, source in recorded.items()})
     if request.names_index_dir or request.in_place or request.repair:
         return
-    here = str(request.target.index_dir)
+    here = str(request.index_place.index_dir)
     for source in request.sources:
         if source.name in recorded and recorded[source.name].packed:
             raise UsageError(
@@ -259,7 +259,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     """Read what is new or has changed, and record it. `log_dirs` holds the log dirs' locks until a broker may start."""
     start = time.monotonic()
     build_id, expected_in_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
-    ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
+    ensure_no_overlap(request.index_place.index_dir, catalog.path, request.sources)
     is_new = not catalog.has_segments()
     ensure_as_recorded(request, catalog)
     if request.repair:

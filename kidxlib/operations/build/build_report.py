@@ -191,7 +191,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
     outcome.line(f"source:      {sources_line(request.sources)}")
     for line in lines_of_known(request.known_topics, built.plan):
         outcome.line(f"topics:      {line}")
-    where = "beside the segments" if request.in_place else request.target.index_dir
+    where = "beside the segments" if request.in_place else request.index_place.index_dir
     if request.packs:
         where = "packed in the catalog; kidx unpack writes them as files"
     outcome.line(f"index files: {where}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from kidxlib.indexing.plan import AuxiliaryFiles
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.operations.maintenance import OptimizeLimits
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
@@ -49,7 +49,7 @@ class BuildRequest:
 
     context: RunContext
     sources: tuple[Source, ...]
-    target: Target
+    index_place: IndexPlace
     publish_truncated: bool
     topics: re.Pattern[str]
     interval_bytes: int | None
@@ -68,12 +68,12 @@ class BuildRequest:
 
     @property
     def in_place(self) -> bool:
-        return self.target.index_dir is None
+        return self.index_place.index_dir is None
 
     @property
     def packs(self) -> bool:
         """The catalog keeps the index files."""
-        return isinstance(self.target.index_dir, PackedPath)
+        return isinstance(self.index_place.index_dir, PackedPath)
 
     @property
     def keeps_catalog(self) -> bool:
@@ -88,7 +88,7 @@ class BuildRequest:
         """The options of the command line and the settings, for the row of `builds`."""
         return {
             # The catalog may move, and what is packed in it with it.
-            "index_dir": None if self.target.index_dir is None or self.packs else str(self.target.index_dir),
+            "index_dir": None if self.index_place.index_dir is None or self.packs else str(self.index_place.index_dir),
             "in_place": self.in_place,
             "pack": self.packs,
             "topics": self.topics.pattern,

@@ -64,7 +64,7 @@ def listed_plan(request: BuildRequest) -> Plan:
 
     warn_of_first(request.known_topics.warnings)
     begin_phase("listing", done=lambda: Done(listed))
-    listing = (request.sources, request.topics, request.target, request.options_for)
+    listing = (request.sources, request.topics, request.index_place, request.options_for)
     if request.plans_on_workers or _knows_many(request):
         plan = find_partitions(*listing)
     else:

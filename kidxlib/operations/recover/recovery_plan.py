@@ -38,7 +38,7 @@ from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import ANY_TOPIC, Source, Target
+from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
@@ -673,7 +673,7 @@ def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[st
     plan = find_partitions(
         (source,),
         topics,
-        Target(index_dir=None, by_source=False),
+        IndexPlace(index_dir=None, by_source=False),
         lambda partition: options_of_topic(known, partition, interval_bytes=None, max_index_bytes=None),
     )
     add_segments(plan)

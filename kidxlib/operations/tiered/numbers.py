@@ -31,7 +31,7 @@ from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import NOT_SEEN
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.tiered.find import Counts
@@ -124,7 +124,7 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
 def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
     try:
         plan = find_partitions(
-            [source], topics, Target(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
+            [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
         )
     except UsageError as error:
         warn(f"{error}; its logs are not counted")

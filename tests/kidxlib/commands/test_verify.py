@@ -36,7 +36,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.log.cluster_metadata.image import read_cluster_metadata
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -626,8 +626,8 @@ def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Pat
     records = [topic("txn-mixed", topic_id("t")), config("txn-mixed", "cleanup.policy", policy)]
     copy = write_copy(tmp_path / "metadata", {0: leader_change(0, [1]) + data(1, records)})
     options, sources = RecoverOptions(), [source_at(str(log_dir), "it")]
-    target = Target(index_dir=None, by_source=False)
-    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(options))
+    index_place = IndexPlace(index_dir=None, by_source=False)
+    plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(options))
     audits, _ = partition_audits(
         plan,
         sources,
@@ -801,9 +801,9 @@ def test_an_index_directory_knows_how_a_log_that_no_checkpoint_knows_began_and_e
 def test_a_log_that_was_begun_and_indexed_during_an_audit_is_not_missing(sound: Path, tmp_path: Path) -> None:
     """The broker rolls a segment once the directory is listed, and a build indexes it before its partition's turn."""
     shutil.copytree(golden.SAMPLES / _DIRECTORY, tmp_path / _DIRECTORY)
-    options, target = RecoverOptions(), Target(index_dir=sound, by_source=False)
+    options, index_place = RecoverOptions(), IndexPlace(index_dir=sound, by_source=False)
     sources = [source_at(str(tmp_path), "it")]
-    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(options))
+    plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(options))
     audits, _ = partition_audits(plan, sources, lambda _: OptionsOfTopic(options), clean_shutdown=None, tiering=False)
     listed = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()[:-1]]
     [audit] = audits.values()

@@ -30,7 +30,7 @@ from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments, of_partitions
 from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.indexing.source import PartitionDirectory, Source, Target
+from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -86,8 +86,8 @@ _BODIES = (100, 5000, 200, 300)
 
 def listed(root: Path, topics: str = ".*") -> Plan:
     sources = [Source(name, root / name) for name in ("a", "b")]
-    target = Target(index_dir=root / "index", by_source=True)
-    return find_segments(sources, re.compile(topics), target, lambda _: OptionsOfTopic(RecoverOptions()))
+    index_place = IndexPlace(index_dir=root / "index", by_source=True)
+    return find_segments(sources, re.compile(topics), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 def gone(before: Plan, now: Plan) -> list[tuple[str, str, int]]:
@@ -312,8 +312,10 @@ def test_columns_are_compared_as_segments_are(rng: Random, indexes: Path) -> Non
 def plan(tmp_path: Path) -> Plan:
     for number, size in enumerate(_BODIES):
         put(tmp_path / "orders-0", 100 * number, [Batch(body=FILLER[:size])])
-    target = Target(index_dir=tmp_path / "index", by_source=False)
-    return find_segments([Source("a", tmp_path)], re.compile(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
+    index_place = IndexPlace(index_dir=tmp_path / "index", by_source=False)
+    return find_segments(
+        [Source("a", tmp_path)], re.compile(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
+    )
 
 
 def to_read(changes: Changes) -> dict[int, bool]:

@@ -12,7 +12,7 @@ import pytest
 from kidxlib.indexing.changes import IndexSizes
 from kidxlib.indexing.discover import add_segments, find_partitions, find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import location
 from kidxlib.storage.store.requests import AT_ONCE
@@ -47,7 +47,7 @@ def _listing(place: str | Path) -> dict[str, Any]:
     return {
         "sources": [source_at(str(place), "s")],
         "topics": re.compile(".*"),
-        "target": Target(index_dir=location(str(place)), by_source=False),
+        "index_place": IndexPlace(index_dir=location(str(place)), by_source=False),
         "options_for": lambda _: OptionsOfTopic(RecoverOptions()),
     }
 

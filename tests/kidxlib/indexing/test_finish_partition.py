@@ -24,7 +24,7 @@ from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import FinishedPartition, build
-from kidxlib.indexing.source import Target, parse_sources, parse_topics
+from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.producers import Producers
@@ -45,9 +45,9 @@ def build_log_dir(
     Args:
         recovered: see `PartitionTask`.
     """
-    target = Target(index_dir=index_dir, by_source=False)
+    index_place = IndexPlace(index_dir=index_dir, by_source=False)
     plan = find_segments(
-        parse_sources([str(log_dir)]), parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions())
+        parse_sources([str(log_dir)]), parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
     )
     built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kidxlib.cli.main import kidx
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Source, Target, parse_topics
+from kidxlib.indexing.source import IndexPlace, Source, parse_topics
 from kidxlib.indexing.vanished import warnings_of_missing, without_directory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from tests.docs.log_dirs import put
@@ -61,10 +61,10 @@ def test_each_source_has_its_own_part_of_an_index_directory(tmp_path: Path) -> N
     put(tmp_path / "a" / "payments-0", 0, [Batch()])
     shutil.rmtree(tmp_path / "c" / "orders-0")
     sources = [Source(name, tmp_path / name) for name in ("a", "b", "c")]
-    target = Target(index_dir=tmp_path / "indexes", by_source=True)
+    index_place = IndexPlace(index_dir=tmp_path / "indexes", by_source=True)
     topics = parse_topics(".*")
-    plan = find_segments(sources, topics, target, lambda _: OptionsOfTopic(RecoverOptions()))
-    assert list(without_directory(plan, sources, topics, target)) == [("b", "payments", 0)]
+    plan = find_segments(sources, topics, index_place, lambda _: OptionsOfTopic(RecoverOptions()))
+    assert list(without_directory(plan, sources, topics, index_place)) == [("b", "payments", 0)]
 
 
 def test_a_build_tells_a_loss_from_a_topic_that_may_have_been_deleted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import PartitionDirectory, Source, Target, parse_topics
+from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import (
     INTERVAL,
@@ -69,7 +69,7 @@ def _plan(sources: Sequence[Source], known: KnownTopics, interval_bytes: int | N
     return find_segments(
         sources,
         parse_topics("t"),
-        Target(index_dir=Path("/i"), by_source=len(sources) > 1),
+        IndexPlace(index_dir=Path("/i"), by_source=len(sources) > 1),
         lambda partition: options_of_topic(known, partition, interval_bytes=interval_bytes, max_index_bytes=None),
     )
 

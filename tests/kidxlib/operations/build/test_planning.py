@@ -170,12 +170,12 @@ def _catalog(root: Path) -> TablesCatalog | None:
 
 
 def _by_command(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
-    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
+    plan = find_segments(request.sources, request.topics, request.index_place, request.options_for)
     return plan, find_changes(request, plan, catalog, engine)
 
 
 def _by_workers(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
-    plan = find_partitions(request.sources, request.topics, request.target, request.options_for)
+    plan = find_partitions(request.sources, request.topics, request.index_place, request.options_for)
     return plan, find_changes(request, plan, catalog, engine)
 
 

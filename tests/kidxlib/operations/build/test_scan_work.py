@@ -12,7 +12,7 @@ import pytest
 from kidxlib.catalog.results import SCANNED
 from kidxlib.indexing import segments
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -58,7 +58,7 @@ def _tasks(log_dir: Path, index_dir: Path) -> list[BuildTask]:
     plan = find_segments(
         [source_at(str(log_dir), "s")],
         parse_topics(".*"),
-        Target(index_dir=index_dir, by_source=False),
+        IndexPlace(index_dir=index_dir, by_source=False),
         lambda _: OptionsOfTopic(RecoverOptions()),
     )
     return plan.build_tasks(publish_truncated=False)
