@@ -1,5 +1,5 @@
 """A file on this machine, opened for reading: mapped, read in chunks, or in ranges if it is not in memory. The kernel's
-page cache is left as it was: on a broker's machine it is the broker's.
+page cache is left as it was: on a broker's machine it is the broker's. `opened_log` opens logs wherever they are.
 """
 
 from __future__ import annotations

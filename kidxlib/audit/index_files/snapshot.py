@@ -134,9 +134,7 @@ def audit_snapshot(
         producer_id for producer_id in missing if in_logs[producer_id]["current_transaction_first_offset"] >= 0
     ]
     if (wrong or in_transaction) and cleaned is not None:
-        wrong, in_transaction, explained = _unexplained_by_cleaner(
-            wrong, in_transaction, in_file, in_logs, offset, cleaned
-        )
+        wrong, in_transaction, explained = _not_explained(wrong, in_transaction, in_file, in_logs, offset, cleaned)
     else:
         explained = 0
     if wrong or in_transaction:
@@ -188,7 +186,7 @@ def _was_forgotten(entry: Mapping[str, int], in_log: Mapping[str, int] | None) -
     return in_log is not None and entry != in_log and entry == {**in_log, "coordinator_epoch": -1}
 
 
-def _unexplained_by_cleaner(
+def _not_explained(
     wrong: list[int],
     in_transaction: list[int],
     in_file: Mapping[int, Mapping[str, int]],

@@ -78,7 +78,7 @@ class _ProducerStateStarts:
     """
 
     use_mmap: bool
-    _is_certain_by_log: dict[str, bool] = field(default_factory=dict)
+    _is_certain_by_segment: dict[str, bool] = field(default_factory=dict)
 
     def why_unknown(self, start: StateStart) -> str | None:
         """Why the state is not certain; None if it is."""
@@ -87,12 +87,12 @@ class _ProducerStateStarts:
         if start.snapshot_at is None or start.snapshot_at.before is None:
             return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
         before = start.snapshot_at.before
-        if before.segment_id not in self._is_certain_by_log:
+        if before.segment_id not in self._is_certain_by_segment:
             [read] = read_logs([before], self.use_mmap).segments
-            self._is_certain_by_log[before.segment_id] = _why_log_unsound(read) is None and not any(
+            self._is_certain_by_segment[before.segment_id] = _why_log_unsound(read) is None and not any(
                 finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
             )
-        if self._is_certain_by_log[before.segment_id]:
+        if self._is_certain_by_segment[before.segment_id]:
             return None
         return f"the log of the segment before it, {before.segment_id}, does not bear out the snapshot of that"
 
@@ -146,8 +146,8 @@ class _ObjectsOfSegment:
         return (self.read.made or {})[suffix]
 
     def _why_not_made(self, suffix: str) -> str | None:
-        if self._unsound_log is not None:
-            return self._unsound_log
+        if self._why_log_is_unsound is not None:
+            return self._why_log_is_unsound
         if isinstance(content := self.read.contents.parts.get(suffix), OSError):
             return f"what is there cannot be read: {content.strerror or content}"
         if suffix == TRANSACTION_INDEX_SUFFIX and not len(self.read.folded.aborted):
@@ -161,5 +161,5 @@ class _ObjectsOfSegment:
         return None
 
     @cached_property
-    def _unsound_log(self) -> str | None:
+    def _why_log_is_unsound(self) -> str | None:
         return _why_log_unsound(self.read)

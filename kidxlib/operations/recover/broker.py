@@ -118,7 +118,7 @@ def stopped_broker(
     listed, refusals = _list_log_dirs(paths)
     if not listed:
         raise UsageError("; ".join(refusal.text for refusal in refusals))
-    stops = last_stops(list(listed), None, _newest_metadata(listed, cluster_metadata), kafka_version)
+    stops = last_stops(list(listed), None, _first_readable_metadata(listed, cluster_metadata), kafka_version)
     log_dirs = [_read_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
         refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
@@ -170,7 +170,7 @@ def _missing_properties_refusal(log_dir: Path) -> Refusal:
     return Refusal(f"{log_dir / META_PROPERTIES}: missing; expected a broker's log dir. {does}")
 
 
-def _newest_metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
+def _first_readable_metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
     places = [path / METADATA_DIRECTORY for path in log_dirs]
     if given is not None and not is_object(given):
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]

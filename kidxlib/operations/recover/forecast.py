@@ -523,7 +523,7 @@ def forecast_partition(
             without_marker = (
                 simulation
                 if simulation is not alone
-                else _start_without_marker(directory, alone, options, stop, reader)
+                else _simulate_without_marker(directory, alone, options, stop, reader)
             )
         dropped = tuple(_dropped_of_segments(directory, without_marker or simulation, dropped_alone, options))
         forgotten = forgotten_after_clean_stop(directory, alone, options)
@@ -567,7 +567,7 @@ def _shorter_than_index(
     return shorter_than_its_index(recovery, entry, stop, is_last=True)
 
 
-def _start_without_marker(
+def _simulate_without_marker(
     directory: Path, alone: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation | None:
     if (alone.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, alone):

@@ -350,7 +350,7 @@ def read_headers(
     logs = [directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in unflushed]
     if any(path.is_symlink() or mount_id_of(path) != mount for path in (directory, *logs)):
         return None
-    kept = _whole_segments(directory, unflushed)
+    kept = _whole_segments_before_last(directory, unflushed)
     reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
     reader.end_epochs.update({base_offset: end.epochs for base_offset, end in kept.items()})
     bytes_read = sum(end.bytes_read for end in kept.values())
@@ -375,7 +375,7 @@ class _SegmentEnd:
     epochs: tuple[EpochEntry, ...]
 
 
-def _whole_segments(directory: Path, unflushed: Sequence[int]) -> dict[int, _SegmentEnd]:
+def _whole_segments_before_last(directory: Path, unflushed: Sequence[int]) -> dict[int, _SegmentEnd]:
     """The segments before the last one, if all are whole, and neither an epoch nor the last snapshot is missing; else
     none.
     """

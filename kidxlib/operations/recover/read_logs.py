@@ -155,7 +155,7 @@ def _without_broken_append(
     """A scan without checksums, without the last batch if that is not whole. Where a kill breaks off a write into a
     preallocated log, the header says more bytes than were written, and zeros follow in the file.
     """
-    last = _last_whole_batch(log, scanned)
+    last = _last_scanned_batch(log, scanned)
     if last is None:
         return scanned
     checked = replace(options, verify_crc=True)
@@ -165,7 +165,7 @@ def _without_broken_append(
     return replace(again, facts=replace(again.facts, log_crc32c=None))  # it was not computed from the start
 
 
-def _last_whole_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
+def _last_scanned_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
     entries = np.frombuffer(scanned.offset_index, layouts.OFFSET_INDEX_ENTRY)
     position = int(entries["position"][-1]) if len(entries) else 0
     end, last = scanned.facts.valid_bytes, None

@@ -105,7 +105,7 @@ def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
     (`CsvUtils.CsvRecordWithGroup`).
     """
     text = io.StringIO()
-    rows = ((each.group, *_partition_sort_key(each.topic_partition), each.end) for each in behind)
+    rows = ((each.group, *_topic_and_number(each.topic_partition), each.end) for each in behind)
     csv.writer(text, lineterminator="\n").writerows(rows)
     try:
         path.write_text(text.getvalue())
@@ -113,5 +113,5 @@ def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
         raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}; nothing else was written") from error
 
 
-def _partition_sort_key(partition: TopicPartition) -> tuple[str, int]:
+def _topic_and_number(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition

@@ -156,7 +156,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         carried=tuple(taken.records.values()),
         left_out=tuple(taken.left_out()),
         unreadable=unreadable,
-        behind_damage=_batches_behind_damage(newest.replica),
+        behind_damage=_line_on_batches_behind_damage(newest.replica),
     )
 
 
@@ -247,7 +247,7 @@ def _as_hashable(value: Any) -> Any:
     return tuple(sorted((str(part) for part in value), key=str)) if isinstance(value, list) else value
 
 
-def _batches_behind_damage(replica: Replica) -> str | None:
+def _line_on_batches_behind_damage(replica: Replica) -> str | None:
     """A line on whole batches behind the place where a log is torn. A node cuts its log there as it starts
     (`LogSegment.recover`), and its quorum gives it again what it lacks: here nobody does.
     """

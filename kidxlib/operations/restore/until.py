@@ -187,7 +187,7 @@ def plan_ends(
         for end in pool.map(lambda leader: _planned_end(leader, given[leader.topic_partition]), readable):
             ends[end.topic_partition] = end
             if end.end < end.leader.start_offset:
-                refusals.append(_ends_below_start(end))
+                refusals.append(_why_end_is_below_start(end))
     return Ends(ends, refusals, without)
 
 
@@ -222,7 +222,7 @@ def never_ended(leaders: Iterable[OldReplica], ends: Ends) -> Iterator[str]:
             )
 
 
-def _ends_below_start(end: PlannedEnd) -> str:
+def _why_end_is_below_start(end: PlannedEnd) -> str:
     name, start = end.topic_partition.directory, end.leader.start_offset
     what = f"{name}: it would end at offset {end.end}, {end.given} given, and its log begins at {start}"
     if end.open_since is not None:
