@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from kidxlib.errors import UsageError
-from kidxlib.retention.policy import DECIDING_CONFIGS
+from kidxlib.retention.policy import DECIDING_CONFIGS, REMOTE_STORAGE_ENABLE
 from kidxlib.text.words import quoted
 
 
@@ -57,9 +57,9 @@ class Block:
         """The values that retention needs."""
         configs = {name: config for name, config in self.entries.items() if name in DECIDING_CONFIGS}
         if (elsewhere := self.entries.get(_TIERED_ELSEWHERE)) is not None and elsewhere.value == "true":
-            configs[_TIERED] = elsewhere
+            configs[REMOTE_STORAGE_ENABLE] = elsewhere
         elif self.of_all and self.entries.keys() >= _LISTED_BY_ALL:
-            configs.setdefault(_TIERED, ConfigEntry("false", of_topic=False, line=self.line))
+            configs.setdefault(REMOTE_STORAGE_ENABLE, ConfigEntry("false", of_topic=False, line=self.line))
         return configs
 
 
@@ -104,7 +104,6 @@ _LISTED_BY_ALL: Final = frozenset(
     {"cleanup.policy", "compression.type", "flush.ms", "index.interval.bytes", "max.message.bytes", "preallocate"}
     | {"retention.bytes", "retention.ms", "segment.bytes", "segment.ms", "unclean.leader.election.enable"}
 )
-_TIERED: Final = "remote.storage.enable"
 #: The name in Confluent's server.
 _TIERED_ELSEWHERE: Final = "confluent.tier.enable"
 

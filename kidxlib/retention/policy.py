@@ -22,8 +22,10 @@ RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
 _RETENTION_BYTES_DEFAULT: Final = -1
 #: The value of a limit in a policy that means no limit.
 UNLIMITED: Final = -1
+#: The config of a topic that is tiered (KIP-405).
+REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 #: The settings of a topic that a deletion rests on, by Kafka's names.
-DECIDING_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
+DECIDING_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", REMOTE_STORAGE_ENABLE)
 
 
 class Cleanup(enum.StrEnum):
@@ -145,7 +147,7 @@ class TopicConfig:
         """This configuration. If the topic's own says that it is tiered, that counts before a value that was set for
         several topics: a broker keeps what it has not copied yet.
         """
-        name = "remote.storage.enable"
+        name = REMOTE_STORAGE_ENABLE
         if not own.policy.remote_storage or own.origins[name] is Origin.KAFKA or self.origins[name] in _OF_ONE_TOPIC:
             return self
         return TopicConfig(replace(self.policy, remote_storage=True), {**self.origins, name: own.origins[name]})

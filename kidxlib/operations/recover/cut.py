@@ -25,7 +25,6 @@ from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, listed_partitions
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.progress import begin_phase
 
@@ -85,11 +84,11 @@ def _cut_logs(forecasts: Sequence[Forecast]) -> None:
     with Remover() as remover:
         for forecast in forecasts:
             for name in _dropped_files(forecast):
-                remover.remove(_partition_directory(forecast), name)
+                remover.remove(forecast.files, name)
         remover.flush()
     for forecast in forecasts:
         for name, size, to in _logs_to_cut(forecast):
-            cut_log(_partition_directory(forecast), name, size=size, to=to)
+            cut_log(forecast.files, name, size=size, to=to)
 
 
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
@@ -107,10 +106,6 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
             f"{kept}, and a broker would make {made} of it, up to offset {now.log_end_offset}; what was cut is in the "
             "directory of --keep. Start the broker by itself, and report this"
         )
-
-
-def _partition_directory(forecast: Forecast) -> Directory:
-    return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
 def _logs_to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:

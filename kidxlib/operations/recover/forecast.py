@@ -58,6 +58,7 @@ from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment, State
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
@@ -366,6 +367,11 @@ class Forecast:
     refusals: tuple[Refusal, ...]
     forgotten: str | None
     seen: SeenLogs
+
+    @property
+    def files(self) -> Directory:
+        """The partition's directory, as a place of files to publish or to remove."""
+        return Directory(str(self.directory.parent), self.directory.name)
 
     @property
     def reads_last_alone(self) -> bool:

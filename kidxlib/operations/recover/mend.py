@@ -36,6 +36,7 @@ from kidxlib.operations.recover.recovery_plan import source_of
 from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
+from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.log_bytes import Access
@@ -43,7 +44,6 @@ from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Publisher
 
-_REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 _MISSING_OR_EMPTY: Final = "it is missing or empty"
 
 
@@ -225,8 +225,8 @@ def _why_epochs_unusable(path: Path) -> str | None:
 
 def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
     source = str(log_dir.path)
-    tiered = known.config(source, partition.topic, _REMOTE_STORAGE_ENABLE)
-    if tiered is None or not known.is_settled(source, partition.topic, _REMOTE_STORAGE_ENABLE):
+    tiered = known.config(source, partition.topic, REMOTE_STORAGE_ENABLE)
+    if tiered is None or not known.is_settled(source, partition.topic, REMOTE_STORAGE_ENABLE):
         return "it is not known whether the topic is tiered (--cluster-metadata tells)"
     return None if tiered.value == "false" else "the topic is tiered, and no log dir has the metadata of its segments"
 

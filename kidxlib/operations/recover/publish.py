@@ -244,7 +244,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 active=segment is segments[-1],
             ),
             options=forecast.options,
-            index_directory=_partition_directory(forecast),
+            index_directory=forecast.files,
             topic_id=None,
             interval_source=IntervalSource.SETTINGS,
             in_place=True,
@@ -256,17 +256,13 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
 def _partition_task(forecast: Forecast) -> PartitionTask:
     return PartitionTask(
         key=("", forecast.topic_partition.topic, forecast.topic_partition.partition),
-        segments_directory=_partition_directory(forecast),
-        index_directory=_partition_directory(forecast),
+        segments_directory=forecast.files,
+        index_directory=forecast.files,
         in_place=True,
         snapshots=True,
         epochs=False,  # they are merged with those that are there: most of them began before what is read
         recovered=forecast.recovered,
     )
-
-
-def _partition_directory(forecast: Forecast) -> Directory:
-    return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
 def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
@@ -280,7 +276,7 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartiti
                     known.assign(epoch, start_offset)
             if known.entries != before:
                 owner = replace(Owner.of(forecast.directory.stat()), mode=0o644)
-                publisher.stage(_partition_directory(forecast), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
+                publisher.stage(forecast.files, LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
         publisher.commit()
 
 

@@ -28,6 +28,7 @@ from kidxlib.operations.restore.cluster import (
 )
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.surviving import SurvivingMetadata, made_from_folders
+from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 
 #: Ids that were handed out and in no log yet, or in a block that was handed out after the metadata's end, are known to
 #: nobody: a broker takes blocks of 1,000 (`ProducerIdsBlock`). There are 2^63 ids.
@@ -39,7 +40,6 @@ _PRODUCER_ID_MAX: Final = 2**62
 _ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 _MIN_IN_SYNC_DEFAULT: Final = "1"
-_TIERED: Final = "remote.storage.enable"
 #: How the values of a coordinator's records are called that prove a level of 1.
 _FEATURES_PROVEN_BY_RECORDS: Final = (
     ("group.version", CONSUMER_OFFSETS, "ConsumerGroup"),
@@ -264,8 +264,11 @@ def why_not(known: Known, cluster: RestoredCluster) -> Iterator[str]:
             "that cannot be read out of a copy of its log dir, and go on with the one that counts instead"
         )
     for topic in () if known.has_bucket else cluster.topics:
-        if any(config.name == _TIERED and config.was == "true" for config in topic.configs):
-            yield (f"topic {topic.name}: {_TIERED}=true, and its older records are in a bucket: name it with --bucket")
+        if any(config.name == REMOTE_STORAGE_ENABLE and config.was == "true" for config in topic.configs):
+            yield (
+                f"topic {topic.name}: {REMOTE_STORAGE_ENABLE}=true, and its older records are in a bucket: name it "
+                "with --bucket"
+            )
 
 
 def _why_not_these_controllers(controllers: Sequence[FormattedController]) -> Iterator[str]:

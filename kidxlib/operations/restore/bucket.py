@@ -74,6 +74,7 @@ from kidxlib.operations.restore.targets import NewBroker, overlapping
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.operations.tiered.what_to_audit import by_partition
+from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location
 from kidxlib.storage.scratch import temporary_place
 from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
@@ -84,7 +85,6 @@ from kidxlib.text.words import counted
 _COPYING_BROKER: Final = 0
 #: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
 METADATA_PARTITIONS_DEFAULT: Final = 50
-_REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ def _why_nothing_in_bucket(taken: TakenBucket, topic: str, what: str) -> str:
     if topic in taken.not_tiered:
         return (
             "and what the bucket has of the topic is left out, as the metadata does not say "
-            f"{_REMOTE_STORAGE_ENABLE}=true of it"
+            f"{REMOTE_STORAGE_ENABLE}=true of it"
         )
     return f"and the bucket has no {what} of the partition"
 
@@ -355,7 +355,7 @@ def _wanted_directories(
         ids |= {topic: {topic_id} for topic, topic_id in surviving.metadata.topics.items()}
         configs = surviving.metadata.topic_configs  # of a topic that was made later it says nothing
         not_tiered = {
-            topic for topic in surviving.metadata.topics if configs.get(topic, {}).get(_REMOTE_STORAGE_ENABLE) != "true"
+            topic for topic in surviving.metadata.topics if configs.get(topic, {}).get(REMOTE_STORAGE_ENABLE) != "true"
         }
     listed = taken.bucket.layout.list_partitions(taken.bucket.place)
     in_bucket: dict[str, set[str]] = defaultdict(set)
@@ -370,7 +370,7 @@ def _wanted_directories(
             taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
         elif topic in not_tiered:
             taken.not_tiered.add(topic)
-            taken.left_out.append(f"{place}: the metadata does not say {_REMOTE_STORAGE_ENABLE}=true of topic {topic}")
+            taken.left_out.append(f"{place}: the metadata does not say {REMOTE_STORAGE_ENABLE}=true of topic {topic}")
         elif not known and len(in_bucket[topic]) > 1:
             taken.refusals.append(
                 f"topic {topic}: the bucket has topics with the ids {', '.join(sorted(in_bucket[topic]))}, and no "

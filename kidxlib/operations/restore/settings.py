@@ -24,6 +24,7 @@ from kidxlib.operations.restore.cluster import (
     RestoredTopic,
 )
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
+from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.small_files import small_file
 
 _CLEANUP: Final = "cleanup.policy"
@@ -34,7 +35,6 @@ _MOST_LAG: Final = "max.compaction.lag.ms"
 #: where retention is not, too.
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
-_TIERED: Final = "remote.storage.enable"
 #: With it nothing is uploaded. Kafka takes no local retention of its own beside it, so it is lifted first
 #: (`LogConfig.validateRemoteStorageRetentionTime`).
 _NO_COPY: Final = "remote.log.copy.disable"
@@ -116,7 +116,7 @@ def _proven_configs(
         for name, value in described.of_topic.items():
             own.setdefault(name, RestoredConfig(name=name, value=value, proof=ConfigProof.DESCRIBED, was=value))
     for name, value, proof in (
-        *([(_TIERED, "true", ConfigProof.BUCKET)] if is_tiered else ()),
+        *([(REMOTE_STORAGE_ENABLE, "true", ConfigProof.BUCKET)] if is_tiered else ()),
         *(_REMOTE_METADATA_CONFIGS if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
     ):
         own.setdefault(name, RestoredConfig(name=name, value=value, proof=proof, was=value))
@@ -124,7 +124,7 @@ def _proven_configs(
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
-    is_tiered = is_tiered or (_TIERED in own and own[_TIERED].was == "true")
+    is_tiered = is_tiered or (REMOTE_STORAGE_ENABLE in own and own[REMOTE_STORAGE_ENABLE].was == "true")
     if is_tiered and (holds or not is_in_metadata):
         held |= _LOCAL_AS_ALL
     if is_tiered and holds:
@@ -183,7 +183,7 @@ def _as_kafka_configs_takes(setting: str) -> str:
 
 def will_be_tiered(topic: RestoredTopic) -> bool:
     """Whether its brokers will read what a bucket has of it."""
-    return any(config.name == _TIERED and config.value == "true" for config in topic.configs)
+    return any(config.name == REMOTE_STORAGE_ENABLE and config.value == "true" for config in topic.configs)
 
 
 def unproven(topic: RestoredTopic) -> list[str]:

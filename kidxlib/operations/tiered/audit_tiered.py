@@ -17,7 +17,7 @@ from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.find import Counts, TieredAudit, findings_on_log_dirs, plan_audit, read_metadata
-from kidxlib.operations.tiered.numbers import CopyLag, Deleted, Numbers, TopicSizes, WhatIf, numbers_of, stalled
+from kidxlib.operations.tiered.numbers import CopyLag, Deleted, FreedOfTopic, Numbers, TopicSizes, numbers_of, stalled
 from kidxlib.operations.tiered.record import record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import TieredRequest
@@ -159,7 +159,7 @@ def _lag_as_json(lag: CopyLag, as_of_ms: int) -> dict[str, Any]:
     }
 
 
-def _what_if_as_json(what_if: WhatIf) -> dict[str, Any]:
+def _what_if_as_json(what_if: FreedOfTopic) -> dict[str, Any]:
     return {
         "topic": what_if.topic,
         "topic_id": what_if.topic_id,

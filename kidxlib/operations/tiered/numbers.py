@@ -339,7 +339,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+class FreedOfTopic:
     """What other settings would free of a topic.
 
     Attributes:
@@ -365,11 +365,11 @@ def what_if(
     own: Mapping[TopicId, Mapping[str, int]],
     others: Mapping[str, int],
     release: KafkaRelease = NEWEST,
-) -> list[WhatIf]:
+) -> list[FreedOfTopic]:
     """What other settings (`others`) in place of the topics' own would free of each topic, in the order of names.
     Settings have Kafka's names. `release` is the brokers' Kafka.
     """
-    topics: dict[TopicId, WhatIf] = {}
+    topics: dict[TopicId, FreedOfTopic] = {}
     for partition in sides.partitions:
         topic = partition.topic, partition.topic_id
         settings = own.get(topic, {})
@@ -380,7 +380,7 @@ def what_if(
         if so_far is not None:
             due, then = so_far.due + due, so_far.then + then
         unknown = [name for name in SETTINGS if name not in settings and name not in others]
-        topics[topic] = WhatIf(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
+        topics[topic] = FreedOfTopic(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
     return list(topics.values())
 
 
@@ -456,7 +456,7 @@ class Numbers:
     as_of_ms: int
     log_dirs: Sequence[Location] = ()
     topics: Sequence[TopicSizes] = ()
-    what_if: Sequence[WhatIf] = ()
+    what_if: Sequence[FreedOfTopic] = ()
 
     @property
     def lags(self) -> list[CopyLag]:

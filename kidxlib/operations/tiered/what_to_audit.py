@@ -38,6 +38,7 @@ from kidxlib.operations.tiered.tiered_request import (
     TieredRequest,
 )
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 
@@ -46,7 +47,6 @@ _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
 _T = TypeVar("_T")
 
-_REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 _COPY_DISABLE = "remote.log.copy.disable"
 _COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
 #: The value of a lag that stands for `local.retention`.
@@ -71,9 +71,7 @@ class TopicsOfTiered:
     def is_copied(self, topic: str, topic_id: str) -> bool | None:
         """Whether brokers copy a topic's segments (`remote.storage.enable`); None: not known."""
         source = self._source_of(topic, topic_id)
-        config = (
-            None if source is None else self.request.known_topics.config(source.name, topic, _REMOTE_STORAGE_ENABLE)
-        )
+        config = None if source is None else self.request.known_topics.config(source.name, topic, REMOTE_STORAGE_ENABLE)
         return None if config is None else config.value == "true"
 
     def copying(self, topic: str, topic_id: str) -> Copying:
