@@ -223,6 +223,7 @@ class _Copy:
                 continue
             if base > end:  # the segment before ended in a torn batch
                 return
+            self.torn_at = None  # what follows the batches of the segment before is room that was preallocated
             path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
             with contextlib.closing(LogFile(str(path))) as log:
                 begin = _position_of(log, start) if base < start else 0

@@ -257,9 +257,8 @@ def _line_on_batches_behind_damage(replica: Replica) -> str | None:
     with contextlib.closing(LogFile(str(path))) as log:
         whole = next_whole_batch(log, position + 1, replica.end_offset, OFFSET_MAX)
         size = log.size
-    later = [
-        name for name in files_in(path.parent) if parse_segment_log(name) is not None and name > path.name
-    ]  # of 20 digits each
+    names = filter(parse_segment_log, files_in(path.parent))  # the first log is not a later one
+    later = sorted(name for name in names if name > path.name)
     if whole is None and not later:
         return None
     follows = f"a whole batch begins at byte {whole} of {size}" if whole is not None else f"{later[0]} follows"

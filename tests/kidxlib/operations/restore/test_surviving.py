@@ -153,6 +153,7 @@ def test_batches_behind_damage_are_told(tmp_path: Path) -> None:
     for name, logs, told in (
         ("whole", {0: first + second}, None),
         ("unfinished", {0: first + second[:-1]}, None),
+        ("preallocated", {0: first + bytes(90), 1: second}, None),
         (
             "amid",
             {0: first + damaged + third},
