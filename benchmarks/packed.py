@@ -118,7 +118,7 @@ def _by_turns(place: Path, segments: int, rounds: int) -> _Runs:
 
 
 def _kidx(*arguments: str | Path) -> JobRun:
-    return run_command([str(_KIDX), *map(str, arguments)])
+    return run_command([str(_KIDX), *map(str, arguments)], only_seconds=True)
 
 
 def _build(place: Path, name: str, *where: str | Path) -> JobRun:

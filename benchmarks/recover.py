@@ -307,7 +307,7 @@ def _run(
                 _read(segment.log)
         kidx_seconds, read_bytes = 0.0, 0
         if arguments is not None:
-            done = run_kidx("recover", broker.log_dir, "--apply", "--json", *arguments)
+            done = run_kidx("recover", broker.log_dir, "--apply", "--json", *arguments, only_seconds=True)
             kidx_seconds, read_bytes = done.seconds, _applied(done.json)
         start = time.perf_counter()
         run = broker.start(_DEADLINE_SECONDS)

@@ -128,11 +128,11 @@ def _round(place: Path, old: Path) -> Iterator[tuple[str, float]]:
     command = ("restore", old, "--broker", f"1={new.log_dir}", "--controller", new.log_dir, "--json")
     note("the plan …")
     _drop(old)
-    planned = run_kidx(*command)
+    planned = run_kidx(*command, only_seconds=True)
     yield "planned", planned.seconds
     note("--apply …")
     _drop(old)
-    applied = run_kidx(*command, "--apply", planned.json["plan"])
+    applied = run_kidx(*command, "--apply", planned.json["plan"], only_seconds=True)
     yield "applied", applied.seconds
     if not applied.json["applied"]:
         raise KidxError(f"{old}: not restored: {applied.json['refused']}")

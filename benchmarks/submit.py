@@ -93,17 +93,20 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None, of_spa
     return run_command([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *of_submit])
 
 
-def run_kidx(*arguments: str | Path) -> JobRun:
+def run_kidx(*arguments: str | Path, only_seconds: bool = False) -> JobRun:
     """Run `kidx` to its end.
 
     Raises:
         KidxError: it ended with another exit code than 0.
     """
-    return run_command([str(PROJECT / ".venv" / "bin" / "kidx"), *map(str, arguments)])
+    return run_command([str(PROJECT / ".venv" / "bin" / "kidx"), *map(str, arguments)], only_seconds=only_seconds)
 
 
-def run_command(command: Sequence[str]) -> JobRun:
+def run_command(command: Sequence[str], *, only_seconds: bool = False) -> JobRun:
     """Run any command to its end.
+
+    Args:
+        only_seconds: do not look at its memory, which halts processes that map many files, and takes a core's tenth.
 
     Raises:
         KidxError: it ended with another exit code than 0.
@@ -112,6 +115,8 @@ def run_command(command: Sequence[str]) -> JobRun:
     peaks: dict[str, int] = defaultdict(int)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:  # as long as they may be
         process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True, env=clean_environment())
+        if only_seconds:
+            process.wait()
         while process.poll() is None:
             shares = 0
             for name, size in _memory_of_session(process.pid):
