@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -110,26 +111,17 @@ def _old_disk(log_dir: Path, partitions: int, segments: int, segment_bytes: int)
 
 
 def _round(place: Path, old: Path) -> Iterator[tuple[str, float]]:
-    """Seconds of each run."""
-    note("one read …")
-    _drop(old)
-    start = time.perf_counter()
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(_read, _logs(old)))
-    yield "read once", time.perf_counter() - start
-    note("cp …")
-    _drop(old)
-    start = time.perf_counter()
-    subprocess.run(["cp", "-r", old, place / "copied"], check=True)
-    subprocess.run(["sync", "-f", place / "copied"], check=True)
-    yield "cp, flushed", time.perf_counter() - start
-    shutil.rmtree(place / "copied")
+    """Seconds of each run. What it is compared with is done before and after it: a virtual disk's rate changes."""
     new = Broker(place / "new", {}, cluster_id=_NEW_CLUSTER)
     command = ("restore", old, "--broker", f"1={new.log_dir}", "--controller", new.log_dir, "--json")
+    reads = [_read_all(old)]
     note("the plan …")
     _drop(old)
     planned = run_kidx(*command, only_seconds=True)
     yield "planned", planned.seconds
+    reads.append(_read_all(old))
+    yield "read once", statistics.mean(reads)
+    copies = [_cp(old, place / "copied")]
     note("--apply …")
     _drop(old)
     applied = run_kidx(*command, "--apply", planned.json["plan"], only_seconds=True)
@@ -137,6 +129,28 @@ def _round(place: Path, old: Path) -> Iterator[tuple[str, float]]:
     if not applied.json["applied"]:
         raise KidxError(f"{old}: not restored: {applied.json['refused']}")
     shutil.rmtree(place / "new")
+    copies.append(_cp(old, place / "copied"))
+    yield "cp, flushed", statistics.mean(copies)
+
+
+def _read_all(old: Path) -> float:
+    note("one read …")
+    _drop(old)
+    start = time.perf_counter()
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(_read, _logs(old)))
+    return time.perf_counter() - start
+
+
+def _cp(old: Path, copy: Path) -> float:
+    note("cp …")
+    _drop(old)
+    start = time.perf_counter()
+    subprocess.run(["cp", "-r", old, copy], check=True)
+    subprocess.run(["sync", "-f", copy], check=True)
+    seconds = time.perf_counter() - start
+    shutil.rmtree(copy)
+    return seconds
 
 
 def _logs(log_dir: Path) -> Sequence[Path]:
