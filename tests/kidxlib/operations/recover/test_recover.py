@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 from rich.filesize import decimal
 
+from kidxlib.format.batch_header import MAGIC_AT
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -337,15 +338,34 @@ def test_an_empty_partition_of_which_nothing_is_known(log_dir: Path) -> None:
     assert "new-0: no segment is there" in plan["noted"][0]
 
 
-def test_records_of_whole_segments_that_go_are_counted(log_dir: Path) -> None:
-    """A batch of the first segment is damaged: the second one is whole, and goes with it."""
+def _damage_first_segment(log_dir: Path) -> None:
+    """A batch of it is damaged: the second one is whole, and goes with it."""
     _set_recovery_point(log_dir, 0)
     with (log_dir / NAME / f"{0:020}.log").open("r+b") as log:
         log.seek(2_000)
         log.write(b"\xff" * 8)
+
+
+def test_records_of_whole_segments_that_go_are_counted(log_dir: Path) -> None:
+    _damage_first_segment(log_dir)
     code, plan = planned(log_dir)
     [partition] = [each for each in plan["partitions"] if each["dropped"]]
     assert code == ExitCode.USAGE and partition["dropped"][1]["records"] == 20_000 - 13_697
+
+
+def test_of_a_whole_segment_that_goes_with_a_batch_of_no_magic_nobody_knows_the_records(log_dir: Path) -> None:
+    """A broker does not read it, and so it does not fail on it."""
+    _damage_first_segment(log_dir)
+    path = log_dir / NAME / LAST
+    with opened_log(str(path)) as opened:
+        *_, last = batches(opened.log(use_mmap=False))
+    with path.open("r+b") as file:
+        file.seek(last.position + MAGIC_AT)
+        file.write(b"\xca")
+    code, plan = planned(log_dir)
+    [partition] = [each for each in plan["partitions"] if each["dropped"]]
+    assert code == ExitCode.USAGE and partition["dropped"][1]["records"] is None
+    assert not any("found magic" in refused for refused in plan["refused"]), plan["refused"]
 
 
 def test_all_obstacles_are_named(log_dir: Path) -> None:
