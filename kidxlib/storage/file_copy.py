@@ -10,11 +10,11 @@ import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kidxlib.errors import LogChangedError, PublishError
 from kidxlib.format.checksums.crc import extend_crc32c_in_memory
@@ -27,6 +27,8 @@ from kidxlib.storage.publisher import Owner
 from kidxlib.storage.small_files import regular_file
 from kidxlib.storage.uncached import UncachedReads, UncachedWrites
 
+_T = TypeVar("_T")
+
 #: `FICLONE` of Linux's `linux/fs.h`.
 _CLONE: Final = 0x40049409
 #: A file system that has no reflinks, or not between these two files, answers so.
@@ -34,9 +36,10 @@ _NOT_CLONED: Final = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL,
 _PIECE_BYTES: Final = 8 * 1024 * 1024
 #: Threads for each core: most of the time they wait for the disk.
 _THREADS_A_CORE: Final = 2
-#: So many files or bytes are flushed at a time. They are read back while the next ones are copied.
-_GROUP_FILES: Final = 512
-_GROUP_BYTES: Final = 256 * 1024 * 1024
+#: Groups of files that are copied at the same time: while one is flushed, the disk is busy with the other.
+_GROUPS_AT_ONCE: Final = 2
+#: Copies of at most as much are left in memory for who reads them next.
+_IN_MEMORY_MOST: Final = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,13 @@ class FileCopy:
         source: it is only read.
         target: there is no such file; its directory is there.
         size: so many bytes from the beginning; what is behind is left out.
+        owner: whose the copy is; it has the permissions of its source.
     """
 
     source: Path
     target: Path
     size: int
+    owner: Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,11 @@ class Copied:
         written: the bytes that were written, and read back.
     """
 
-    reflinked: int
-    written: int
+    reflinked: int = 0
+    written: int = 0
+
+    def __add__(self, other: Copied) -> Copied:
+        return Copied(self.reflinked + other.reflinked, self.written + other.written)
 
 
 def make_directory(path: Path, like: Path, owner: Owner) -> None:
@@ -80,65 +88,65 @@ def make_directory(path: Path, like: Path, owner: Owner) -> None:
         raise PublishError(f"{path}: not made: {error.strerror}") from error
 
 
-def copy_files(files: Iterable[FileCopy], owner: Owner, cores: int) -> Copied:
-    """Copy files durably, with their modification times. What was written is flushed, and read back from the disk.
+def copy_files(groups: Iterable[tuple[_T, Sequence[FileCopy]]], cores: int) -> Generator[tuple[_T, Copied], None, None]:
+    """Copy groups of files durably, with their modification times. Yield what was copied of each group, in their order,
+    once all of it was flushed, and what was written has been read back from the disk. A group may be anything.
+
+    The copies of a group are in memory then, if these are not too many bytes, until the next group is asked for. That
+    one is copied meanwhile.
 
     Args:
-        owner: whose the copies are; each has the permissions of its source.
         cores: for each, some files are copied, or read back, at the same time.
 
     Raises:
         PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
     """
-    reflinked = written = 0
-    flushed: dict[Path, int] = {}  # checksums of copies that are to be read back
     given_up = threading.Event()
-    pool = ThreadPoolExecutor(cores * _THREADS_A_CORE, thread_name_prefix="kidx-copy")
+    at_work: deque[tuple[_T, Sequence[FileCopy], Future[Copied]]] = deque()
+    of_files = ThreadPoolExecutor(cores * _THREADS_A_CORE, thread_name_prefix="kidx-copy")
+    of_groups = ThreadPoolExecutor(_GROUPS_AT_ONCE, thread_name_prefix="kidx-copies")
     try:
-        for group in _groups(files):
-            copying = pool.map(_copy, group, itertools.repeat(owner), itertools.repeat(given_up))
-            reading_back = pool.map(_ensure_reads_back, flushed.keys(), flushed.values(), itertools.repeat(given_up))
-            flushed = {}
-            for file, checksum in zip(group, copying, strict=True):
-                if checksum is None:
-                    reflinked += file.size
-                else:
-                    written += file.size
-                    flushed[file.target] = checksum
-            deque(reading_back, maxlen=0)
-            _flush({file.target.parent for file in group})
-        last = pool.map(_ensure_reads_back, flushed.keys(), flushed.values(), itertools.repeat(given_up))
-        deque(last, maxlen=0)
-    except BaseException:  # interrupted, or one of the copies failed: none of the others is of use
+        for group, files in groups:
+            at_work.append((group, files, of_groups.submit(_copy_group, files, of_files, given_up)))
+            if len(at_work) > _GROUPS_AT_ONCE:
+                yield from _first_done(at_work)
+        while at_work:
+            yield from _first_done(at_work)
+    finally:  # interrupted, or one of the copies failed: none of the others is of use
         given_up.set()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return Copied(reflinked, written)
+        of_files.shutdown(cancel_futures=True)
+        of_groups.shutdown(cancel_futures=True)
 
 
-def _groups(files: Iterable[FileCopy]) -> Iterator[list[FileCopy]]:
-    group: list[FileCopy] = []
+def _first_done(at_work: deque[tuple[_T, Sequence[FileCopy], Future[Copied]]]) -> Iterator[tuple[_T, Copied]]:
+    group, files, copying = at_work.popleft()
+    yield group, copying.result()
     for file in files:
-        group.append(file)
-        if len(group) == _GROUP_FILES or sum(each.size for each in group) >= _GROUP_BYTES:
-            yield group
-            group = []
-    if group:
-        yield group
+        with file.target.open("rb", buffering=0) as copy:
+            os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _copy(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None:
+def _copy_group(files: Sequence[FileCopy], threads: ThreadPoolExecutor, given_up: threading.Event) -> Copied:
+    to_memory = sum(file.size for file in files) <= _IN_MEMORY_MOST
+    checksums = list(threads.map(_copy, files, itertools.repeat(given_up)))
+    _flush({file.target.parent for file in files})
+    reading_back = threads.map(_read_back, files, checksums, itertools.repeat(to_memory), itertools.repeat(given_up))
+    deque(reading_back, maxlen=0)
+    written = sum(file.size for file, checksum in zip(files, checksums, strict=True) if checksum is not None)
+    return Copied(sum(file.size for file in files) - written, written)
+
+
+def _copy(file: FileCopy, given_up: threading.Event) -> int | None:
     """Copy a file. Return the checksum of what was written; None for a reflink."""
     try:
-        return _copied(file, owner, given_up)
+        return _copied(file, given_up)
     except OSError as error:
         raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
     except LogChangedError as error:
         raise PublishError(f"{file.target}: not copied from {file.source}: {error}") from error
 
 
-def _copied(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | None:
+def _copied(file: FileCopy, given_up: threading.Event) -> int | None:
     with regular_file(file.source) as source:
         status = os.fstat(source.fileno())
         descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -155,7 +163,7 @@ def _copied(file: FileCopy, owner: Owner, given_up: threading.Event) -> int | No
                 checksum = _write(source.fileno(), descriptor, file.size, given_up)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # the kernel begins to write pages out
             os.fchmod(descriptor, status.st_mode & 0o777 | 0o600)
-            _give(descriptor, owner)
+            _give(descriptor, file.owner)
             os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
     return checksum
 
@@ -218,22 +226,31 @@ def _flush(directories: Iterable[Path]) -> None:
         flush_file_system_of(directory)
 
 
-def _ensure_reads_back(path: Path, expected: int, given_up: threading.Event) -> None:
+def _read_back(file: FileCopy, expected: int | None, to_memory: bool, given_up: threading.Event) -> None:
+    """Read a copy from the disk, into memory for who reads it next, and see that it is what was written. What a reflink
+    shares with its source was not written.
+    """
+    if expected is None and not to_memory:
+        return
+    path = file.target
     try:
-        checksum = _checksum_on_disk(path, given_up)
+        checksum = _checksum_on_disk(path, to_memory, given_up)
     except OSError as error:
         raise PublishError(f"{path}: it cannot be read back: {error.strerror}: check this disk") from error
-    if checksum != expected:
+    if expected is not None and checksum != expected:
         raise PublishError(f"{path}: it does not read back as it was written: check this disk")
 
 
-def _checksum_on_disk(path: Path, given_up: threading.Event) -> int:
-    """The checksum of a file that is read from the disk: past the page cache, from which its pages are dropped first as
-    far as the kernel does that.
+def _checksum_on_disk(path: Path, to_memory: bool, given_up: threading.Event) -> int:
+    """The checksum of a file that is read from the disk: its pages are dropped first, as far as the kernel does that.
+    With `to_memory` the file is in the page cache afterwards.
     """
     checksum, position, piece = 0, 0, rooms.take(_PIECE_BYTES)
-    with path.open("rb", buffering=0) as file, UncachedReads(file.fileno()) as read_into:
+    with path.open("rb", buffering=0) as file, contextlib.ExitStack() as uncached:
+        read_into = UncachedReads(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if not to_memory:
+            uncached.enter_context(read_into)
         while count := read_into(position, piece):
             checksum = extend_crc32c_in_memory(checksum, piece[:count])
             position += count

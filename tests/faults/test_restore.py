@@ -169,7 +169,11 @@ def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch
     source, size = tmp_path / "source", 256 * 1024 * 1024
     source.touch()
     os.truncate(source, size)
-    copy, main, pieces = file_copy.FileCopy(source, tmp_path / "copy", size), threading.get_ident(), 0
+    copy, main, pieces = (
+        file_copy.FileCopy(source, tmp_path / "copy", size, Owner.of(source.stat())),
+        threading.get_ident(),
+        0,
+    )
 
     def interrupted(checksum: int, _: NDArray[np.uint8]) -> int:
         nonlocal pieces
@@ -182,7 +186,7 @@ def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, a shell has it ignored
     try:
         with pytest.raises(KeyboardInterrupt):
-            file_copy.copy_files([copy], Owner.of(source.stat()), 1)
+            list(file_copy.copy_files([("", [copy])], 1))
     finally:
         signal.signal(signal.SIGINT, before)
     assert 0 < copy.target.stat().st_size < copy.size
@@ -215,29 +219,31 @@ def test_a_disk_that_fills_up_is_named(old: Path, tmp_path: Path) -> None:
 def test_a_copy_that_does_not_read_back_ends_the_restore(
     spoiled: str, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A byte changes on the disk once a copy was flushed. Each copy is flushed alone, and those before it are read
-    back while it is copied.
+    """A byte changes on the disk once a copy was flushed. Each copy is flushed alone, and read back while others are
+    copied.
     """
     [source, *_] = sorted(old.glob("*/*.log"))
-    copies = [file_copy.FileCopy(source, tmp_path / name, source.stat().st_size) for name in ("first", "amid", "last")]
-    flushed = iter(copies)
+    size, owner = source.stat().st_size, Owner.of(source.stat())
+    copies = [file_copy.FileCopy(source, tmp_path / name / "copy", size, owner) for name in ("first", "amid", "last")]
+    for copy in copies:
+        copy.target.parent.mkdir()
 
-    def spoil(_: Path) -> None:
-        if (copy := next(flushed)).target.name == spoiled:
-            with copy.target.open("r+b") as file:
+    def spoil(directory: Path) -> None:
+        if directory.name == spoiled:
+            with (directory / "copy").open("r+b") as file:
                 file.seek(100)
                 file.write(b"\xff")
 
     monkeypatch.setattr(file_copy, "flush_file_system_of", spoil)
-    monkeypatch.setattr(file_copy, "_GROUP_FILES", 1)
-    with pytest.raises(PublishError, match=f"{spoiled}: it does not read back"):
-        file_copy.copy_files(copies, Owner.of(source.stat()), 2)
+    with pytest.raises(PublishError, match=f"{spoiled}/copy: it does not read back"):
+        list(file_copy.copy_files([(copy, [copy]) for copy in copies], 2))
 
 
 def test_a_copy_that_cannot_be_read_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new disk that has taken the bytes, and does not give them back."""
     source, path = tmp_path / "source", tmp_path / "copy"
     source.write_bytes(bytes(mmap.PAGESIZE))
+    copy = file_copy.FileCopy(source, path, mmap.PAGESIZE, Owner.of(source.stat()))
 
     class BadSector(UncachedReads):
         def __call__(self, position: int, room: NDArray[np.uint8]) -> int:
@@ -245,7 +251,7 @@ def test_a_copy_that_cannot_be_read_back_is_named(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(file_copy, "UncachedReads", BadSector)
     with pytest.raises(PublishError, match=f"{path}: it cannot be read back: Input/output error: check this disk"):
-        file_copy.copy_files([file_copy.FileCopy(source, path, mmap.PAGESIZE)], Owner.of(source.stat()), 1)
+        list(file_copy.copy_files([("", [copy])], 1))
 
 
 @pytest.fixture(params=["source", "target"])

@@ -32,6 +32,7 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
+from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
@@ -511,16 +512,20 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     )
 
 
-def planned_log_dirs(
-    broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, scans: Path | None
-) -> list[PlannedLogDir]:
-    """The log dirs of a broker, with what its start would make of each partition. `scans` is as in `recovery_plan`."""
-    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
-    policy_of = known.policy_of(
-        (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
-    )
-    tasks = _forecast_tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=scans)
-    return _forecast_log_dirs(broker, listed, tasks, engine, name)
+def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]) -> list[PlannedLogDir]:
+    """The log dirs of a broker, with forecasts that were made before, by directory.
+
+    Raises:
+        KidxError: a partition has no forecast.
+    """
+    planned: list[PlannedLogDir] = []
+    for log_dir in broker.log_dirs:
+        listed = listed_partitions(log_dir, known)
+        directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
+        if unknown := next((directory for directory in directories if directory not in forecasts), None):
+            raise KidxError(f"{unknown}: it was not there before; expected that nobody else writes to {log_dir.path}")
+        planned.append(PlannedLogDir(log_dir, listed, [forecasts[directory] for directory in directories]))
+    return planned
 
 
 def _forecast_log_dirs(

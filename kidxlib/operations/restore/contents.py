@@ -10,7 +10,7 @@ its leader will.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -79,12 +79,21 @@ def _partition_as_json(contents: PartitionContents) -> dict[str, Any]:
     }
 
 
-def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
-    """Read the records of a plan's partitions from the new log dirs. The offsets of groups are the plan's.
+def is_read_alone(replica: PlannedReplica) -> bool:
+    """Whether a copy tells by itself what consumers will get: it leads, all of its partition is in the log dir, and no
+    transaction has to be looked for.
+    """
+    source = replica.source
+    return replica.is_leader and source is not None and not (source.may_have_transactions or source.begins_in_bucket)
+
+
+def read_contents(plan: RestorePlan, engine: Engine, known: Sequence[PartitionContents]) -> Contents:
+    """Read the records of a plan's partitions from the new log dirs, but for those that are `known` already. The
+    offsets of groups are the plan's.
 
     Only `restore-check` needs them: where they cannot be read, each partition says why, and the copies are as good.
     """
-    logs = _restored_logs(plan, engine.cores)
+    logs = _other_logs(plan, engine.cores)
     log_bytes, before = sum(log.log_bytes for log in logs), engine.done()
     begin_phase(
         "reading the records for restore-check",
@@ -94,10 +103,20 @@ def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
     )
     is_local = all(log.bucket is None for log in logs)  # nobody has counted the bytes in a bucket
     is_small = is_local and reads_little(log_bytes, len(logs))
+    contents = [*known, *read_logs_of(logs, engine, "contents", is_small=is_small)]
+    contents.sort(key=lambda each: each.topic_partition)
+    is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
+    return Contents(contents, plan.groups.expected if is_read else None)
+
+
+def read_logs_of(
+    logs: Sequence[RestoredLog], engine: Engine, name: str, *, is_small: bool
+) -> Iterator[PartitionContents]:
+    """Read the records of logs, as `Work` of a name that no other has."""
     rows: dict[int, Mapping[str, Any]] = {}
     try:
         with engine.abandoning():
-            staged = engine.run(Work("contents", pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
+            staged = engine.run(Work(name, pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
         rows = {row["number"]: row for batch in staged.batches("contents") for row in batch.to_pylist()}
         staged.remove()
         why = ""
@@ -106,9 +125,7 @@ def read_contents(plan: RestorePlan, engine: Engine) -> Contents:
     except (KidxError, OSError) as error:
         why = describe_error(error)
     unread = {"uncommitted": None, "committed": None, "why": why}
-    contents = [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
-    is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
-    return Contents(contents, plan.groups.expected if is_read else None)
+    return (_partition_contents(log, rows.get(log.number, unread)) for log in logs)
 
 
 def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> PartitionContents:
@@ -133,32 +150,42 @@ def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]
     return replace(bucket, directories=layout.list_partitions(bucket.place))
 
 
-def _restored_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
-    """The leader's log of each partition, in order. One that begins empty is in no log dir yet."""
+def restored_logs(leaders: Iterable[PlannedReplica], cores: int) -> list[RestoredLog]:
+    """The logs of leaders that are read alone."""
+    listed = list(leaders)
+    bytes_of_core = _kept_bytes(listed) // cores
+    return [replace(_restored_log(leader, bytes_of_core), number=number) for number, leader in enumerate(listed)]
+
+
+def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
+    """The leader's log of each partition that is not read alone. One that begins empty is in no log dir yet."""
     bucket, why_not = None, "its beginning is in a bucket, and none is named"
     try:
         if plan.bucket is not None:
             bucket, why_not = _bucket_of_restored_cluster(plan.bucket, plan.brokers), ""
     except (KidxError, OSError) as error:
         why_not = describe_error(error)  # of each partition that begins there
-    leaders = [replica for replica in plan.copied if replica.is_leader]
-    all_bytes = sum(replica.source.kept_bytes for replica in leaders if replica.source is not None)
-    logs = [_restored_log(leader, bucket, why_not, all_bytes // cores) for leader in leaders]
+    leaders = [replica for replica in plan.copied if replica.is_leader and not is_read_alone(replica)]
+    bytes_of_core = _kept_bytes(leaders) // cores
+    logs = [_with_beginning(leader, _restored_log(leader, bytes_of_core), bucket, why_not) for leader in leaders]
     logs += [
         RestoredLog(topic_partition=TopicPartition(topic.name, partition.partition))
         for topic in plan.cluster.topics
         for partition in topic.partitions
         if partition.begins_empty
     ]
-    logs.sort(key=lambda log: log.topic_partition)
     return [replace(log, number=number) for number, log in enumerate(logs)]
 
 
-def _restored_log(leader: PlannedReplica, bucket: RemoteBucket | None, why_not: str, bytes_of_core: int) -> RestoredLog:
+def _kept_bytes(replicas: Iterable[PlannedReplica]) -> int:
+    return sum(replica.source.kept_bytes for replica in replicas if replica.source is not None)
+
+
+def _restored_log(leader: PlannedReplica, bytes_of_core: int) -> RestoredLog:
     """The log of a leader. `bytes_of_core` is a core's share of all logs: several threads read a log of more."""
     source = leader.source
     assert source is not None
-    log = RestoredLog(
+    return RestoredLog(
         log_dir=leader.log_dir,
         topic_partition=leader.topic_partition,
         start_offset=source.first_offset,
@@ -166,9 +193,14 @@ def _restored_log(leader: PlannedReplica, bucket: RemoteBucket | None, why_not: 
         log_bytes=source.kept_bytes,
         topic_id=source.topic_id or "",
         threads=min(math.ceil(source.kept_bytes / max(bytes_of_core, 1)) or 1, THREADS_MAX),
-        has_transactions=source.may_have_transactions or source.first_offset < source.start_offset,
+        has_transactions=not is_read_alone(leader),
     )
-    if source.first_offset >= source.start_offset:
+
+
+def _with_beginning(leader: PlannedReplica, log: RestoredLog, bucket: RemoteBucket | None, why_not: str) -> RestoredLog:
+    """A log with what a bucket has before it."""
+    assert leader.source is not None
+    if not leader.source.begins_in_bucket:
         return log
     return replace(log, bucket=None if bucket is None else _bucket_with_partition_alone(bucket, log), why_not=why_not)
 

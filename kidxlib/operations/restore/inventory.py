@@ -99,6 +99,11 @@ class OldReplica:
         return self.start_offset if by_checkpoint is None else min(self.start_offset, by_checkpoint)
 
     @property
+    def begins_in_bucket(self) -> bool:
+        """Whether consumers get offsets that are not in the log dir."""
+        return self.first_offset < self.start_offset
+
+    @property
     def end_offset(self) -> int:
         """The offset behind the last whole batch, before any damage."""
         return self.forecast.simulation.log_end_offset or 0
