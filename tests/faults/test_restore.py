@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import shutil
 import signal
 import termios
@@ -38,32 +39,47 @@ from tests.faults.processes import (
     start_kidx,
     while_it_runs,
 )
-from tests.support.restored import contents_of, formatted_log_dir, killed_log_dir, logs_in, write_folder
+from tests.support import page_cache
+from tests.support.restored import (
+    PARTITION,
+    TOPIC_ID,
+    WITHOUT_TRANSACTIONS,
+    contents_of,
+    formatted_log_dir,
+    id_of,
+    killed_log_dir,
+    logs_in,
+    write_folder,
+)
 
 #: So many partitions, which are copied one after the other.
 _PARTITIONS: Final = 12
-#: All copies are ready then, and no record was read for `restore-check`.
+#: No record was read for `restore-check` then.
 _KILLED_AS_IT_READS: Final = f"""
 import os, signal
 from kidxlib.operations.restore import contents
 contents.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {KIDX}
 """
+_EACH_KIND: Final = pytest.mark.parametrize("old", [PARTITION, WITHOUT_TRANSACTIONS], indirect=True)
 #: Workers read the records for `restore-check`, however few these are; {0} is what they do.
 _IN_WORKERS: Final = f"""
-from kidxlib.operations.restore import contents
+from kidxlib.operations.restore import contents, copies
 from tests.faults import children
 contents.read_logs = children.{{0}}
-contents.reads_little = lambda *_: False
+contents.reads_little = copies.reads_little = lambda *_: False
 {KIDX}
 """
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Records of logs without transactions are read as soon as these are copied, of others once all is ready."""
     log_dir = killed_log_dir(tmp_path, 1)
-    for number in range(1, _PARTITIONS):
-        write_folder(log_dir, f"txn-mixed-{number}")
+    sample: str = getattr(request, "param", PARTITION)
+    topic, topic_id, first = ("txn-mixed", TOPIC_ID, 1) if sample == PARTITION else ("plain-zstd", id_of(sample), 0)
+    for number in range(first, first + _PARTITIONS - 1):
+        write_folder(log_dir, f"{topic}-{number}", topic_id, sample)
     return log_dir
 
 
@@ -105,6 +121,7 @@ def test_a_run_that_is_killed_writes_no_metadata(old: Path, tmp_path: Path) -> N
     _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
 
 
+@_EACH_KIND
 def test_nor_does_one_that_is_killed_as_it_reads_the_copies_for_the_check(old: Path, tmp_path: Path) -> None:
     new = formatted_log_dir(tmp_path, 1)
     before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
@@ -113,6 +130,7 @@ def test_nor_does_one_that_is_killed_as_it_reads_the_copies_for_the_check(old: P
     _ensure_only_an_empty_log_dir_helps(old, new, bootstrap)
 
 
+@_EACH_KIND
 def test_copies_are_restored_also_where_workers_die_as_they_read_them_for_the_check(old: Path, tmp_path: Path) -> None:
     """All was copied, flushed and read back by then: only the check has nothing to compare."""
     new = formatted_log_dir(tmp_path, 1)
@@ -130,6 +148,7 @@ def test_copies_are_restored_also_where_workers_die_as_they_read_them_for_the_ch
     assert 0 < len(lines) < _PARTITIONS, "one line a partition is too many"
 
 
+@_EACH_KIND
 def test_ctrl_c_ends_a_restore_amid_a_partition(old: Path, tmp_path: Path) -> None:
     """What was begun is abandoned, and nothing looks complete."""
     new, begun = formatted_log_dir(tmp_path, 1), tmp_path / "begun"
@@ -190,6 +209,22 @@ def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch
     finally:
         signal.signal(signal.SIGINT, before)
     assert 0 < copy.target.stat().st_size < copy.size
+
+
+@pytest.mark.parametrize("old", [WITHOUT_TRANSACTIONS], indirect=True)
+def test_copies_are_read_from_the_disk_once(old: Path, tmp_path: Path) -> None:
+    """The sources are read by the plan, and to be copied; the copies are read back, and are in memory for all else."""
+    new = formatted_log_dir(tmp_path, 1)
+    arguments = _arguments(old, new, "--apply", _planned(old, new))
+    if not all(page_cache.drop(log) for log in old.glob("*/*.log")):
+        pytest.skip("the file system keeps all in memory")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock
+    ended = end(start_kidx(*arguments))
+    assert ended.code == ExitCode.OK, ended
+    read = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before) * 512
+    assert 2.9 < read / sum(map(len, logs_in(old).values())) < 3.5
+    in_memory = [len(page_cache.resident(log)) for log in new.glob("*/*.log")]
+    assert max(in_memory) <= 2, "a start looks at the ends of logs"
 
 
 def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.support.cluster_metadata import change, snapshot, write_checkpoints
 from tests.support.logs import golden
 
 PARTITION: Final = "txn-mixed-0"
+WITHOUT_TRANSACTIONS: Final = "plain-zstd-0"
 TOPIC_ID: Final = "nK9UueanTPWXzDtprD1jVw"
 
 
@@ -26,8 +27,8 @@ def write_properties(log_dir: Path, node: int, cluster: str) -> None:
     (log_dir / META_PROPERTIES).write_text(text)
 
 
-def write_folder(log_dir: Path, name: str, topic_id: str = TOPIC_ID) -> Path:
-    shutil.copytree(golden.SAMPLES / PARTITION, log_dir / name)
+def write_folder(log_dir: Path, name: str, topic_id: str = TOPIC_ID, sample: str = PARTITION) -> Path:
+    shutil.copytree(golden.SAMPLES / sample, log_dir / name)
     (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id}\n")
     return log_dir / name
 
