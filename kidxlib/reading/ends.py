@@ -223,16 +223,19 @@ class OnlyReplicas:
 class ReadingEnds:
     """Finds where reading of partitions begins and ends, and remembers the checkpoints of log dirs.
 
+    Args:
+        read_offsets: reads a checkpoint file.
+
     Attributes:
         unreadable: checkpoint files that are malformed, and what is done without them.
     """
 
-    def __init__(self, request: ReadRequest) -> None:
+    def __init__(self, request: ReadRequest, read_offsets: ReadOffsets = read_offset_checkpoint) -> None:
         self._request = request
         self.brokers = BrokersMetadata(request.log_dirs)
         self.unreadable: list[str] = []
         self._checkpoints: dict[Location, _Checkpoints] = {}
-        self._offsets_in: ReadOffsets = cache(read_offset_checkpoint)
+        self._offsets_in: ReadOffsets = cache(read_offsets)
         self._only_replicas = OnlyReplicas(self.brokers)
         self._aside = LogsAside(self.brokers.log_dirs)
 

@@ -22,6 +22,7 @@ from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import (
     absent_partitions,
@@ -51,6 +52,7 @@ from kidxlib.reading.transactions import (
 from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out, mount_remedy
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
+from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.words import counted
 
@@ -143,6 +145,7 @@ def plan_reads(
     catalog: TablesToRead | None = None,
     isolates: bool = False,
     looks_around: bool = True,
+    read_offsets: ReadOffsets = read_offset_checkpoint,
 ) -> ReadPlan:
     """Plan what is read. Directories are listed, and checkpoint files are read. If reading begins or ends inside a
     segment, or the segment is divided, its `.index` is read, and a batch at each such place. If only committed records
@@ -160,6 +163,7 @@ def plan_reads(
         isolates: a partition that cannot be planned is told in the plan, and the others are read.
         looks_around: also tell which partitions are asked for and absent, and which of several log dirs of a broker are
             older than others.
+        read_offsets: reads a checkpoint file.
     """
     skipped = Skipped()
     directories = request.partitions(skipped)
@@ -168,7 +172,8 @@ def plan_reads(
     if catalog is not None and not goes_on:
         known = KnownLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
-    planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
+    ends = ReadingEnds(request, read_offsets)
+    planner = _Planner(request, ends, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(map(request.names, directories))
     planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
@@ -299,6 +304,7 @@ class _Planner:
     def __init__(
         self,
         request: ReadRequest,
+        ends: ReadingEnds,
         *,
         goes_on: bool,
         part_bytes: int | None,
@@ -312,7 +318,7 @@ class _Planner:
         self.failed: dict[TopicPartition, str] = {}
         self._request, self._goes_on, self._part_bytes, self._known = request, goes_on, part_bytes, known
         self._isolates = isolates
-        self._ends = ReadingEnds(request)
+        self._ends = ends
         self._left_out: list[LeftOut] = []
         self._known_ends: list[LogRead] = []
         self._of_another_time: list[str] = []

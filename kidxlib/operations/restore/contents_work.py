@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kidxlib.engine.work import ItemRows
 from kidxlib.errors import KidxError, describe_error
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listing import list_segments
 from kidxlib.indexing.remote_logs import LocalLogs, RemoteBucket
@@ -24,6 +25,8 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.unread_offsets import Why
+from kidxlib.storage.location import Location
+from kidxlib.storage.small_files import read_offset_checkpoint
 
 _LOGS_AT_ONCE: Final = 2
 #: The most threads that read a log: together four, as in `kidxlib.library.read`, which bounds a worker's memory.
@@ -121,14 +124,14 @@ def _read_at_isolation_levels(log: RestoredLog) -> tuple[IsolatedRecords, Isolat
         return nothing, nothing
     request = _log_read_request(log)
     if not log.has_transactions:
-        both = _digest_records(_log_read_plan(request, log.threads), log.end_offset, log.threads)
+        both = _digest_records(_log_read_plan(request, log), log.end_offset, log.threads)
         return both, both
-    plan = _log_read_plan(replace(request, committed=True), log.threads)
+    plan = _log_read_plan(replace(request, committed=True), log)
     stable = min((left.first_offset for left in plan.left_out if left.why is _BEYOND_STABLE), default=log.end_offset)
     committed = _digest_records(plan, stable, log.threads)
     if stable == log.end_offset and not any(len(read.aborted) for read in plan.reads):
         return committed, committed
-    return _digest_records(_log_read_plan(request, log.threads), log.end_offset, log.threads), committed
+    return _digest_records(_log_read_plan(request, log), log.end_offset, log.threads), committed
 
 
 def _log_read_request(log: RestoredLog) -> ReadRequest:
@@ -161,8 +164,20 @@ def _log_read_request(log: RestoredLog) -> ReadRequest:
     )
 
 
-def _log_read_plan(request: ReadRequest, threads: int) -> ReadPlan:
-    return plan_reads(request, goes_on=False, threads=threads, looks_around=False)
+def _log_read_plan(request: ReadRequest, log: RestoredLog) -> ReadPlan:
+    """Plan what is read of a log. Its checkpoints are not read for it: each has an entry for every partition."""
+    of_file = {LOG_START_OFFSET_CHECKPOINT: log.start_offset, HIGH_WATERMARK_CHECKPOINT: log.end_offset}
+
+    def read_offsets(path: Location) -> Mapping[TopicPartition, int] | None:
+        return {log.topic_partition: of_file[path.name]} if path.name in of_file else None
+
+    return plan_reads(
+        request,
+        goes_on=False,
+        threads=log.threads,
+        looks_around=False,
+        read_offsets=read_offsets if log.bucket is None else read_offset_checkpoint,
+    )
 
 
 def _digest_records(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
