@@ -203,8 +203,9 @@ def _roots(text: str) -> list[Location]:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(f"{part}: {why}; expected a Kafka log dir or a partition's directory") from error
-        if root in roots:
-            raise UsageError(f"{text}: {root} is in it twice; name each log dir once")
+        if (twin := next((other for other in roots if identity_of(other) == identity_of(root)), None)) is not None:
+            also = "" if twin == root else f", also as {twin}"
+            raise UsageError(f"{text}: {root} is in it twice{also}; name each log dir once")
         roots.append(root)
     return roots
 

@@ -40,7 +40,7 @@ from kidxlib.operations.restore.settings import ProvenSettings, lifts, will_be_t
 from kidxlib.operations.restore.space import FileSystemSpace, space_of
 from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
-from kidxlib.operations.restore.targets import NewBroker, why_not_in_sources, why_not_into
+from kidxlib.operations.restore.targets import NewBroker, why_not_into, why_not_into_controllers
 from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
 
 _REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -340,7 +340,7 @@ def _plan_refusals(
     options, brokers = plan.options, plan.brokers
     yield from why_not_into(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
     yield from why_not(known, plan.cluster)
-    yield from _why_not_controllers(plan.controllers, brokers, plan.inventory)
+    yield from why_not_into_controllers(plan.controllers, brokers, plan.inventory.brokers)
     yield from of_sources
     yield from (refusal.text for choice in choices for refusal in choice.leader.forecast.refusals)
     yield from _why_not_ends(options, plan.inventory, choices, plan.ends)
@@ -684,18 +684,4 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
                 f"{leader.directory}: its log begins at offset {start}, and its first segment at "
                 f"{segments[0].base_offset}: the rest is in a bucket: name it with --bucket; or take the directory "
                 "out of the source"
-            )
-
-
-def _why_not_controllers(
-    controllers: Sequence[FormattedController], brokers: Sequence[NewBroker], inventory: Inventory
-) -> Iterator[str]:
-    clusters = {cluster for broker in brokers for cluster in broker.clusters}
-    for controller in controllers:
-        if (why := why_not_in_sources(controller.log_dir, inventory.brokers)) is not None:
-            yield why
-        if controller.properties.cluster_id not in clusters:
-            yield (
-                f"--controller {controller.log_dir}: formatted for cluster {controller.properties.cluster_id}, and the "
-                f"brokers for {', '.join(sorted(clusters)) or 'none'}; format all nodes with one --cluster-id"
             )

@@ -14,6 +14,7 @@ from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.java import parse_integer
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import OldBroker
 from kidxlib.storage.location import ensure_text, identity_of
 from kidxlib.storage.lock import LOCK_FILE
@@ -92,6 +93,55 @@ def why_not_into(
                 continue
             yield from _why_not_into_log_dir(broker, path)
     yield from _why_not_this_cluster(brokers, sources, keeps_cluster_id=keeps_cluster_id)
+
+
+def why_not_into_controllers(
+    controllers: Sequence[FormattedController], brokers: Sequence[NewBroker], sources: Sequence[OldBroker]
+) -> Iterator[str]:
+    """Why no metadata may be written into the directories of new controllers, each with what to do. A node that is a
+    controller and a broker has its metadata in a log dir of its own, or in one of the broker's.
+    """
+    clusters = {cluster for broker in brokers for cluster in broker.clusters}
+    for controller in controllers:
+        if (why := why_not_in_sources(controller.log_dir, sources)) is not None:
+            yield why
+        if controller.properties.cluster_id not in clusters:
+            yield (
+                f"--controller {controller.log_dir}: formatted for cluster {controller.properties.cluster_id}, and the "
+                f"brokers for {', '.join(sorted(clusters)) or 'none'}; format all nodes with one --cluster-id"
+            )
+    yield from _why_not_one_controller_each(controllers)
+    yield from _directory_ids_of_two(controllers, brokers)
+
+
+def _why_not_one_controller_each(controllers: Iterable[FormattedController]) -> Iterator[str]:
+    """Refusals of a controller that is named twice: by two paths of its directory, or by a copy of it."""
+    by_directory: dict[object, FormattedController] = {}
+    by_node: dict[int | None, FormattedController] = {}
+    for controller in controllers:
+        path, node_id = controller.log_dir, controller.properties.node_id
+        if (other := by_directory.setdefault(identity_of(path), controller)) is not controller:
+            also = "" if path == other.log_dir else f", also as {other.log_dir}"
+            yield f"--controller {path}: named twice{also}; name each controller's directory once"
+        elif (other := by_node.setdefault(node_id, controller)) is not controller:
+            yield (
+                f"--controller {path}: node.id is {node_id}, as in {other.log_dir}: one of the two is a copy, or a "
+                "controller was formatted with the node.id of another; name one directory of each controller, and "
+                "format each with a node.id of its own"
+            )
+
+
+def _directory_ids_of_two(controllers: Iterable[FormattedController], brokers: Iterable[NewBroker]) -> Iterator[str]:
+    """Refusals of new directories that have one id: a node does not start with both (`MetaPropertiesEnsemble.verify`),
+    and of two brokers a cluster registers the first alone (`ClusterControlManager.registerBroker`).
+    """
+    ids = [(path, id_) for broker in brokers for path, id_ in broker.directory_ids.items()]
+    ids += [(str(each.log_dir), each.properties.directory_id or "") for each in controllers]
+    by_id: dict[str, str] = {}
+    for path, id_ in dict(ids).items():
+        other = by_id.setdefault(id_, path) if id_ else path
+        if identity_of(Path(other)) != identity_of(Path(path)):
+            yield f"{path}: directory.id {id_}, as {other} has it: a copied {META_PROPERTIES}; {_FORMAT_FIRST}"
 
 
 def overlapping(path: Path, others: Iterable[Path]) -> Path | None:

@@ -172,6 +172,57 @@ def test_what_is_refused(tmp_path: Path, spoil: Callable[[Path, Path], str]) -> 
     assert any(expected in line for line in ended.json["refused"]), ended.json["refused"]
 
 
+def _copied(path: Path, name: str, *, node: int | None = None, directory: str | None = None) -> Path:
+    """A copy of a formatted directory, of another node or with an id of its own if these are given."""
+    copy = path.with_name(name)
+    shutil.copytree(path, copy)
+    text = (copy / META_PROPERTIES).read_text()
+    if node is not None:
+        text = text.replace("node.id=9", f"node.id={node}")
+    if directory is not None:
+        text = text.replace(_id(path.name), _id(directory))
+    (copy / META_PROPERTIES).write_text(text)
+    return copy
+
+
+def test_each_controller_is_named_once(tmp_path: Path) -> None:
+    """Of two directories with one node id, or one directory id, only one can be in the cluster."""
+    old, new, first = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, _new(tmp_path, 9)
+    (tmp_path / "link").symlink_to(first)
+
+    def refused(second: Path) -> list[str]:
+        ended = _restore([old], new, "--controller", str(second), controller=first)
+        assert ended.code == (ExitCode.USAGE if ended.json["refused"] else ExitCode.OK)
+        return list(ended.json["refused"])
+
+    assert refused(_copied(first, "well", node=8, directory="well")) == []
+    [twice] = refused(tmp_path / "link")
+    assert twice == f"--controller {first}: named twice; name each controller's directory once"
+    of_node = refused(copy := _copied(first, "copy", directory="own"))
+    assert [line.partition(": one of the two is a copy")[0] for line in of_node] == [
+        f"--controller {copy}: node.id is 9, as in {first}"
+    ]
+    [of_id] = refused(other := _copied(first, "other", node=8))
+    assert of_id.startswith(f"{other}: directory.id {_id(first.name)}, as {first} has it: a copied meta.properties")
+    [of_broker] = refused(_copied(first, "broker", node=8, directory=new[1].name))
+    assert f"as {new[1]} has it" in of_broker
+    combined = _restore([old], {9: first}, controller=first)
+    assert combined.json["refused"] == [], "a broker's log dir may have the metadata of its own controller"
+
+
+def test_a_bind_mount_of_a_controllers_directory_is_the_same_one(tmp_path: Path) -> None:
+    old, new, first, mounted = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, _new(tmp_path, 9), tmp_path / "mounted"
+    mounted.mkdir()
+    if subprocess.run(["mount", "--bind", first, mounted], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        ended = _restore([old], new, "--controller", str(mounted), controller=first)
+        once = f"--controller {mounted}: named twice, also as {first}; name each controller's directory once"
+        assert ended.json["refused"] == [once]
+    finally:
+        subprocess.run(["umount", mounted], check=True)
+
+
 def test_a_source_is_never_a_target(tmp_path: Path) -> None:
     old, controller = _old(tmp_path, 1), _new(tmp_path, 9)
     inside = old / "inside"
