@@ -8,6 +8,7 @@ stop was unclean, it reads the log from there on, and knows them all.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
@@ -18,7 +19,7 @@ from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.recovery.partition_fold import PartitionFold, StateSource
 from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
-from kidxlib.text.words import counted
+from kidxlib.text.words import counted, shell_option
 
 
 class ProducerSnapshots:
@@ -110,4 +111,5 @@ def _remedy_of_missing_snapshot(fold: PartitionFold, directory: Location) -> str
             "after a crash: the log begins above offset 0 or has gaps, so kidx build does not make a snapshot"
         )
     topic = directory.name.rpartition("-")[0]
-    return f"make it from the log: kidx build {directory.parent} --in-place --snapshots --topics '{topic}'"
+    log_dir, topics = shlex.quote(str(directory.parent)), shell_option("--topics", topic.replace(".", r"\."))
+    return f"make it from the log: kidx build {log_dir} --in-place --snapshots {topics}"

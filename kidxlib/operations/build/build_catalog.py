@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,7 +83,8 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
         if source.name not in audited_sources:
             raise UsageError(
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
-                f"kidx verify --source {source.name}={source.path} --catalog {catalog.path}"
+                f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
+                f"--catalog {shlex.quote(str(catalog.path))}"
             )
     files = without_brokers_own(plan, catalog.broken_files([source.name for source in sources]))
     directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}

@@ -46,6 +46,7 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
+from kidxlib.text.words import shell_option
 
 _ABSENT_STATUSES: Final = tuple(status.value for status in ABSENT)
 #: Columns for a log dir that was not stopped cleanly.
@@ -132,8 +133,8 @@ def _is_beside_its_log(path: str, source: str | None) -> bool:
 
 
 def _accept_command(catalog: str, source: str, name: str, option: str = "--segment") -> str:
-    catalog, source, name = map(shlex.quote, (catalog, source, name))
-    return f"kidx accept --catalog {catalog} --source {source} {option} {name} --reason …"
+    catalog, source = map(shlex.quote, (catalog, source))
+    return f"kidx accept --catalog {catalog} --source {source} {shell_option(option, name)} --reason …"
 
 
 def _lost_gaps(gaps: KnownGaps, audited: Sequence[Mapping[str, Any]], catalog: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -347,7 +348,7 @@ def _check_outcome(request: CheckRequest, applied: AppliedRestore, found: _Check
         f"equal: {found.equal} of {counted(len(applied.partitions), 'partition')}, {counted(found.records, 'record')}, "
         "in both isolation levels"
     )
-    commands = [f"kafka-configs --bootstrap-server {request.bootstrap} {lift}" for lift in applied.lifts]
+    commands = [f"kafka-configs --bootstrap-server {shlex.quote(request.bootstrap)} {lift}" for lift in applied.lifts]
     if not is_equal:
         outcome.line("do not lift the hold, and keep the sources, until all is equal")
     else:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.restore.coordinators import CoordinatorLog
-from kidxlib.text.words import counted
+from kidxlib.text.words import counted, shell_option
 
 _OPTION: Final = "--reset-offsets"
 
@@ -64,7 +64,8 @@ class GroupOffsets:
         for topic, count in self.not_restored.items():
             yield (
                 f"{counted(count, 'committed offset')} of topic {topic}, which is not restored: delete them before a "
-                f"topic of that name is made (kafka-consumer-groups --delete-offsets --topic {topic})"
+                "topic of that name is made (kafka-consumer-groups --delete-offsets --group GROUP "
+                f"{shell_option('--topic', topic)})"
             )
 
     def why_not(self, path: Path | None) -> Iterator[str]:

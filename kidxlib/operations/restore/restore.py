@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -37,7 +38,7 @@ from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind, warn_of_fir
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import show_time
-from kidxlib.text.words import counted
+from kidxlib.text.words import counted, shell_option
 
 #: So many lines of a kind are shown one by one.
 _LINES_SHOWN: Final = 20
@@ -446,7 +447,8 @@ def _steps_to_do(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     if plan.groups.behind and plan.options.resets is not None:
         yield (
             "set the groups' offsets back, once all groups are Empty (members of old leave by their timeouts): "
-            f"kafka-consumer-groups --all-groups --reset-offsets --from-file {plan.options.resets} --execute"
+            f"kafka-consumer-groups --all-groups --reset-offsets {shell_option('--from-file', plan.options.resets)} "
+            "--execute"
         )
     yield (
         "before clients start: kidx restore-check restored.json --bootstrap-server HOST:PORT; it compares topics, "
@@ -475,8 +477,10 @@ def _bucket_steps(plan: RestorePlan) -> Iterator[str]:
         f"{taken.bucket.place}, and rlmm.config.remote.log.metadata.topic.num.partitions={taken.metadata_partitions}"
     )
     layout = "" if taken.bucket.layout.name == "local" else f" --layout {taken.bucket.layout.name}"
-    places = " ".join(f"--tiered-metadata {path}" for broker in plan.brokers for path in broker.log_dirs)
+    places = " ".join(
+        f"--tiered-metadata {shlex.quote(str(path))}" for broker in plan.brokers for path in broker.log_dirs
+    )
     yield (
-        f"kidx verify-tiered {taken.bucket.place}{layout} {places} --level full: it reads all logs, and names "
-        "lost transaction indexes, without which consumers get aborted records; mend all that it calls broken"
+        f"kidx verify-tiered {shlex.quote(str(taken.bucket.place))}{layout} {places} --level full: it reads all logs, "
+        "and names lost transaction indexes, without which consumers get aborted records; mend all that it calls broken"
     )

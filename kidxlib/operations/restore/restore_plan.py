@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -446,8 +447,8 @@ def on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
         if (other := first.setdefault(replica.node_id, replica)) is not replica:
             yield (
                 f"{replica.directory}: {other.directory.parent} has that partition too; no broker starts with both: "
-                f"look which is whole (kidx compare {other.directory} {replica.directory}), and take the other out of "
-                "the sources"
+                f"look which is whole (kidx compare {shlex.quote(str(other.directory))} "
+                f"{shlex.quote(str(replica.directory))}), and take the other out of the sources"
             )
 
 

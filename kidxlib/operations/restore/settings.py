@@ -8,6 +8,7 @@ on it while `min.compaction.lag.ms` is at its largest value.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from kidxlib.operations.restore.cluster import (
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.small_files import small_file
+from kidxlib.text.words import shell_option
 
 _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
@@ -150,8 +152,8 @@ def _default_cleanup_policy(topic: RestoredTopic) -> str | None:
 
 
 def lifts(topic: RestoredTopic) -> list[str]:
-    """The arguments of `kafka-configs --alter` that give a topic the settings that a source proves, and let cleaners
-    work again.
+    """The arguments of `kafka-configs --alter`, as a shell takes them, that give a topic the settings that a source
+    proves, and let cleaners work again.
     """
     add = [
         f"{config.name}={config.was}"
@@ -166,11 +168,11 @@ def lifts(topic: RestoredTopic) -> list[str]:
         and (config.proof is not ConfigProof.NOTHING or config.name == _LEAST_LAG)
         and config.name != _NO_COPY
     ]
-    for_topic = f"--alter --entity-type topics --entity-name {topic.name}"
+    for_topic = f"--alter --entity-type topics {shell_option('--entity-name', topic.name)}"
     copies = [config for config in topic.configs if config.name == _NO_COPY and config.value != config.was]
     return [
         *([f"{for_topic} --add-config {_NO_COPY}={copies[0].was or 'false'}"] if copies else []),
-        *([f"{for_topic} --add-config {','.join(_as_kafka_configs_takes(value) for value in add)}"] if add else []),
+        *([f"{for_topic} --add-config {shlex.quote(','.join(map(_as_kafka_configs_takes, add)))}"] if add else []),
         *([f"{for_topic} --delete-config {','.join(delete)}"] if delete else []),
     ]
 
