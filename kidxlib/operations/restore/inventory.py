@@ -139,7 +139,7 @@ class OldBroker:
 
     Attributes:
         plan: what a start would make of all its partitions.
-        cluster_id: None: `meta.properties` does not say it.
+        cluster_id: None: it was made of a bucket, which does not say it.
         bucket: the bucket that its log dir was made of; None: it is a broker's.
     """
 
@@ -230,7 +230,8 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
     """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read.
 
     Raises:
-        UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters.
+        UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters, or one does
+            not say of which. Kafka has written that since 2.4, and topic ids since 2.8.
     """
     brokers: list[tuple[Place, StoppedBroker]] = []
     of_node: dict[int, str] = {}
@@ -251,6 +252,13 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
                 raise UsageError(
                     f"{log_dir.path}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of "
                     "one broker, with commas between them, each with that file: copy it from the disk, too"
+                )
+            if log_dir.meta.cluster_id is None:
+                raise UsageError(
+                    f"{log_dir.path / META_PROPERTIES}: no cluster.id in it, without which no node starts: nobody "
+                    "knows whether it is of the other sources' cluster, or the new log dirs have that cluster's id. "
+                    "Write the line cluster.id=ID into it, in a copy of the log dir: the id in the file of another "
+                    "node that is of this cluster; if there is none, any id that the new log dirs do not have"
                 )
         assert broker.node_id is not None
         if broker.node_id in of_node:

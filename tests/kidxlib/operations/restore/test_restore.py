@@ -268,6 +268,14 @@ def _with_a_disk_of_nobody(old: Path) -> list[str]:
     return [f"{old},{old.parent / 'nobody'}"]
 
 
+def _of_no_cluster(old: Path) -> list[str]:
+    """Of another node, and with the id that the new log dirs have, for all that anybody knows."""
+    other = _old(old.parent, 2)
+    text = (other / META_PROPERTIES).read_text()
+    (other / META_PROPERTIES).write_text(text.replace("cluster.id", "was.id"))
+    return [str(old), str(other)]
+
+
 def _not_utf_8(old: Path) -> list[str]:
     return [str(shutil.copytree(old, os.fsdecode(bytes(old) + b"\xff")))]
 
@@ -278,6 +286,7 @@ def _not_utf_8(old: Path) -> list[str]:
         (_twice, "one copy of each"),
         (_one_partition, "one partition's directory; expected a broker's log dir: name"),
         (_with_a_disk_of_nobody, "no meta.properties there says which broker's it is"),
+        (_of_no_cluster, "no cluster.id in it"),
         (_not_utf_8, "bytes that are not UTF-8"),
     ],
 )
