@@ -132,6 +132,16 @@ def why_not_to_build_in(directory: Path) -> str | None:
     return None
 
 
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, in order.
+
+    Raises:
+        OSError: it cannot be listed, or nothing in it can be looked at.
+    """
+    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
+    return sorted(os.listdir(directory))
+
+
 def looks_unmounted(directory: Location) -> bool:
     """Whether a directory is empty, or has only what a new file system has: its disk may not be mounted."""
     try:

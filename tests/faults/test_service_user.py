@@ -17,9 +17,11 @@ import pytest
 
 import kidxlib
 from kidxlib.jit.compiler import DIRECTORY, TemporaryLocator
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import disks
 from tests.faults.trees import small_log, snapshot, write_log
+from tests.support.restored import PARTITION, formatted_log_dir, killed_log_dir
 from tests.support.spark.jobs import rows
 from tests.support.terminal import without_progress
 
@@ -106,6 +108,8 @@ def test_what_the_user_may_not_read_or_write_is_one_line(place: Path) -> None:
     log_dir = place / "kafka-logs"
     (log_dir / "topic-0").chmod(0o700)
     (place / "closed").mkdir(mode=0o700)
+    write_log(place / "listed" / "topic-0", 0, small_log())
+    (place / "listed").chmod(0o744)
     seek = ("seek", log_dir, "--topic", "topic", "--offset", "7", "--partition")
     failed = {
         (*seek, "0"): ExitCode.USAGE,
@@ -117,11 +121,39 @@ def test_what_the_user_may_not_read_or_write_is_one_line(place: Path) -> None:
         ("build", log_dir / "topic-1", "--index-dir", place / "closed" / "index"): ExitCode.FAILED,
         ("build", log_dir, "--in-place"): ExitCode.USAGE,
         ("verify", place / "closed"): ExitCode.USAGE,
+        ("compare", place / "listed", log_dir): ExitCode.USAGE,
+        ("recover", place / "listed"): ExitCode.USAGE,
     }
     for arguments, code in failed.items():
         ended = _kidx(place, *arguments)
         lines = [line for line in without_progress(ended.stderr).splitlines() if not line.startswith("warning: ")]
         assert ended.returncode == code and len(lines) == 1 and lines[0].startswith("error: "), ended
+
+
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        (PARTITION, 0o700),
+        (PARTITION, 0o744),
+        (f"{PARTITION}/{PARTITION_METADATA}", 0o600),
+        (f"{PARTITION}/{0:020d}.log", 0o600),
+        (META_PROPERTIES, 0o600),
+        ("", 0o744),
+    ],
+)
+def test_a_source_that_the_user_may_not_read_is_not_restored(place: Path, path: str, mode: int) -> None:
+    """Whatever may not be read would count as lost, or as a directory of an unknown topic. The user is told who may."""
+    old, new = killed_log_dir(place, 1), formatted_log_dir(place / "own", 1)
+    os.chown(old / path, _USER + 1, -1)
+    (old / path).chmod(mode)
+    restore = ("restore", old, "--broker", f"1={new}", "--controller", new, "--topics")
+    ended = _kidx(place, *restore, ".*")
+    whom = "run this as its owner, or as root" if not path else f"run this as user {_USER + 1}, to whom it belongs"
+    assert ended.returncode == ExitCode.USAGE and ended.stderr.startswith(f"error: {old / path}: "), ended
+    assert whom in ended.stderr and "--mend" not in ended.stderr, ended
+    ended = _kidx(place, *restore, "other")
+    of_topics = path.startswith(PARTITION)
+    assert ("--topics other: no topic in the sources" in ended.stderr) == of_topics, "others' need not be readable"
 
 
 def test_directories_that_the_user_may_not_list_keep_their_rows(place: Path) -> None:

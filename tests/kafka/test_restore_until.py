@@ -82,7 +82,7 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
     log_dir = _log_dir(tmp_path, logs)
     with Workers(1) as workers:
         engine = LocalEngine(workers, tmp_path / "staged")
-        inventory = take_inventory(source_brokers([str(log_dir)]), engine, ANY_TOPIC)
+        inventory = take_inventory(source_brokers([str(log_dir)], ANY_TOPIC), engine, ANY_TOPIC)
     replicas, earlier = list(inventory.replicas.values()), 0
     quiet = {
         Partition("t", number): _quiet_ends(kafka, tmp_path / f"cut-{number}", *of_log)

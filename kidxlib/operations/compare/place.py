@@ -36,6 +36,7 @@ from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
     MetaProperties,
     ensure_one_broker,
+    names_in,
     read_meta_properties,
     read_topic_id,
     why_no_partitions,
@@ -197,12 +198,15 @@ def _roots(text: str) -> list[Location]:
             if not part:
                 raise UsageError(f"{text}: an empty name instead of a directory; expected a Kafka log dir")
             if isinstance(root, Path):
-                os.scandir(root).close()
+                names_in(root)
             elif not root.exists():
                 raise UsageError(f"{part}: no object with this prefix; expected a Kafka log dir")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"{part}: {why}; expected a Kafka log dir or a partition's directory") from error
+            expected = "expected a Kafka log dir or a partition's directory"
+            if isinstance(error, PermissionError):
+                expected = "this user may not look into it; run this as its owner, or as root"
+            raise UsageError(f"{part}: {why}; {expected}") from error
         if (twin := next((other for other in roots if identity_of(other) == identity_of(root)), None)) is not None:
             also = "" if twin == root else f", also as {twin}"
             raise UsageError(f"{text}: {root} is in it twice{also}; name each log dir once")

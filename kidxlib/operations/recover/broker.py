@@ -23,6 +23,7 @@ from kidxlib.storage.log_dir import (
     MetaProperties,
     is_partition,
     looks_unmounted,
+    names_in,
     read_meta_properties,
 )
 from kidxlib.storage.store.s3 import is_object
@@ -145,7 +146,7 @@ def _list_log_dirs(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Re
     listed: dict[Path, list[str]] = {}
     for path in _distinct_paths(paths):
         try:
-            names = sorted(os.listdir(path))
+            names = names_in(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             what = "no such directory" if isinstance(error, FileNotFoundError) else "not a directory"
             refusals.append(Refusal(f"{path}: {what}; expected a broker's log dir, as log.dirs names it"))

@@ -31,6 +31,7 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
+from kidxlib.operations.restore.readable import ensure_readable
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
@@ -226,8 +227,9 @@ class Inventory:
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
 
 
-def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
-    """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read.
+def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[Place, StoppedBroker]]:
+    """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read;
+    but all of these topics must be readable.
 
     Raises:
         UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters, or one does
@@ -240,6 +242,7 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
         if any(is_object(part) for part in text.split(",")):
             raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
         place = list_place(text, is_of_no_use="nothing can be restored from it")
+        ensure_readable(place, topics)
         for root in place.log_dirs:
             ensure_text("", root)
         if place.is_partition:
@@ -247,19 +250,7 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
                 f"{text}: one partition's directory; expected a broker's log dir: name {place.log_dirs[0]}"
             )
         broker = stopped_broker([str(path) for path in place.log_dirs])
-        for log_dir in broker.log_dirs:
-            if log_dir.meta.node_id is None:
-                raise UsageError(
-                    f"{log_dir.path}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of "
-                    "one broker, with commas between them, each with that file: copy it from the disk, too"
-                )
-            if log_dir.meta.cluster_id is None:
-                raise UsageError(
-                    f"{log_dir.path / META_PROPERTIES}: no cluster.id in it, without which no node starts: nobody "
-                    "knows whether it is of the other sources' cluster, or the new log dirs have that cluster's id. "
-                    "Write the line cluster.id=ID into it, in a copy of the log dir: the id in the file of another "
-                    "node that is of this cluster; if there is none, any id that the new log dirs do not have"
-                )
+        _ensure_named(broker)
         assert broker.node_id is not None
         if broker.node_id in of_node:
             raise UsageError(
@@ -274,6 +265,23 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
         of = ", ".join(f"{text} of {cluster}" for cluster, text in clusters.items())
         raise UsageError(f"the sources are of several clusters: {of}; name those of one")
     return brokers
+
+
+def _ensure_named(broker: StoppedBroker) -> None:
+    """See that each log dir says which node's it is, and of which cluster."""
+    for log_dir in broker.log_dirs:
+        if log_dir.meta.node_id is None:
+            raise UsageError(
+                f"{log_dir.path}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of "
+                "one broker, with commas between them, each with that file: copy it from the disk, too"
+            )
+        if log_dir.meta.cluster_id is None:
+            raise UsageError(
+                f"{log_dir.path / META_PROPERTIES}: no cluster.id in it, without which no node starts: nobody "
+                "knows whether it is of the other sources' cluster, or the new log dirs have that cluster's id. "
+                "Write the line cluster.id=ID into it, in a copy of the log dir: the id in the file of another "
+                "node that is of this cluster; if there is none, any id that the new log dirs do not have"
+            )
 
 
 def take_inventory(

@@ -101,7 +101,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         )
     proven = ProvenSettings.read(request.topic_configs)
     brokers = new_brokers(request.brokers)
-    sources = source_brokers(request.sources)
+    sources = source_brokers(request.sources, request.options.topics)
     of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
@@ -172,7 +172,7 @@ def _bucket_directories(bucket: Bucket | None) -> set[Path]:
 def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     """Write where partitions end by a time, for somebody to look at. No source is written to."""
     assert request.until is not None and request.proposes_ms is not None
-    outcome, sources = Outcome(), source_brokers(request.sources)
+    outcome, sources = Outcome(), source_brokers(request.sources, request.options.topics)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
     with contextlib.ExitStack() as stack:
         bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))

@@ -404,7 +404,13 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics:
         kept = []
         refusals += on_two_disks(replicas)
         for replica in replicas:
-            if replica.topic_id is None:
+            listed = replica.place.directories.get(replica.directory.name)
+            if listed is not None and listed.problem is not None:
+                refusals.append(
+                    f"{listed.problem}: nothing in {replica.directory} can be looked at: take the directory out of the "
+                    "source, if another one has the partition; or mend the disk, or copy it, first"
+                )
+            elif replica.topic_id is None:
                 refusals.append(
                     f"{replica.directory}: no partition.metadata that can be read, so nobody knows which topic it is: "
                     "take the directory out of the source; or put the file in place with kidx recover --mend on a copy"

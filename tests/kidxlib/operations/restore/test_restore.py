@@ -45,6 +45,7 @@ from tests.support.restored import killed_log_dir as _old
 from tests.support.restored import write_folder as _folder
 from tests.support.restored import write_properties as _properties
 from tests.support.terminal import without_progress
+from tests.support.unlistable import unlistable_directory
 
 _EPOCH_AT: Final = 12
 _CRC_COVERS_AT: Final = 70
@@ -293,6 +294,17 @@ def _not_utf_8(old: Path) -> list[str]:
 def test_what_is_no_source(named: Callable[[Path], list[str]], says: str, tmp_path: Path) -> None:
     old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     _restore([Path(text) for text in named(old)], new).assert_one_line(ExitCode.USAGE, says)
+
+
+def test_a_directory_that_cannot_be_listed_is_not_one_without_an_id(tmp_path: Path) -> None:
+    """No `kidx recover --mend` puts anything right on a disk that fails."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    with unlistable_directory() as failing:
+        (old / "failing-0").symlink_to(failing)
+        refused = _restore([old], new)
+    assert refused.code == ExitCode.USAGE
+    [line] = (line for line in refused.json["refused"] if "failing-0" in line)
+    assert f"nothing in {old / 'failing-0'} can be looked at" in line and "--mend" not in line
 
 
 def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
