@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
+from kidxlib.errors import PublishError, describe_error
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Sent to the main thread again and again, until it can be interrupted.
 _AGAIN: Final = signal.SIGUSR1
@@ -38,11 +40,12 @@ class Interrupted(BaseException):
     Attributes:
         signal: its number.
         done: what is done and what is not, for a person; empty until a context of `telling` says it.
+        failure: what could not be written after the signal, with the file's name; empty: all could be.
     """
 
-    def __init__(self, signal_: int) -> None:
+    def __init__(self, signal_: int, failure: str = "") -> None:
         super().__init__(signal_)
-        self.signal, self.done = signal_, ""
+        self.signal, self.done, self.failure = signal_, "", failure
 
     @property
     def exit_code(self) -> int:
@@ -50,7 +53,8 @@ class Interrupted(BaseException):
         return 128 + self.signal
 
     def __str__(self) -> str:
-        return f"interrupted: {self.done or NOTHING_DONE}"
+        text = f"interrupted: {self.done or NOTHING_DONE}"
+        return f"{text}; after the signal this failed: {self.failure}" if self.failure else text
 
 
 class _Handler:
@@ -200,11 +204,14 @@ def kept_from_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def raise_if_requested() -> None:
-    """Raise `Interrupted` if a signal has come: a later failure may have come of it."""
+def raise_if_requested(failed: Exception | None = None) -> None:
+    """Raise `Interrupted` if a signal has come: a later failure may have come of it. A disk that fails has not, and is
+    told, too.
+    """
     if _state is not None and _state.first is not None:
         _state.raised = True
-        raise Interrupted(_state.first)
+        of_disk = isinstance(failed, PublishError) or (isinstance(failed, OSError) and failed.filename is not None)
+        raise Interrupted(_state.first, describe_error(failed) if of_disk and failed is not None else "")
 
 
 @contextlib.contextmanager
@@ -221,8 +228,8 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
         state.stop, state.is_asked = stop, False
     try:
         yield
-    except Exception:
-        raise_if_requested()
+    except Exception as error:
+        raise_if_requested(error)
         raise
     finally:
         with state.stop_lock:

@@ -72,6 +72,22 @@ contents.reads_little = copies.reads_little = lambda *_: False
 """
 
 
+#: Ctrl-C just before the metadata is written onto a disk that is full by then.
+_SIGNAL_AND_FULL_DISK: Final = f"""
+import contextlib, os, signal
+from kidxlib.operations.restore import apply
+write = apply.write_metadata
+def interrupted(*arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+    with contextlib.suppress(OSError), open("{{disk}}/filled", "wb", 0) as file:
+        while True:
+            file.write(bytes(512))
+    return write(*arguments)
+apply.write_metadata = interrupted
+{KIDX}
+"""
+
+
 @pytest.fixture
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Records of logs without transactions are read as soon as these are copied, of others once all is ready."""
@@ -181,6 +197,20 @@ def test_ctrl_c_while_the_outcome_is_printed_says_that_all_is_restored(old: Path
     assert ended.code == 128 + signal.SIGINT
     assert "error: interrupted: all is restored, and what restore-check needs was not printed" in ended.err
     assert not (new / UNFINISHED).exists() and logs_in(new) == logs_in(old)
+
+
+def test_a_controllers_disk_that_fails_after_a_signal_is_named(old: Path, tmp_path: Path) -> None:
+    """The metadata is written to its end, whatever is signalled; what has become of it is not to be guessed."""
+    new = formatted_log_dir(tmp_path, 1)
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64k") as disk:
+        controller = formatted_log_dir(disk, 9)
+        arguments = ("restore", old, "--broker", f"1={new}", "--controller", controller, "--json")
+        program = _SIGNAL_AND_FULL_DISK.format(disk=str(disk))
+        plan = str(kidx(*arguments).json["plan"])
+        ended = end(start_kidx(*arguments, "--apply", plan, program=program))
+    assert ended.code == 128 + signal.SIGINT and ended.out == "", ended
+    assert "error: interrupted: the sources are as they were, and some controllers may have the metadata" in ended.err
+    assert f"; after the signal this failed: {controller}/" in ended.err and "No space left on device" in ended.err
 
 
 def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
