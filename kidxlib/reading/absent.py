@@ -45,6 +45,7 @@ class BrokersMetadata:
     def __init__(self, log_dirs: Iterable[Location], known: Mapping[Location, ClusterMetadata] | None = None) -> None:
         self.log_dirs = list(dict.fromkeys(log_dirs))
         self._owners: dict[Location, MetaProperties] = {}
+        self._copies: dict[Location, ClusterMetadata] = {}
         self._metadata: dict[str, ClusterMetadata | None] = {}
         self._unread: dict[str, list[str]] = {}
         for log_dir, metadata in (known or {}).items():
@@ -67,8 +68,10 @@ class BrokersMetadata:
             for log_dir in self.log_dirs:
                 try:
                     if self.owner(log_dir).cluster_id == cluster_id and _has_metadata(log_dir):
-                        copies.append(read_despite_damage(log_dir / METADATA_DIRECTORY))
+                        copies.append(self._copy(log_dir))
                 except (CheckpointError, ClusterMetadataError, OSError) as error:
+                    if self._is_of_another_cluster(log_dir, cluster_id):
+                        continue
                     failed.append(error)
                     if _has_metadata(log_dir):
                         unread.append(describe_error(error))
@@ -79,6 +82,25 @@ class BrokersMetadata:
             self._unread[cluster_id] = [] if furthest is None else [furthest.instead_of(why) for why in unread]
             self._metadata[cluster_id] = furthest
         return self._metadata[cluster_id]
+
+    def _copy(self, log_dir: Location) -> ClusterMetadata:
+        if log_dir not in self._copies:
+            self._copies[log_dir] = read_despite_damage(log_dir / METADATA_DIRECTORY)
+        return self._copies[log_dir]
+
+    def _is_of_another_cluster(self, log_dir: Location, cluster_id: str) -> bool:
+        """Whether a log dir whose `meta.properties` cannot be read has the metadata of another cluster: copies of one
+        cluster have topic ids in common. Where nothing tells, it may be of any cluster.
+        """
+        if log_dir in self._owners:
+            return False
+        clusters: set[str | None] = set()
+        for other in self.log_dirs:
+            with contextlib.suppress(OSError, KidxError):  # nothing tells of this one, either
+                if (name := self.owner(other).cluster_id) is not None and _has_metadata(other):
+                    ids = self._copy(log_dir).to_end.topics.values()
+                    clusters |= {name} if {*ids} & {*self._copy(other).to_end.topics.values()} else set()
+        return bool(clusters) and cluster_id not in clusters
 
     def metadata_of(self, log_dir: Location) -> ClusterMetadata | None:
         """The metadata of a log dir's cluster; None if none of the log dirs has it."""

@@ -695,7 +695,8 @@ class _Reader:
                 if cluster is not None and self.properties(log_dirs[name]).cluster_id == cluster
             ]
             if instead:
-                yield max(instead, key=lambda metadata: metadata.how_far).instead_of(why)
+                furthest = max(instead, key=lambda metadata: metadata.how_far)
+                yield furthest.instead_of(why, has_settings=True)
             else:
                 yield f"{why}; what it says of topics is not known"
 

@@ -384,9 +384,13 @@ class ClusterMetadata:
         """
         return self.at_end or self
 
-    def instead_of(self, why: str) -> str:
-        """The line on another copy of the cluster's metadata that cannot be read, and `why`: this one counts."""
-        as_of = self.to_end.as_of
+    def instead_of(self, why: str, *, has_settings: bool = False) -> str:
+        """The line on another copy of the cluster's metadata that cannot be read, and `why`: this one counts. Topics'
+        settings, if these count, are those of the committed part.
+        """
+        as_of = str(self.to_end.as_of)
+        if has_settings and self.at_end is not None:
+            as_of = f"{as_of}, and for topics' settings as of {self.as_of}"
         return f"{why}; {self.directory} counts instead, as of {as_of}: what was changed after that is not known"
 
 

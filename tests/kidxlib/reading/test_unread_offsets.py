@@ -21,7 +21,7 @@ import pytest
 from kidxlib.commands.export import export
 from kidxlib.commands.seek import seek
 from kidxlib.commands.verify import verify
-from kidxlib.errors import ClusterMetadataError, DamagedLogError, UsageError
+from kidxlib.errors import CheckpointError, ClusterMetadataError, DamagedLogError, UsageError
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -826,6 +826,25 @@ def test_beside_a_copy_of_the_metadata_that_cannot_be_read_no_replica_is_the_onl
         _, said = not_of_one_time(brokers, ())
         counts = f"{log_dir / METADATA_DIRECTORY} counts instead, as of offset 3, 1970-01-01T00:00:00.000Z: what was"
         assert [counts in line for line in said] == [True] * (not is_only)
+
+
+def test_a_log_dir_that_does_not_say_whose_it_is_counts_in_the_cluster_that_has_its_topics(tmp_path: Path) -> None:
+    """In a catalog of two clusters, a damaged `meta.properties` of one says nothing of the other. Where its copy of the
+    metadata has no topic of either, it may be of both.
+    """
+    brokers = {name: tmp_path / name for name in ("one", "two")}
+    for letter, (name, log_dir) in zip("ab", brokers.items(), strict=True):
+        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", topic_id(letter))])})
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={name}\n")
+    unknown = tmp_path / "unknown"
+    for letter, told_by in (("a", ["one"]), ("b", ["two"]), ("c", ["one", "two"])):
+        values = [topic("t", topic_id(letter))]
+        write_copy(unknown / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        (unknown / "meta.properties").write_text("version=1\nnode.id=two\n")
+        known = BrokersMetadata([unknown, *brokers.values()])
+        assert [name for name, log_dir in brokers.items() if known.unread_copies(log_dir)] == told_by
+    with pytest.raises(CheckpointError, match="expected a number"):
+        known.metadata_of(unknown)
 
 
 @pytest.mark.parametrize("way", ["read", "count", "batches"])

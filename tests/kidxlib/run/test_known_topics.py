@@ -18,6 +18,7 @@ from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.support.cluster_metadata import (
     ID_OF_T,
+    OTHER_ID,
     config,
     data,
     leader_change,
@@ -25,6 +26,7 @@ from tests.support.cluster_metadata import (
     of_broker,
     of_controller,
     partition,
+    snapshot,
     topic,
     topic_id,
     voters_record,
@@ -217,6 +219,18 @@ def test_a_copy_that_cannot_be_read_is_told_beside_one_that_counts_in_its_place(
     assert warning.startswith(f"{torn / METADATA_DIRECTORY}: record at offset 0: ")
     assert warning.endswith(
         f"; {good / METADATA_DIRECTORY} counts instead, {_AS_OF}: what was changed after that is not known"
+    )
+    snapshots = {(3, 1): snapshot([topic("t", ID_OF_T)], 20)}
+    write_copy(
+        good / METADATA_DIRECTORY, {0: leader_change(0, [1, 2]) + data(1, [topic("u", OTHER_ID)] * 6)}, snapshots
+    )
+    known = read_known_topics(MetadataOptions(), [Source(each.name, each) for each in (torn, other, good)])
+    of_good = known.of_sources["good"].metadata
+    assert of_good.as_of != of_good.to_end.as_of, "of two voters the snapshot alone is known to be committed"
+    [warning] = known.warnings
+    assert warning.endswith(
+        f" counts instead, as of {of_good.to_end.as_of}, and for topics' settings as of {of_good.as_of}: what was "
+        "changed after that is not known"
     )
 
 
