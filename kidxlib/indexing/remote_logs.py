@@ -20,6 +20,7 @@ from kidxlib.log.remote.layout import (
     STORAGE_DIRECTORY,
     Layout,
     ensure_named_rightly,
+    ensure_of_segment,
     find_bucket,
     list_objects,
     object_name,
@@ -174,10 +175,11 @@ class RemoteLogs:
         return start_offset, status.st_size, status.st_mtime_ns, status.st_ino
 
     def _ensure_plain(self, ids: Mapping[int, str]) -> None:
-        places = [self.directory / object_name(start, name, MANIFEST_SUFFIX) for start, name in ids.items()]
-        for place, content in in_order(lambda place: (place, place.read_bytes()), places):
+        places = [(name, self.directory / object_name(start, name, MANIFEST_SUFFIX)) for start, name in ids.items()]
+        for segment_id, place, content in in_order(lambda item: (*item, item[1].read_bytes()), places):
             try:
                 manifest = read_manifest(content)
+                ensure_of_segment(manifest, segment_id)
             except RemoteLogMetadataError as error:
                 raise UsageError(
                     f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"

@@ -25,6 +25,7 @@ from kidxlib.log.remote.layout import (
     PARTS,
     Layout,
     Manifest,
+    partition_path,
     read_manifest,
 )
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -175,6 +176,8 @@ def _findings_on_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> I
             MANIFEST_SUFFIX, "not-read", f"the objects are {how}", "what is in its log and indexes was not checked"
         )
     values = {
+        "partition": (partition_path(manifest.partition), partition_path(segment.partition)),
+        "segment": (manifest.segment_id, segment.segment_id),
         "start offset": (manifest.start_offset, segment.start_offset),
         "end offset": (manifest.end_offset, segment.end_offset),
         "largest timestamp": (manifest.max_timestamp_ms, segment.max_timestamp_ms),

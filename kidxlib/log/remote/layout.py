@@ -236,6 +236,17 @@ def read_manifest(data: bytes) -> Manifest:
         raise RemoteLogMetadataError(f"no manifest of a segment: {type(error).__name__}: {error}") from error
 
 
+def ensure_of_segment(manifest: Manifest, segment_id: str) -> None:
+    """Ensure that a manifest is that of the segment whose name it has. The plugin goes by what stands in it, and would
+    read parts of the segment's objects as another one has them.
+
+    Raises:
+        RemoteLogMetadataError: it is another segment's.
+    """
+    if manifest.segment_id != segment_id:
+        raise RemoteLogMetadataError(f"the manifest of segment {manifest.segment_id}, expected that of {segment_id}")
+
+
 def ensure_named_rightly(manifest: Manifest, partition: TopicIdPartition, place: Location) -> None:
     """Ensure that a manifest lies in its own partition's directory. With a `key.prefix` that does not end with `/`, the
     plugin writes a topic's directory with the prefix in its name (`ObjectKeyFactory.key`).

@@ -35,6 +35,7 @@ from kidxlib.log.remote.layout import (
     MANIFEST_SUFFIX,
     Layout,
     ensure_named_rightly,
+    ensure_of_segment,
     list_objects,
     object_name,
     read_manifest,
@@ -201,6 +202,7 @@ def _own(epochs: Iterable[EpochEntry], start_offset: int, end_offset: int) -> di
 def _by_manifest(segment: RemoteSegmentId, places: Mapping[str, Location], objects: _Objects) -> RemoteSegment | str:
     manifest = read_manifest(places[MANIFEST_SUFFIX].read_bytes())
     ensure_named_rightly(manifest, segment.partition, places[MANIFEST_SUFFIX])
+    ensure_of_segment(manifest, segment.id)
     if not manifest.is_plain:
         return f"{places[MANIFEST_SUFFIX]}: its objects are compressed or encrypted, and kidx cannot read them"
     of_indexes = max((position + size for position, size in manifest.indexes.values()), default=0)
@@ -227,12 +229,13 @@ def read_part(layout: Layout, directory: Location, start_offset: int, segment_id
 
     Raises:
         OSError: it is not there, or cannot be read.
-        RemoteLogMetadataError: the manifest cannot be read, or has no such part.
+        RemoteLogMetadataError: the manifest cannot be read, is another segment's, or has no such part.
     """
     if layout.has_single_files:
         return (directory / object_name(start_offset, segment_id, suffix)).read_bytes()
     place = directory / object_name(start_offset, segment_id, MANIFEST_SUFFIX)
     manifest = read_manifest(place.read_bytes())
+    ensure_of_segment(manifest, segment_id)
     if suffix not in manifest.indexes or not manifest.is_plain:
         raise RemoteLogMetadataError(f"{place}: no {suffix} in what it lists, expected one that is not encrypted")
     position, size = manifest.indexes[suffix]

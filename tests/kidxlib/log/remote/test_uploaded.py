@@ -9,12 +9,12 @@ from typing import Any, Final
 import pytest
 
 import kidxlib
-from kidxlib.errors import UsageError
+from kidxlib.errors import RemoteLogMetadataError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.log.remote.layout import AIVEN, LOCAL, STORAGE_DIRECTORY, Layout
+from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, Layout
 from kidxlib.log.remote.metadata_topic import metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.log.remote.uploaded import as_read, read_uploaded
+from kidxlib.log.remote.uploaded import as_read, read_part, read_uploaded
 from kidxlib.messages.remote_log_metadata import read_remote_log_metadata, write_remote_log_metadata
 from tests.docs.pages import PROJECT
 from tests.support.logs.golden import DATA
@@ -56,6 +56,24 @@ def test_a_prefix_without_a_slash_is_no_part_of_a_topics_name(tmp_path: Path) ->
         read_uploaded(AIVEN, partition, place, 1)
     with pytest.raises(UsageError, match=f"the manifest of {directory.name}/0"):
         kidxlib.count(tmp_path / "bucket", layout="aiven")
+
+
+def test_the_manifest_of_another_upload_of_the_segment_is_told(tmp_path: Path) -> None:
+    """Two leaders have copied it, and its objects got mixed up: offsets and sizes are right, and may as well not be."""
+    bucket = Path(shutil.copytree(_OF_PLUGIN.bucket, tmp_path / "bucket"))
+    [(partition, directory)] = AIVEN.list_partitions(bucket).items()
+    assert isinstance(directory, Path)
+    last = max(directory.glob(f"*{MANIFEST_SUFFIX}"))
+    start, own, other = last.name[:20], last.name[21:43], "kidx-" * 4 + "nA"
+    for path in [*directory.glob(f"*{own}*")]:
+        path.rename(path.with_name(path.name.replace(own, other)))
+    uploaded = read_uploaded(AIVEN, partition, directory, 1)
+    said = f"the manifest of segment {own}, expected that of {other}"
+    assert uploaded.unusable == [f"{directory}/{start}-{other}: {said}"] and len(uploaded.segments) == 9
+    with pytest.raises(RemoteLogMetadataError, match=said):
+        read_part(AIVEN, directory, int(start), other, EPOCHS_SUFFIX)
+    with pytest.raises(UsageError, match=said):
+        kidxlib.count(bucket, layout="aiven")
 
 
 @pytest.mark.parametrize("layout", [LOCAL, AIVEN], ids=lambda layout: layout.name)

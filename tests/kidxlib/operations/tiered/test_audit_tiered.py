@@ -83,6 +83,12 @@ def _says(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
         ),
         (
             MANIFEST_SUFFIX,
+            _says(lambda manifest: manifest["remoteLogSegmentMetadata"]["remoteLogSegmentId"].update(id="k" * 22)),
+            (MANIFEST_SUFFIX, "disagrees"),
+            "indexes",
+        ),
+        (
+            MANIFEST_SUFFIX,
             _says(lambda manifest: manifest.update(compression=True)),
             (MANIFEST_SUFFIX, "not-read"),
             "full",
