@@ -69,6 +69,10 @@ class Accept(OnSources):
             )
         super().__post_init__()
 
+    @property
+    def writes(self) -> bool:
+        return self.apply
+
 
 def run_accept(request: Accept, backend: Backend) -> Outcome:
     """Accept damage that the catalog knows of: segments that a build found truncated, quarantined or unreadable, and

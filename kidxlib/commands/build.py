@@ -125,6 +125,10 @@ class Build(WithOrWithoutCatalog):
         _ = self.resolved  # what is wrong is told before anything is done
 
     @property
+    def writes(self) -> bool:
+        return not self.dry_run
+
+    @property
     def makes_catalog(self) -> bool:
         return not self.repair
 

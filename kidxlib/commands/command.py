@@ -100,6 +100,13 @@ class CommandOptions:
             if name in self.given:
                 raise UsageError(why.format(option=self.given[name]))
 
+    @property
+    def writes(self) -> bool:
+        """Whether the command may write or record anything; an interruption of one that does not says that nothing was
+        done.
+        """
+        return True
+
     def held(self) -> AbstractContextManager[object]:
         """Locks and other resources that the command holds from before it opens workers and a catalog until it ends."""
         return nullcontext()
@@ -317,8 +324,10 @@ def _command(
             on_command_line = _on_command_line(click.get_current_context())
             request = options_type(**options, **absent, given=on_command_line, is_job=entry == SPARK)
             backend = opened(request)
+        interrupts.tell_from_here(interrupts.DONE_STAYS if request.writes else interrupts.NOTHING_DONE)
         with request.held(), backend as opened_backend:
             outcome = run(request, opened_backend)
+            interrupts.tell_from_here(outcome.done)
             with interrupts.telling(lambda: outcome.done):
                 outcome.show(as_json=request.as_json)
         return outcome

@@ -94,6 +94,10 @@ class Compact(OnSources):
             ensure_vacuum_spares_runs("--tables", self.settings)
         super().__post_init__()
 
+    @property
+    def writes(self) -> bool:
+        return self.apply
+
     @cached_property
     def rules(self) -> CompactionPolicy:
         """The rules of the policy file, or the one that the options make."""

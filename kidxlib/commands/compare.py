@@ -131,6 +131,10 @@ class Compare(WithOrWithoutCatalog):
             import kidxlib.operations.compare.copy_in_store
             import kidxlib.operations.local  # noqa: F401  # before anything is opened
 
+    @property
+    def writes(self) -> bool:
+        return False
+
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         from kidxlib.indexing.source import parse_topics
@@ -167,6 +171,10 @@ class VerifyCopy(OnCatalog):
     def __post_init__(self) -> None:
         with needing_packages("--copy", "copies"):
             _ = self.resolved  # what is wrong is told before anything is done
+
+    @property
+    def writes(self) -> bool:
+        return False
 
     @cached_property
     def resolved(self) -> CopyRequest:

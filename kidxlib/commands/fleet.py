@@ -58,6 +58,10 @@ class Fleet(OnCatalog):
             if rate == 0:
                 raise UsageError(f"{name} 0: expected a byte a second or more")
 
+    @property
+    def writes(self) -> bool:
+        return False
+
 
 def run_fleet(request: Fleet, backend: Backend) -> Outcome:
     """For each source of a catalog, a log dir, say how long its broker would take to start after a crash: alone, and

@@ -37,6 +37,10 @@ class ForgetSource(OnCatalog):
                 f"{name}: found bytes that are not UTF-8, which the name of no source has; name one of the catalog"
             )
 
+    @property
+    def writes(self) -> bool:
+        return self.apply
+
 
 def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file

@@ -145,6 +145,10 @@ class Recover(WithoutCatalog):
         if self.broker_logs and not self.trusts:
             raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
 
+    @property
+    def writes(self) -> bool:
+        return self.apply
+
     @cached_property
     def resolved(self) -> RecoverRequest:
         from kidxlib.operations.recover.recover import RecoverRequest

@@ -64,6 +64,10 @@ class ReportOn(OnCatalog):
             ensure_parent_exists("--output", self.output)
         _ = self.configured  # a wrong policy is refused before anything is done
 
+    @property
+    def writes(self) -> bool:
+        return self.output is not None
+
     @cached_property
     def configured(self) -> Policy:
         """The configuration of topics for which no metadata has one."""

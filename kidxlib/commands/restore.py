@@ -159,6 +159,10 @@ class Restore(WithoutCatalog):
             if not given:
                 raise UsageError(what)
 
+    @property
+    def writes(self) -> bool:
+        return bool(self.apply or self.propose_until or self.reset_offsets)
+
     def _check_proposal(self) -> None:
         if self.until_offsets is None:
             raise UsageError("--propose-until: --until-offsets FILE is missing; name a new file for the proposal")

@@ -32,6 +32,10 @@ class RestoreCheck(CommandOptions):
         help="The settings of a client for SASL or TLS, as Kafka's tools or librdkafka take them.",
     )
 
+    @property
+    def writes(self) -> bool:
+        return False
+
 
 def run_restore_check(request: RestoreCheck, _: None) -> Outcome:
     """Compare a running cluster with what kidx restore has restored.

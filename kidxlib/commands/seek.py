@@ -124,6 +124,10 @@ class Seek(OnCatalog):
         return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
 
     @property
+    def writes(self) -> bool:
+        return not self.is_quick
+
+    @property
     def is_quick(self) -> bool:
         """Whether one question is answered on screen, without the imports that many questions need."""
         return self.queries is None and self.output is None and self.consumer_group_csv is None

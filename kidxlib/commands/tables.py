@@ -59,6 +59,10 @@ class TidyTables(OnCatalog):
             ensure_vacuum_spares_runs("vacuum", self.settings)
         _ = self.expiry  # a wrong policy is refused before anything is done
 
+    @property
+    def writes(self) -> bool:
+        return self.apply
+
     @cached_property
     def expiry(self) -> Expiry:
         from kidxlib.compaction.policy import Expiry

@@ -138,6 +138,10 @@ class Verify(WithOrWithoutCatalog):
             )
         _ = self.resolved  # what is wrong is told before anything is done
 
+    @property
+    def writes(self) -> bool:
+        return not self.is_once
+
     @cached_property
     def resolved(self) -> AuditRequest:
         """The request: what no option says is from the settings for a job or with a catalog, else from the metadata of

@@ -99,6 +99,10 @@ class VerifyTiered(OnBucket):
         super().__post_init__()
         _ = self.resolved  # what is wrong is told before anything is done
 
+    @property
+    def writes(self) -> bool:
+        return not self.is_once
+
     @cached_property
     def resolved(self) -> TieredRequest:
         from kidxlib.operations.tiered.tiered_request import tiered_request

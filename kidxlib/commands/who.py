@@ -32,6 +32,10 @@ class Who(CommandOptions):
     offset: int = parameter(click.argument("offset", metavar="OFFSET", type=IntegerRange(0, 2**63 - 1)))
     directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
 
+    @property
+    def writes(self) -> bool:
+        return False
+
 
 def run_who(request: Who, _: None) -> Outcome:
     """Say who wrote the record at OFFSET of a partition: the producer, its transactional id, the batch, and whether the

@@ -30,6 +30,8 @@ _SAME_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 3.0
 
 NOTHING_DONE: Final = "nothing was done"
+#: The message of a command that writes, where nobody knows how far it came.
+DONE_STAYS: Final = "what is done stays, the rest is not done; run the same command again"
 #: The message of a run that records each change at once.
 RECORDED_STAYS: Final = "what is recorded stays, the rest is not done; run the same command again"
 
@@ -40,12 +42,13 @@ class Interrupted(BaseException):
     Attributes:
         signal: its number.
         done: what is done and what is not, for a person; empty until a context of `telling` says it.
+        by_default: the same, where no context says it.
         failure: what could not be written after the signal, with the file's name; empty: all could be.
     """
 
-    def __init__(self, signal_: int, failure: str = "") -> None:
+    def __init__(self, signal_: int, failure: str = "", by_default: str = NOTHING_DONE) -> None:
         super().__init__(signal_)
-        self.signal, self.done, self.failure = signal_, "", failure
+        self.signal, self.done, self.failure, self.by_default = signal_, "", failure, by_default
 
     @property
     def exit_code(self) -> int:
@@ -53,7 +56,7 @@ class Interrupted(BaseException):
         return 128 + self.signal
 
     def __str__(self) -> str:
-        text = f"interrupted: {self.done or NOTHING_DONE}"
+        text = f"interrupted: {self.done or self.by_default}"
         return f"{text}; after the signal this failed: {self.failure}" if self.failure else text
 
 
@@ -64,6 +67,7 @@ class _Handler:
         self.first: int | None = None
         self.first_at = 0.0
         self.raised = False
+        self.done = NOTHING_DONE
         self.stop: Callable[[], None] | None = None
         self.is_asked = False
         #: Held while `stop` is called or changed, so that it is never called after its context. No handler takes it.
@@ -91,7 +95,7 @@ class _Handler:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.stop is None and self._is_free(frame):
             self.raised = True
-            raise Interrupted(number)
+            raise Interrupted(number, by_default=self.done)
 
     def _is_free(self, frame: FrameType | None) -> bool:
         """Whether the main thread is in no call that must not be left half done."""
@@ -211,7 +215,8 @@ def raise_if_requested(failed: Exception | None = None) -> None:
     if _state is not None and _state.first is not None:
         _state.raised = True
         of_disk = isinstance(failed, PublishError) or (isinstance(failed, OSError) and failed.filename is not None)
-        raise Interrupted(_state.first, describe_error(failed) if of_disk and failed is not None else "")
+        failure = describe_error(failed) if of_disk and failed is not None else ""
+        raise Interrupted(_state.first, failure, _state.done)
 
 
 @contextlib.contextmanager
@@ -280,6 +285,14 @@ def telling(done: Callable[[], str]) -> Iterator[None]:
     except Interrupted as interrupted:
         interrupted.done = interrupted.done or done()
         raise
+
+
+def tell_from_here(done: str) -> None:
+    """From here on an interruption says this of what is done, where no context of `telling` does: before, between and
+    after these contexts, until the process ends.
+    """
+    if _state is not None and threading.get_ident() == _state.main:
+        _state.done = done
 
 
 def _handled_here() -> tuple[signal.Signals, ...]:

@@ -17,9 +17,20 @@ import pytest
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
-from tests.faults.processes import Ended, TooLateError, again_if_too_late, end, kidx, start_kidx, watched, while_it_runs
+from tests.faults.processes import (
+    KIDX,
+    Ended,
+    TooLateError,
+    again_if_too_late,
+    end,
+    kidx,
+    start_kidx,
+    watched,
+    while_it_runs,
+)
 from tests.faults.trees import in_memory, indexes, lying_log, small_log, snapshot, staging_files, write_log
 from tests.support.logs import golden
+from tests.support.restored import killed_log_dir
 from tests.support.terminal import without_progress
 
 _CODES: Final = {
@@ -109,6 +120,48 @@ def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     again = kidx("build", log_dir, "--in-place", "--accept-truncated", "--processes", "1")
     assert again.code == ExitCode.PROBLEMS_FOUND, again
     assert kidx("verify", log_dir, "--topics", "txn-mixed|fast").code == ExitCode.OK
+
+
+#: A signal in the moment after a function has ended.
+_AFTER: Final = f"""
+import os, signal
+import {{module}} as module
+function = module.{{name}}
+def interrupted(*arguments, **options):
+    done = function(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+module.{{name}} = interrupted
+{KIDX}
+"""
+_OPERATIONS: Final = "kidxlib.operations"
+_STAYS: Final = "what is done stays, the rest is not done; run the same command again"
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "name", "says"),
+    [
+        (["build", "--in-place"], f"{_OPERATIONS}.build.without_catalog", "build_once", _STAYS),
+        (["recover", "--apply"], f"{_OPERATIONS}.recover.recover", "recover", _STAYS),
+        (["recover"], f"{_OPERATIONS}.recover.recover", "recover", "nothing was done"),
+        (
+            ["build", "--in-place", "--json-line=-"],
+            "kidxlib.run.run_report",
+            "_write_json_line",
+            "all is done, and not",
+        ),
+    ],
+    ids=["build", "recover", "plan", "line of JSON"],
+)
+def test_between_the_end_of_its_work_and_its_own_end_a_command_says_what_it_has_done(
+    command: list[str], module: str, name: str, says: str, tmp_path: Path
+) -> None:
+    """In no context that knows how far the work is."""
+    log_dir = killed_log_dir(tmp_path, 1)
+    ended = end(start_kidx(*command, log_dir, program=_AFTER.format(module=module, name=name)))
+    lines = [line for line in ended.err.splitlines() if line.startswith("error: interrupted: ")]
+    assert ended.code == ExitCode.INTERRUPTED and len(lines) == 1, ended
+    assert lines[0].startswith(f"error: interrupted: {says}")
 
 
 @again_if_too_late

@@ -88,6 +88,20 @@ apply.write_metadata = interrupted
 """
 
 
+#: Ctrl-C in the moment after a function has ended.
+_INTERRUPTED_AFTER: Final = f"""
+import os, signal
+from kidxlib.operations.restore import restore
+function = restore.{{name}}
+def interrupted(*arguments):
+    done = function(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+restore.{{name}} = interrupted
+{KIDX}
+"""
+
+
 @pytest.fixture
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Records of logs without transactions are read as soon as these are copied, of others once all is ready."""
@@ -211,6 +225,19 @@ def test_a_controllers_disk_that_fails_after_a_signal_is_named(old: Path, tmp_pa
     assert ended.code == 128 + signal.SIGINT and ended.out == "", ended
     assert "error: interrupted: the sources are as they were, and some controllers may have the metadata" in ended.err
     assert f"; after the signal this failed: {controller}/" in ended.err and "No space left on device" in ended.err
+
+
+@pytest.mark.parametrize("name", ["apply_restore", "_tell_end", "restore"])
+def test_ctrl_c_between_the_end_of_a_restore_and_its_printing_says_that_all_is_restored(
+    name: str, tmp_path: Path
+) -> None:
+    """Nobody is to empty log dirs that are whole, or to believe that nothing is there."""
+    old, new = killed_log_dir(tmp_path, 1), formatted_log_dir(tmp_path, 1)
+    arguments = _arguments(old, new, "--apply", _planned(old, new))
+    ended = end(start_kidx(*arguments, program=_INTERRUPTED_AFTER.format(name=name)))
+    assert ended.code == 128 + signal.SIGINT and ended.out == "", ended
+    assert "error: interrupted: all is restored, and what restore-check needs was not printed" in ended.err
+    assert not (new / UNFINISHED).exists() and logs_in(new) == logs_in(old)
 
 
 def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,10 @@ class FormattedController:
         levels = (record.values for record in self.records if record.message.name == "FeatureLevelRecord")
         return {values["name"]: values["featureLevel"] for values in levels}
 
+    def has_changed(self) -> bool:
+        """Whether the file is another one by now than was read."""
+        return self.path.read_bytes() != self.content
+
     def content_with(self, restored: Sequence[FramedMessage]) -> bytes:
         """The file with other records."""
         content, offset = self.header, self.header_records

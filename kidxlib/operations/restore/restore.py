@@ -18,7 +18,7 @@ from rich.filesize import decimal
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.restore.apply import RESTORED, apply_restore
+from kidxlib.operations.restore.apply import RESTORED, Restored, apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
@@ -31,9 +31,10 @@ from kidxlib.operations.restore.protection import Protected
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, on_two_disks, plan_restore, sort_out
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.surviving import surviving_or_refused
-from kidxlib.operations.restore.targets import new_brokers, overlapping
+from kidxlib.operations.restore.targets import UNFINISHED, new_brokers, overlapping
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -127,7 +128,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
             )
         if request.options.resets is not None and not plan.refusals:
             write_resets(request.options.resets, plan.groups.behind)
-        restored = apply_restore(plan, backend) if applies else None
+        restored = _apply(plan, backend) if applies else None
     _tell_end(outcome, plan, None if restored is None else restored.copied)
     outcome.values.update(
         plan=plan.id,
@@ -147,6 +148,23 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
         bytes=plan.copied_bytes,
     )
+
+
+def _apply(plan: RestorePlan, backend: Backend) -> Restored:
+    """Carry the plan out. Also in the moments before and after that, an interruption says what the disks say."""
+    with interrupts.telling(lambda: _left_on_disks(plan)):
+        restored = apply_restore(plan, backend)
+        interrupts.tell_from_here(RESTORED)
+    return restored
+
+
+def _left_on_disks(plan: RestorePlan) -> str:
+    """What an interruption has left of a restore, for a person; empty: nothing was begun."""
+    log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
+    with contextlib.suppress(OSError):
+        if not any((path / UNFINISHED).exists() for path in log_dirs):
+            return RESTORED if all(controller.has_changed() for controller in plan.controllers) else ""
+    return "the sources are as they were: empty the new log dirs and the controllers', format them, and plan again"
 
 
 def _contents_not_compared(contents: Contents) -> Iterator[str]:
