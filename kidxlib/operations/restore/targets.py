@@ -189,6 +189,8 @@ def _why_not_into_log_dir(broker: NewBroker, path: Path) -> Iterator[str]:
             f"{path / META_PROPERTIES}: node.id is {meta.node_id}, and --broker says {broker.node_id}; give the node "
             "that it was formatted for"
         )
+    elif meta.cluster_id is None:
+        yield f"{path / META_PROPERTIES}: no cluster.id in it, without which no node starts; {_FORMAT_FIRST}"
     elif meta.directory_id is None:
         yield f"{path / META_PROPERTIES}: no directory.id in it; format it with Kafka 3.7 or newer"
 

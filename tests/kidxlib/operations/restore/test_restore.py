@@ -131,6 +131,12 @@ def _of_other_node(old: Path, new: Path) -> str:
     return "node.id is 7, and --broker says 1"
 
 
+def _of_no_new_cluster(old: Path, new: Path) -> str:
+    text = (new / META_PROPERTIES).read_text()
+    (new / META_PROPERTIES).write_text(text.replace("cluster.id", "was.id"))
+    return "no cluster.id in it"
+
+
 def _with_a_copied_id(old: Path, new: Path) -> str:
     text = (new / META_PROPERTIES).read_text()
     (new / META_PROPERTIES).write_text(text.replace(_id(new.name), _id(old.name)))
@@ -161,6 +167,7 @@ def _tiered(old: Path, new: Path) -> str:
     "spoil",
     [
         *(_unformatted, _not_empty, _broken_off, _of_old_cluster, _of_other_node, _with_a_copied_id),
+        _of_no_new_cluster,
         *(_without_topic_id, _set_aside, _two_ids, _tiered),
     ],
 )
