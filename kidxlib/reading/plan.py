@@ -172,8 +172,7 @@ def plan_reads(
     if catalog is not None and not goes_on:
         known = KnownLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
-    ends = ReadingEnds(request, read_offsets)
-    planner = _Planner(request, ends, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
+    planner = _Planner(request, read_offsets, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(map(request.names, directories))
     planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
@@ -304,7 +303,7 @@ class _Planner:
     def __init__(
         self,
         request: ReadRequest,
-        ends: ReadingEnds,
+        read_offsets: ReadOffsets,
         *,
         goes_on: bool,
         part_bytes: int | None,
@@ -318,7 +317,7 @@ class _Planner:
         self.failed: dict[TopicPartition, str] = {}
         self._request, self._goes_on, self._part_bytes, self._known = request, goes_on, part_bytes, known
         self._isolates = isolates
-        self._ends = ends
+        self._ends = ReadingEnds(request, read_offsets)
         self._left_out: list[LeftOut] = []
         self._known_ends: list[LogRead] = []
         self._of_another_time: list[str] = []
