@@ -45,7 +45,7 @@ from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import read_leader_epochs, read_offset_checkpoint
+from kidxlib.storage.small_files import read_leader_epochs
 
 #: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]
@@ -230,7 +230,7 @@ class ReadingEnds:
         unreadable: checkpoint files that are malformed, and what is done without them.
     """
 
-    def __init__(self, request: ReadRequest, read_offsets: ReadOffsets = read_offset_checkpoint) -> None:
+    def __init__(self, request: ReadRequest, read_offsets: ReadOffsets) -> None:
         self._request = request
         self.brokers = BrokersMetadata(request.log_dirs)
         self.unreadable: list[str] = []

@@ -44,6 +44,7 @@ from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 from kidxlib.reading import bounds, ends, log_dir_evidence
 from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
 from kidxlib.reading.damage import Damage
@@ -91,11 +92,14 @@ def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: i
     return place
 
 
-def _plan(*places: Path, catalog: Path | None = None, **options: Any) -> ReadPlan:
+def _plan(
+    *places: Path, catalog: Path | None = None, read_offsets: ReadOffsets = read_offset_checkpoint, **options: Any
+) -> ReadPlan:
     asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
     asked |= {"index_dir": None, "to_log_end": None, **options}
     tables = None if catalog is None else existing_tables("catalog", str(catalog))
-    return plan_reads(read_request(places, topics=re.compile(".*"), **asked), goes_on=False, catalog=tables)
+    request = read_request(places, topics=re.compile(".*"), **asked)
+    return plan_reads(request, goes_on=False, catalog=tables, read_offsets=read_offsets)
 
 
 def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]:
@@ -698,17 +702,16 @@ def test_checkpoints_are_read_once_for_all_partitions(tmp_path: Path, monkeypatc
         _log_dir(tmp_path / str(number), (100,), log_start=0)
         (tmp_path / str(number) / "t-0").rename(tmp_path / f"t-{number}")
     (tmp_path / "0" / LOG_START_OFFSET_CHECKPOINT).rename(tmp_path / LOG_START_OFFSET_CHECKPOINT)
-    met = list[Path]()
+    met = list[Location]()
 
-    def reading(path: Path) -> Mapping[TopicPartition, int] | None:
+    def reading(path: Location) -> Mapping[TopicPartition, int] | None:
         met.append(path)
         return read_offset_checkpoint(path)
 
-    for module in (log_dir_evidence, ends):
-        monkeypatch.setattr(module, "read_offset_checkpoint", reading)
+    monkeypatch.setattr(log_dir_evidence, "read_offset_checkpoint", reading)
     run_here(seek, tmp_path, "--topic", "t", "--timestamp", "1")
     assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 1
-    _plan(tmp_path)
+    _plan(tmp_path, read_offsets=reading)
     assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 2
 
 
