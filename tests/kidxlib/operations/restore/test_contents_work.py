@@ -6,16 +6,18 @@ import itertools
 import json
 import random
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.restore.contents_work import RestoredLog, read_logs
+from kidxlib.storage import small_files
 from tests.faults.processes import kidx
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs.transactions import Written, random_transactions
-from tests.support.restored import formatted_log_dir, id_of, write_properties
+from tests.support.restored import formatted_log_dir, id_of, killed_log_dir, write_properties
 
 _LOGS: Final = [RestoredLog(topic_partition=TopicPartition("t", 0), number=number) for number in range(10)]
 
@@ -32,6 +34,30 @@ def test_no_log_is_begun_after_an_interruption() -> None:
 
 def test_all_logs_are_read() -> None:
     assert sorted(done.rows[0]["contents"]["number"] for done in read_logs(_LOGS)) == list(range(10))
+
+
+@pytest.mark.parametrize("has_transactions", [False, True])
+def test_no_checkpoint_of_the_log_dir_is_read_for_each_partition(
+    has_transactions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has an entry for every partition: to read 4,000 small ones took a minute."""
+    log_dir, met = killed_log_dir(tmp_path, 1), list[str]()
+    read_checkpoint = small_files._read_checkpoint
+
+    def reading(path: Path, *arguments: Any) -> object:
+        met.append(path.name)
+        return read_checkpoint(path, *arguments)
+
+    monkeypatch.setattr(small_files, "_read_checkpoint", reading)
+    log = RestoredLog(
+        topic_partition=TopicPartition("txn-mixed", 0),
+        log_dir=log_dir,
+        end_offset=10_000,
+        has_transactions=has_transactions,
+    )
+    [done] = read_logs([log])
+    assert done.rows[0]["contents"]["uncommitted"]["records"] > 1_000
+    assert not {*met} & {*LOG_DIR_CHECKPOINTS}
 
 
 def _without_transactions() -> Written:
