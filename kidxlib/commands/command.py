@@ -330,6 +330,7 @@ def _command(
             interrupts.tell_from_here(outcome.done)
             with interrupts.telling(lambda: outcome.done):
                 outcome.show(as_json=request.as_json)
+            interrupts.tell_from_here(interrupts.DONE_AND_PRINTED)
         return outcome
 
     command = reports_run(reports_as)(work)

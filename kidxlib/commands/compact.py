@@ -155,7 +155,8 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
 
     compacted, maintained = CompactionReport(topics=[], changed=(0, []), unchanged=0, kept=(0, []), problems=0), []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(interrupts.telling(lambda: interrupts.RECORDED_STAYS))
+        done = interrupts.RECORDED_STAYS if request.apply else interrupts.NOTHING_DONE
+        stack.enter_context(interrupts.telling(lambda: done))
         if request.files is not None:
             changes = compact_files(
                 backend, request.sources, request.pattern, request.files, apply=request.apply, stack=stack

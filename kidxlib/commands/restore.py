@@ -161,7 +161,7 @@ class Restore(WithoutCatalog):
 
     @property
     def writes(self) -> bool:
-        return bool(self.apply or self.propose_until or self.reset_offsets)
+        return bool(self.propose_until or self.reset_offsets)  # --apply says by itself what it has left
 
     def _check_proposal(self) -> None:
         if self.until_offsets is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kidxlib.errors import LogChangedError, PublishError
+from kidxlib.errors import KidxError, LogChangedError, PublishError
 from kidxlib.format.checksums.crc import extend_crc32c_in_memory
 from kidxlib.storage import rooms
 from kidxlib.storage.directory import flush_file_system_of
@@ -38,8 +38,8 @@ _PIECE_BYTES: Final = 8 * 1024 * 1024
 _THREADS_A_CORE: Final = 2
 #: Groups of files that are copied at the same time: while one is flushed, the disk is busy with the other.
 _GROUPS_AT_ONCE: Final = 2
-#: Copies of at most as much are left in memory for who reads them next.
-_IN_MEMORY_MOST: Final = 1024 * 1024 * 1024
+#: Copies of a group are left in memory for who reads them next, if they are not more than this for each core.
+_IN_MEMORY_A_CORE: Final = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,50 +90,74 @@ def make_directory(path: Path, like: Path, owner: Owner) -> None:
 
 def copy_files(groups: Iterable[tuple[_T, Sequence[FileCopy]]], cores: int) -> Generator[tuple[_T, Copied], None, None]:
     """Copy groups of files durably, with their modification times. Yield what was copied of each group, in their order,
-    once all of it was flushed, and what was written has been read back from the disk. A group may be anything.
+    once all of it was flushed, and what was written has been read back from the disk. What stands for a group may be
+    anything.
 
     The copies of a group are in memory then, if these are not too many bytes, until the next group is asked for. That
     one is copied meanwhile.
 
     Args:
-        cores: for each, some files are copied, or read back, at the same time.
+        cores: for each, some files are copied at the same time, and one is read back.
 
     Raises:
         PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
     """
-    given_up = threading.Event()
     at_work: deque[tuple[_T, Sequence[FileCopy], Future[Copied]]] = deque()
-    of_files = ThreadPoolExecutor(cores * _THREADS_A_CORE, thread_name_prefix="kidx-copy")
-    of_groups = ThreadPoolExecutor(_GROUPS_AT_ONCE, thread_name_prefix="kidx-copies")
+    copying = _Copying(cores)
     try:
         for group, files in groups:
-            at_work.append((group, files, of_groups.submit(_copy_group, files, of_files, given_up)))
+            at_work.append((group, files, copying.begin(files)))
             if len(at_work) > _GROUPS_AT_ONCE:
                 yield from _first_done(at_work)
         while at_work:
             yield from _first_done(at_work)
-    finally:  # interrupted, or one of the copies failed: none of the others is of use
-        given_up.set()
-        of_files.shutdown(cancel_futures=True)
-        of_groups.shutdown(cancel_futures=True)
+    except (KidxError, OSError) as error:
+        copying.give_up()
+        failed = (begun.exception() for _, _, begun in at_work if not begun.cancelled())
+        # A disk that has failed for one group fails whoever asks for the next one, too.
+        raise next((first for first in failed if isinstance(first, PublishError)), error) from None
+    finally:
+        copying.give_up()  # interrupted, or one of the copies failed: none of the others is of use
+
+
+class _Copying:
+    """The threads that copy groups of files."""
+
+    def __init__(self, cores: int) -> None:
+        self._in_memory_most = _IN_MEMORY_A_CORE * cores
+        self._given_up = threading.Event()
+        self._copies = ThreadPoolExecutor(cores * _THREADS_A_CORE, thread_name_prefix="kidx-copy")
+        self._reads = ThreadPoolExecutor(cores, thread_name_prefix="kidx-read-back")
+        self._groups = ThreadPoolExecutor(_GROUPS_AT_ONCE, thread_name_prefix="kidx-copies")
+
+    def begin(self, files: Sequence[FileCopy]) -> Future[Copied]:
+        return self._groups.submit(self._copy_group, files)
+
+    def give_up(self) -> None:
+        """End what is at work amid its file. It is waited for."""
+        self._given_up.set()
+        for threads in (self._copies, self._reads, self._groups):
+            threads.shutdown(cancel_futures=True)
+
+    def _copy_group(self, files: Sequence[FileCopy]) -> Copied:
+        given_up = itertools.repeat(self._given_up)
+        size = sum(file.size for file in files)
+        checksums = list(self._copies.map(_copy, files, given_up))
+        _flush({file.target.parent for file in files})
+        to_memory = itertools.repeat(size <= self._in_memory_most)
+        deque(self._reads.map(_read_back, files, checksums, to_memory, given_up), maxlen=0)
+        written = sum(file.size for file, checksum in zip(files, checksums, strict=True) if checksum is not None)
+        return Copied(size - written, written)
 
 
 def _first_done(at_work: deque[tuple[_T, Sequence[FileCopy], Future[Copied]]]) -> Iterator[tuple[_T, Copied]]:
-    group, files, copying = at_work.popleft()
-    yield group, copying.result()
+    group, files, copying = at_work[0]
+    copied = copying.result()
+    at_work.popleft()
+    yield group, copied
     for file in files:
         with file.target.open("rb", buffering=0) as copy:
             os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _copy_group(files: Sequence[FileCopy], threads: ThreadPoolExecutor, given_up: threading.Event) -> Copied:
-    to_memory = sum(file.size for file in files) <= _IN_MEMORY_MOST
-    checksums = list(threads.map(_copy, files, itertools.repeat(given_up)))
-    _flush({file.target.parent for file in files})
-    reading_back = threads.map(_read_back, files, checksums, itertools.repeat(to_memory), itertools.repeat(given_up))
-    deque(reading_back, maxlen=0)
-    written = sum(file.size for file, checksum in zip(files, checksums, strict=True) if checksum is not None)
-    return Copied(sum(file.size for file in files) - written, written)
 
 
 def _copy(file: FileCopy, given_up: threading.Event) -> int | None:

@@ -32,6 +32,8 @@ _PATIENCE_SECONDS: Final = 3.0
 NOTHING_DONE: Final = "nothing was done"
 #: The message of a command that writes, where nobody knows how far it came.
 DONE_STAYS: Final = "what is done stays, the rest is not done; run the same command again"
+#: The message once nothing but the end of the process is left.
+DONE_AND_PRINTED: Final = "all is done, and was printed"
 #: The message of a run that records each change at once.
 RECORDED_STAYS: Final = "what is recorded stays, the rest is not done; run the same command again"
 
@@ -43,7 +45,7 @@ class Interrupted(BaseException):
         signal: its number.
         done: what is done and what is not, for a person; empty until a context of `telling` says it.
         by_default: the same, where no context says it.
-        failure: what could not be written after the signal, with the file's name; empty: all could be.
+        failure: which file could not be read or written after the signal, and why; empty: none is known.
     """
 
     def __init__(self, signal_: int, failure: str = "", by_default: str = NOTHING_DONE) -> None:

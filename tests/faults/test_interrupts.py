@@ -148,7 +148,7 @@ _STAYS: Final = "what is done stays, the rest is not done; run the same command 
             ["build", "--in-place", "--json-line=-"],
             "kidxlib.run.run_report",
             "_write_json_line",
-            "all is done, and not",
+            "all is done, and was printed",
         ),
     ],
     ids=["build", "recover", "plan", "line of JSON"],

@@ -62,12 +62,13 @@ contents.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {KIDX}
 """
 _EACH_KIND: Final = pytest.mark.parametrize("old", [PARTITION, WITHOUT_TRANSACTIONS], indirect=True)
-#: Workers read the records for `restore-check`, however few these are; {0} is what they do.
+#: Workers read the records for `restore-check`, however few these are, and each log by itself; {0} is what they do.
 _IN_WORKERS: Final = f"""
 from kidxlib.operations.restore import contents, copies
 from tests.faults import children
 contents.read_logs = children.{{0}}
 contents.reads_little = copies.reads_little = lambda *_: False
+copies._GROUP_BYTES_A_CORE = 1
 {KIDX}
 """
 
@@ -176,6 +177,7 @@ def test_copies_are_restored_also_where_workers_die_as_they_read_them_for_the_ch
     }
     lines = [line for line in ended.err.splitlines() if "restore-check will not compare these records" in line]
     assert 0 < len(lines) < _PARTITIONS, "one line a partition is too many"
+    assert ended.err.count("a worker process died") == 2, "later logs are not tried"
 
 
 @_EACH_KIND
@@ -329,6 +331,18 @@ def test_a_copy_that_does_not_read_back_ends_the_restore(
     monkeypatch.setattr(file_copy, "flush_file_system_of", spoil)
     with pytest.raises(PublishError, match=f"{spoiled}/copy: it does not read back"):
         list(file_copy.copy_files([(copy, [copy]) for copy in copies], 2))
+
+
+def test_the_first_failure_is_told_and_not_what_comes_of_it(tmp_path: Path) -> None:
+    """A directory for the next group cannot be made either."""
+    owner = Owner.of(tmp_path.stat())
+
+    def groups() -> Iterator[tuple[str, list[file_copy.FileCopy]]]:
+        yield "first", [file_copy.FileCopy(tmp_path / "gone", tmp_path / "copy", 1, owner)]
+        raise PublishError("what comes of it")
+
+    with pytest.raises(PublishError, match=f"{tmp_path}/copy: not copied from {tmp_path}/gone"):
+        list(file_copy.copy_files(groups(), 1))
 
 
 def test_a_copy_that_cannot_be_read_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -516,14 +516,16 @@ def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[
     """The log dirs of a broker, with forecasts that were made before, by directory.
 
     Raises:
-        KidxError: a partition has no forecast.
+        KidxError: a partition has no forecast, or is not there.
     """
     planned: list[PlannedLogDir] = []
     for log_dir in broker.log_dirs:
         listed = listed_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
-        if unknown := next((directory for directory in directories if directory not in forecasts), None):
-            raise KidxError(f"{unknown}: it was not there before; expected that nobody else writes to {log_dir.path}")
+        expected = {directory for directory in forecasts if directory.parent == log_dir.path}
+        if different := expected.symmetric_difference(directories):
+            found = "not there" if min(different) in expected else "there, and was not before"
+            raise KidxError(f"{min(different)}: it is {found}; expected that nobody else writes to {log_dir.path}")
         planned.append(PlannedLogDir(log_dir, listed, [forecasts[directory] for directory in directories]))
     return planned
 

@@ -1,5 +1,5 @@
-"""Carries a restore out: copies logs, reads what consumers will get of them, makes the log dirs ready for their
-brokers' first start, and then writes the metadata.
+"""Carries a restore out: copies logs, makes the log dirs ready for their brokers' first start, and then writes the
+metadata. What consumers will get is read of each log once it is there, or once all is ready.
 
 The metadata comes last: until then the new directories are those of an empty cluster, and a node that starts on them
 sets the copies aside, and removes none.
@@ -29,7 +29,7 @@ from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.publish import make_ready
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, log_dirs_with
-from kidxlib.operations.restore.contents import Contents, read_contents
+from kidxlib.operations.restore.contents import Contents, RecordReader, read_contents
 from kidxlib.operations.restore.copies import Copies, copy_logs
 from kidxlib.operations.restore.formatted import write_metadata
 from kidxlib.operations.restore.records import records_of
@@ -76,8 +76,9 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     """
     log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
     with _telling_what_is_left():
-        copies = _copy_logs(plan, log_dirs, backend)
-        contents = read_contents(plan, backend.engine, copies.contents)
+        reader = RecordReader(backend.engine)
+        copies = _copy_logs(plan, log_dirs, backend, reader)
+        contents = read_contents(plan, reader, copies.contents)
         begin_phase("writing the cluster's metadata")
     is_done = False
     with interrupts.telling(lambda: RESTORED if is_done else _LEFT_AMID_METADATA), interrupts.stopping(lambda: None):
@@ -105,7 +106,7 @@ def _telling_what_is_left() -> Iterator[None]:
         raise KidxError(text if text.endswith(_LEFT_BEFORE_METADATA) else f"{text}; {_LEFT_BEFORE_METADATA}") from error
 
 
-def _copy_logs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend) -> Copies:
+def _copy_logs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend, reader: RecordReader) -> Copies:
     """Copy the logs, and make the new log dirs ready for the first start."""
     by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
     for replica in plan.copied:
@@ -115,7 +116,7 @@ def _copy_logs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend) ->
     _publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
     known = _known_topics(plan)
     with scratch_directory() as scans:
-        copies = copy_logs(plan, known, backend.engine, scans)
+        copies = copy_logs(plan, known, backend.engine, reader, scans)
         _make_ready(plan, known, copies.forecasts, backend)
     return copies
 

@@ -1,8 +1,9 @@
 """What consumers will get of restored partitions: counts and digests of records in both isolation levels, and the
 offsets that groups have committed. `restore-check` compares them with the running cluster.
 
-All is read from the new log dirs, once they are ready for the first start, and before there is metadata: what was
-copied was read back from the disk, and nothing that no broker keeps is in there any longer. A partition whose beginning
+All is read from the new log dirs before there is metadata: what was copied was read back from the disk, and nothing
+that no broker keeps is in there any longer. Logs without transactions are read as soon as they are there
+(`is_read_alone`), others once all is ready for the first start. A partition whose beginning
 is in a bucket is read from there up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as
 its leader will.
 """
@@ -10,7 +11,7 @@ its leader will.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -87,12 +88,13 @@ def is_read_alone(replica: PlannedReplica) -> bool:
     return replica.is_leader and source is not None and not (source.may_have_transactions or source.begins_in_bucket)
 
 
-def read_contents(plan: RestorePlan, engine: Engine, known: Sequence[PartitionContents]) -> Contents:
+def read_contents(plan: RestorePlan, reader: RecordReader, known: Sequence[PartitionContents]) -> Contents:
     """Read the records of a plan's partitions from the new log dirs, but for those that are `known` already. The
     offsets of groups are the plan's.
 
     Only `restore-check` needs them: where they cannot be read, each partition says why, and the copies are as good.
     """
+    engine = reader.engine
     logs = _other_logs(plan, engine.cores)
     log_bytes, before = sum(log.log_bytes for log in logs), engine.done()
     begin_phase(
@@ -103,29 +105,40 @@ def read_contents(plan: RestorePlan, engine: Engine, known: Sequence[PartitionCo
     )
     is_local = all(log.bucket is None for log in logs)  # nobody has counted the bytes in a bucket
     is_small = is_local and reads_little(log_bytes, len(logs))
-    contents = [*known, *read_logs_of(logs, engine, "contents", is_small=is_small)]
+    contents = [*known, *reader.read(logs, "contents", is_small=is_small)]
     contents.sort(key=lambda each: each.topic_partition)
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
     return Contents(contents, plan.groups.expected if is_read else None)
 
 
-def read_logs_of(
-    logs: Sequence[RestoredLog], engine: Engine, name: str, *, is_small: bool
-) -> Iterator[PartitionContents]:
-    """Read the records of logs, as `Work` of a name that no other has."""
-    rows: dict[int, Mapping[str, Any]] = {}
-    try:
-        with engine.abandoning():
-            staged = engine.run(Work(name, pack(logs, engine.cores), read_logs, CONTENTS, is_small=is_small))
-        rows = {row["number"]: row for batch in staged.batches("contents") for row in batch.to_pylist()}
+class RecordReader:
+    """Reads the records of restored logs for `restore-check`. Once workers have died over that, no more are read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._died = ""
+
+    def read(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> list[PartitionContents]:
+        """Read logs, as `Work` of a name that no other has. One that cannot be read says why."""
+        rows: dict[int, Mapping[str, Any]] = {}
+        why = self._died
+        try:
+            if not why:
+                rows = self._rows(logs, name, is_small=is_small)
+        except WorkersDiedError:
+            why = self._died = "the processes that read its records died, as where memory runs out (see dmesg)"
+        except (KidxError, OSError) as error:
+            why = describe_error(error)
+        unread = {"uncommitted": None, "committed": None, "why": why}
+        return [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
+
+    def _rows(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
+        units = pack(logs, self.engine.cores)
+        with self.engine.abandoning():
+            staged = self.engine.run(Work(name, units, read_logs, CONTENTS, is_small=is_small))
+        rows = [row for batch in staged.batches("contents") for row in batch.to_pylist()]
         staged.remove()
-        why = ""
-    except WorkersDiedError:
-        why = "the processes that read its records died, as where memory runs out (see dmesg)"
-    except (KidxError, OSError) as error:
-        why = describe_error(error)
-    unread = {"uncommitted": None, "committed": None, "why": why}
-    return (_partition_contents(log, rows.get(log.number, unread)) for log in logs)
+        return {row["number"]: row for row in rows}
 
 
 def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> PartitionContents:

@@ -165,8 +165,12 @@ def _log_read_request(log: RestoredLog) -> ReadRequest:
 
 
 def _log_read_plan(request: ReadRequest, log: RestoredLog) -> ReadPlan:
-    """Plan what is read of a log. Its checkpoints are not read for it: each has an entry for every partition."""
-    of_file = {LOG_START_OFFSET_CHECKPOINT: log.start_offset, HIGH_WATERMARK_CHECKPOINT: log.end_offset}
+    """Plan what is read of a log. Its checkpoints are not read for it: each has an entry for every partition. Without a
+    high watermark its end is not looked for, which without an index takes all headers of the last log.
+    """
+    of_file = {LOG_START_OFFSET_CHECKPOINT: log.start_offset}
+    if log.has_transactions:
+        of_file[HIGH_WATERMARK_CHECKPOINT] = log.end_offset
 
     def read_offsets(path: Location) -> Mapping[TopicPartition, int] | None:
         return {log.topic_partition: of_file[path.name]} if path.name in of_file else None

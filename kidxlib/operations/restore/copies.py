@@ -23,7 +23,7 @@ from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.operations.recover.broker import stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import ForecastTask, forecasts_of
-from kidxlib.operations.restore.contents import PartitionContents, is_read_alone, read_logs_of, restored_logs
+from kidxlib.operations.restore.contents import PartitionContents, RecordReader, is_read_alone, restored_logs
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.run.index_options import options_of_topic
@@ -42,7 +42,7 @@ from kidxlib.terminal.progress import begin_phase
 _FILES_COPIED_BESIDE_LOGS: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 #: A group of partitions is copied, and then looked at, once it has so many files or bytes.
 _GROUP_FILES: Final = 512
-_GROUP_BYTES: Final = 256 * 1024 * 1024
+_GROUP_BYTES_A_CORE: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Copies:
     contents: Sequence[PartitionContents]
 
 
-def copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, scans: Path) -> Copies:
+def copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, reader: RecordReader, scans: Path) -> Copies:
     """Copy all logs of a plan into log dirs whose checkpoints are written, and look at the copies.
 
     Args:
@@ -78,9 +78,9 @@ def copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, scans: Path
         segments=sum(len(_logs(replica)) for replica in plan.copied) + len(alone),
         log_bytes=plan.copied_bytes + read_bytes,
     )
-    is_small = reads_little(read_bytes, len(alone))
+    is_small, group_bytes = reads_little(read_bytes, len(alone)), _GROUP_BYTES_A_CORE * engine.cores
     total, forecasts, contents = Copied(), dict[Path, Forecast](), list[PartitionContents]()
-    with contextlib.closing(copy_files(_groups(plan.copied), engine.cores)) as groups:
+    with contextlib.closing(copy_files(_groups(plan.copied, group_bytes), engine.cores)) as groups:
         for number, (replicas, copied) in enumerate(groups):
             total += copied
             _cut_epochs(replicas)
@@ -89,7 +89,7 @@ def copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, scans: Path
                 _ensure_as_planned(forecast, replica)
                 forecasts[forecast.directory] = forecast
             logs = restored_logs(filter(is_read_alone, replicas), engine.cores)
-            contents += read_logs_of(logs, engine, f"contents-{number}", is_small=is_small)
+            contents += reader.read(logs, f"contents-{number}", is_small=is_small)
     return Copies(total, forecasts, contents)
 
 
@@ -143,13 +143,15 @@ def _logs(replica: PlannedReplica) -> dict[int, int]:
     return {each.base_offset: each.kept_bytes for each in segments if each.action is not StartupAction.DELETE}
 
 
-def _groups(replicas: Iterable[PlannedReplica]) -> Iterator[tuple[list[PlannedReplica], list[FileCopy]]]:
+def _groups(
+    replicas: Iterable[PlannedReplica], group_bytes: int
+) -> Iterator[tuple[list[PlannedReplica], list[FileCopy]]]:
     """Replicas that are copied together, and their files."""
     group, files = list[PlannedReplica](), list[FileCopy]()
     for replica in replicas:
         group.append(replica)
         files += _file_copies(replica)
-        if len(files) >= _GROUP_FILES or sum(file.size for file in files) >= _GROUP_BYTES:
+        if len(files) >= _GROUP_FILES or sum(file.size for file in files) >= group_bytes:
             yield group, files
             group, files = [], []
     if group:

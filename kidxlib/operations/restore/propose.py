@@ -17,6 +17,7 @@ from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.until import RESTORED_WHOLE, kept_segments, log_of
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.terminal import interrupts
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -109,8 +110,9 @@ def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
     """
     partitions = [{name: each.as_json()[name] for name in ("topic", "partition", "offset")} for each in proposed]
     try:
-        with path.open("x") as file:
+        with interrupts.stopping(lambda: None), path.open("x") as file:  # a part of it would be in the way
             file.write(json.dumps({"partitions": partitions, "version": 1}, indent=2) + "\n")
+            interrupts.tell_from_here(f"{path} is written")
     except FileExistsError as error:
         raise UsageError(f"{_OPTION} {path}: it is there already; name a new file for the proposal") from error
     except OSError as error:
