@@ -523,9 +523,10 @@ def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[
         listed = listed_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
         expected = {directory for directory in forecasts if directory.parent == log_dir.path}
-        if different := expected.symmetric_difference(directories):
-            found = "not there" if min(different) in expected else "there, and was not before"
-            raise KidxError(f"{min(different)}: it is {found}; expected that nobody else writes to {log_dir.path}")
+        if gone := expected.difference(directories):
+            raise KidxError(f"{min(gone)}: it is gone; expected that nobody else writes to {log_dir.path}")
+        if added := {*directories} - expected:
+            raise KidxError(f"{min(added)}: it was not there; expected that nobody else writes to {log_dir.path}")
         planned.append(PlannedLogDir(log_dir, listed, [forecasts[directory] for directory in directories]))
     return planned
 
