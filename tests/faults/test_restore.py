@@ -286,6 +286,21 @@ def test_copies_are_read_from_the_disk_once(old: Path, tmp_path: Path) -> None:
     assert max(in_memory) <= 2, "a start looks at the ends of logs"
 
 
+def test_replicas_of_several_brokers_are_made_ready_together(old: Path, tmp_path: Path) -> None:
+    """One worker makes those of the same partition."""
+    other = killed_log_dir(tmp_path, 2)
+    for number in range(1, _PARTITIONS):
+        write_folder(other, f"txn-mixed-{number}")
+    new, new_other = formatted_log_dir(tmp_path, 1), formatted_log_dir(tmp_path, 2)
+    arguments = ["restore", old, other, "--broker", f"1={new}", "--broker", f"2={new_other}", "--controller", new]
+    plan = kidx(*arguments, "--json")
+    assert plan.code == ExitCode.OK, plan
+    applied = kidx(*arguments, "--json", "--apply", plan.json["plan"])
+    assert applied.code == ExitCode.OK and applied.json["applied"], applied
+    assert logs_in(new) == logs_in(old) and logs_in(new_other) == logs_in(other)
+    assert {path.name for path in new.glob("*/*")} == {path.name for path in new_other.glob("*/*")}
+
+
 def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:
     """The copies alone would not fit."""
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=2m") as disk:

@@ -208,22 +208,24 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     """Write the side files of unflushed segments beside them, by the scans of the forecasts. A log whose scan was not
     kept, or that has changed since, is read again. A file that is right is not touched.
     """
-    epochs: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    epochs: dict[Directory, list[tuple[int, int]]] = defaultdict(
+        list
+    )  # log dirs of several brokers may have a partition
 
-    def scanned(built: Iterable[tuple[TopicPartition, SegmentTask]]) -> Iterator[SegmentTask]:
-        for partition, segment in built:
-            epochs[partition] += segment.scanned.leader_epochs[["epoch", "start_offset"]].tolist()
+    def scanned(built: Iterable[tuple[Directory, SegmentTask]]) -> Iterator[SegmentTask]:
+        for directory, segment in built:
+            epochs[directory] += segment.scanned.leader_epochs[["epoch", "start_offset"]].tolist()
             yield segment
 
     to_read = [forecast for forecast in forecasts if forecast.scan_from is not None]
-    tasks = {forecast.topic_partition: _partition_task(forecast) for forecast in to_read}
+    tasks = {forecast.files: _partition_task(forecast) for forecast in to_read}
     built = (
-        (task.segment.topic_partition, segment)
+        (task.index_directory, segment)
         for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
         for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
     )
     by_partition = itertools.groupby(built, lambda segment: segment[0])
-    for _ in finish((tasks[partition], scanned(of_partition)) for partition, of_partition in by_partition):
+    for _ in finish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
         pass
     _publish_epochs(to_read, epochs)
 
@@ -265,13 +267,13 @@ def _partition_task(forecast: Forecast) -> PartitionTask:
     )
 
 
-def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
+def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[Directory, list[tuple[int, int]]]) -> None:
     """Add the epochs of logs to those that are known, as recovery does (`LogSegment.recover`)."""
     with Publisher() as publisher:
         for forecast in forecasts:
             known = read_leader_epochs(forecast.directory) or LeaderEpochs()
             before = known.entries
-            for epoch, start_offset in of_logs.get(forecast.topic_partition, ()):
+            for epoch, start_offset in of_logs.get(forecast.files, ()):
                 if known.is_new_epoch(epoch):
                     known.assign(epoch, start_offset)
             if known.entries != before:
