@@ -292,7 +292,7 @@ def test_replicas_of_several_brokers_are_made_ready_together(old: Path, tmp_path
     for number in range(1, _PARTITIONS):
         write_folder(other, f"txn-mixed-{number}")
     new, new_other = formatted_log_dir(tmp_path, 1), formatted_log_dir(tmp_path, 2)
-    arguments = ["restore", old, other, "--broker", f"1={new}", "--broker", f"2={new_other}", "--controller", new]
+    arguments = ("restore", old, other, "--broker", f"1={new}", "--broker", f"2={new_other}", "--controller", new)
     plan = kidx(*arguments, "--json")
     assert plan.code == ExitCode.OK, plan
     applied = kidx(*arguments, "--json", "--apply", plan.json["plan"])
