@@ -208,9 +208,8 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     """Write the side files of unflushed segments beside them, by the scans of the forecasts. A log whose scan was not
     kept, or that has changed since, is read again. A file that is right is not touched.
     """
-    epochs: dict[Directory, list[tuple[int, int]]] = defaultdict(
-        list
-    )  # log dirs of several brokers may have a partition
+    # By directory: of a restore, the log dirs of several brokers may have replicas of one partition.
+    epochs: dict[Directory, list[tuple[int, int]]] = defaultdict(list)
 
     def scanned(built: Iterable[tuple[Directory, SegmentTask]]) -> Iterator[SegmentTask]:
         for directory, segment in built:
