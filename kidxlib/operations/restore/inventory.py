@@ -5,6 +5,7 @@ and what the logs say of producers and coordinators. Nothing is written, and eve
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,27 +21,30 @@ from kidxlib.errors import (
     SnapshotError,
     UsageError,
 )
-from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS, EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
-from kidxlib.operations.restore.readable import ensure_readable
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import read_leader_epochs, regular_file
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
+from kidxlib.text.words import counted
 
 #: The node id of what is made of a bucket: no broker has it.
 BUCKET_NODE: Final = -1
+#: A log dir's own files, of which a restore reads what it says.
+_FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +286,43 @@ def _ensure_named(broker: StoppedBroker) -> None:
                 "Write the line cluster.id=ID into it, in a copy of the log dir: the id in the file of another "
                 "node that is of this cluster; if there is none, any id that the new log dirs do not have"
             )
+
+
+def ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
+    """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics.
+
+    Raises:
+        UsageError: something may not be read: whose it is, and how many more there are.
+    """
+    if not (found := [*_not_readable(place, topics)]):
+        return
+    first, *more = found
+    owner = first.stat().st_uid
+    whom = "as root" if owner in (0, os.getuid()) else f"as user {owner}, to whom it belongs, or as root"
+    also = f", nor {counted(len(more), 'other file or directory', 'other files and directories')} there" if more else ""
+    raise UsageError(f"{first}: this user may not read it{also}; run this {whom}: what is not read would count as lost")
+
+
+def _not_readable(place: Place, topics: re.Pattern[str]) -> Iterator[Path]:
+    """The files and directories that this user may not read. Of a directory nothing more is looked at then."""
+    for log_dir in map(str, place.log_dirs):
+        for name in _FILES:
+            if _is_forbidden(path := os.path.join(log_dir, name), os.R_OK):
+                yield Path(path)
+    for directory in place.directories.values():
+        partition = directory.topic_partition
+        is_wanted = partition is not None and topics.fullmatch(partition.topic) is not None
+        if not is_wanted and directory.name != METADATA_DIRECTORY:
+            continue
+        if _is_forbidden(path := str(directory.path), os.R_OK | os.X_OK):
+            yield Path(path)
+            continue
+        paths = (os.path.join(path, name) for name in sorted(directory.files))
+        yield from (Path(file) for file in paths if _is_forbidden(file, os.R_OK))
+
+
+def _is_forbidden(path: str, mode: int) -> bool:
+    return not os.access(path, mode) and os.path.exists(path)
 
 
 def take_inventory(
