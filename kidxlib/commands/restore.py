@@ -113,6 +113,14 @@ class Restore(WithoutCatalog):
         help="Take the leader's records where replicas disagree.",
     )
 
+    scan_cache: Path | None = option(
+        "--scan-cache",
+        "scan_cache",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Keep in FILE what logs hold, and read no log again that has not changed since, neither for the next plan "
+        "nor for --apply, which compares all copies with FILE before it writes metadata.",
+    )
     bucket: str | None = option(
         "--bucket",
         metavar="PLACE",
@@ -161,7 +169,9 @@ class Restore(WithoutCatalog):
 
     @property
     def writes(self) -> bool:
-        return bool(self.propose_until or self.reset_offsets)  # --apply says by itself what it has left
+        return bool(
+            self.propose_until or self.reset_offsets or self.scan_cache
+        )  # --apply says by itself what it has left
 
     def _check_proposal(self) -> None:
         if self.until_offsets is None:
@@ -170,6 +180,7 @@ class Restore(WithoutCatalog):
             raise UsageError("--propose-until with --apply: a proposal is written alone; look at it first")
         if not self.sources:
             raise UsageError("DIR[,DIR]…: missing; name the log dirs of each old broker")
+        self.refuse(["scan_cache"], "{option}: only without --propose-until")
 
     @cached_property
     def resolved(self) -> RestoreRequest:
@@ -206,6 +217,7 @@ class Restore(WithoutCatalog):
             apply=self.apply,
             now=datetime.now(UTC),
             until=until,
+            scan_cache=self.scan_cache,
             proposes_ms=None if self.propose_until is None else milliseconds_of("--propose-until", self.propose_until),
         )
 

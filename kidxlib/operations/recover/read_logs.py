@@ -5,8 +5,9 @@ pass (`read_together`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,26 +37,35 @@ class SmallLog:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTogether:
-    """What was found of a log that was read together with others.
+class LogRead:
+    """What was found in a log that was read before: together with others, or by an earlier run.
 
     Attributes:
         options: with which it was scanned.
         epochs: where leader epochs change in it.
-        kept: where the scans of the pass are kept; None where they are not.
+        kept: where the scans of its pass are kept; None where they are not.
         number: its number among these.
     """
 
     options: RecoverOptions
     recovery: Recovery
     epochs: tuple[EpochEntry, ...]
-    kept: PlaceOfPass | None
-    number: int
+    kept: PlaceOfPass | None = None
+    number: int = 0
+
+
+#: What an earlier run has found in a log, by its path, with these options; None: it is to be read.
+FoundBefore: TypeAlias = Callable[[str, RecoverOptions], LogRead | None]
+
+
+def nothing_found(path: str, options: RecoverOptions) -> LogRead | None:
+    """A `FoundBefore` where no run was before."""
+    return None
 
 
 def read_together(
     logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: ScanWriter | None
-) -> dict[str, ReadTogether]:
+) -> dict[str, LogRead]:
     """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
     left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
     """
@@ -73,7 +83,7 @@ def read_together(
         are_same = [_is_unchanged(opened, number) for number in range(len(opened_ones))]
     place = None if kept is None else kept.keep_pass(opened.versions, options, scans)
     return {
-        log.path: ReadTogether(
+        log.path: LogRead(
             options=log.options,
             recovery=recovery,
             epochs=_epoch_entries(scans.of_log("leader_epochs", number)),
@@ -110,7 +120,7 @@ class LogReader:
         use_mmap: map them, which is faster; a bad sector then kills the process.
         threads: how many may read one log at the same time.
         kept: gets the scans; None where nobody reads the logs again.
-        together: logs that were read already, by their paths.
+        known: logs that were read before, by their paths.
         recoveries: what recovering a log as a whole comes to, by base offset.
         epochs: where leader epochs change in these logs.
         end_epochs: of logs of which only the ends were read, the epochs there.
@@ -119,14 +129,14 @@ class LogReader:
     use_mmap: bool = False
     threads: int = 1
     kept: ScanWriter | None = None
-    together: Mapping[str, ReadTogether] = field(default_factory=dict)
+    known: Mapping[str, LogRead] = field(default_factory=dict)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
     end_epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
         """Read what is left of a log (a `ReadLog`). The checksum of the last batch is checked in any case."""
-        known = self.together.get(path)
+        known = self.known.get(path)
         if known is not None and (known.options, known.recovery.log_bytes) == (options, kept_bytes):
             if base_offset not in self.recoveries:
                 self.recoveries[base_offset], self.epochs[base_offset] = known.recovery, known.epochs

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -43,7 +43,7 @@ from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
-from kidxlib.operations.recover.read_logs import LogReader, SmallLog, read_together
+from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, nothing_found, read_together
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
@@ -358,11 +358,13 @@ def recovery_plan(
     scans: Path | None,
     name: str = "forecasts",
     topics: re.Pattern[str] = ANY_TOPIC,
+    found_before: FoundBefore = nothing_found,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
     Log dirs are sources of `known` by their paths. Of topics that do not match `topics` no log is read. `scans` is a
-    directory for the scans of logs; None where nobody reads them again. An engine does work of each `name` once.
+    directory for the scans of logs; None where nobody reads them again. An engine does work of each `name` once. What
+    was found before of a log is believed.
     """
     start = time.monotonic()
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
@@ -371,7 +373,9 @@ def recovery_plan(
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
-    tasks = _forecast_tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
+    tasks = _forecast_tasks(
+        broker, listed, policy_of, found_before, everything=everything, untrusted=untrusted, scans=scans
+    )
     planned = _forecast_log_dirs(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_missing_metadata_refusal(broker, known)]
     is_only_voter = any(metadata.only_voter == broker.node_id for metadata in known.read())
@@ -403,8 +407,9 @@ class ForecastTask:
 
     Attributes:
         number: its place among all tasks.
-        segments, log_bytes: how much is unflushed.
-        small: base offsets of the unflushed segments whose logs are read together with others.
+        segments, log_bytes: how much is to be read, of what is unflushed.
+        small: base offsets of the segments to be read whose logs are read together with others.
+        known: what was found before of the others, by the paths of their logs.
         scans: a directory for the scans of its logs; None where nobody reads them again.
         is_compacted: as for `look_at_logs`.
         threads: how many may read a log at the same time.
@@ -423,6 +428,7 @@ class ForecastTask:
     is_compacted: bool = False
     threads: int = 1
     small: tuple[int, ...] = ()
+    known: Mapping[str, LogRead] = field(default_factory=dict)
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
@@ -430,8 +436,11 @@ class ForecastTask:
     def small_logs(self) -> Iterator[SmallLog]:
         """The logs of `small`."""
         for base_offset in self.small:
-            path = f"{self.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
-            yield SmallLog(path, base_offset, self.options)
+            yield SmallLog(_log_path(self.directory, base_offset), base_offset, self.options)
+
+
+def _log_path(directory: Path, base_offset: int) -> str:
+    return f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
@@ -496,7 +505,7 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
                 task.directory,
                 task.options,
                 task.stop,
-                LogReader(use_mmap=use_mmap, threads=task.threads, kept=room.writer, together=together),
+                LogReader(use_mmap=use_mmap, threads=task.threads, kept=room.writer, known={**together, **task.known}),
                 everything=task.everything,
                 trusts=task.trusts,
                 is_compacted=task.is_compacted,
@@ -552,6 +561,7 @@ def _forecast_tasks(
     broker: StoppedBroker,
     listed: Mapping[Path, Plan],
     policy_of: PolicyOf,
+    found_before: FoundBefore,
     *,
     everything: bool,
     untrusted: Mapping[Path, str] | None,
@@ -569,21 +579,30 @@ def _forecast_tasks(
             if stop.clean_shutdown and not everything:
                 unflushed = end
             trusts = untrusted is not None and log_dir.path not in untrusted
-            together = unflushed + np.flatnonzero(log_bytes[unflushed:end] <= (-1 if trusts else SMALL_BYTES))
+            directory = log_dir.path / partition.directory.path.name
+            known, unread = dict[str, LogRead](), dict[int, int]()
+            for segment in range(unflushed, end):
+                base_offset = int(base_offsets[segment])
+                path = _log_path(directory, base_offset)
+                if (read := found_before(path, partition.options)) is None:
+                    unread[base_offset] = int(log_bytes[segment])
+                else:
+                    known[path] = read
             tasks.append(
                 ForecastTask(
                     number=len(tasks),
                     topic_partition=partition.directory.topic_partition,
-                    directory=log_dir.path / partition.directory.path.name,
+                    directory=directory,
                     options=partition.options,
                     stop=stop,
                     everything=everything,
                     trusts=trusts,
-                    segments=end - unflushed,
-                    log_bytes=int(log_bytes[unflushed:end].sum()),
+                    segments=len(unread),
+                    log_bytes=sum(unread.values()),
                     scans=scans,
                     is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
-                    small=tuple(base_offsets[together].tolist()),
+                    small=() if trusts else tuple(base for base, size in unread.items() if size <= SMALL_BYTES),
+                    known=known,
                 )
             )
     return tasks

@@ -8,12 +8,12 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kidxlib.audit.gaps import explains_gaps
-from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.audit.startup.simulation import Recovery, StartupAction
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import KidxError
@@ -190,6 +190,7 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
 
 
 def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
+    """See that a copy is what its source is by the plan, which may have that from a file (`ScanCache`)."""
     source, simulation = _source(replica), forecast.simulation
     expected = (source.start_offset, source.end_offset, source.kept_bytes)
     kept = sum(segment.kept_bytes for segment in simulation.segments)
@@ -199,3 +200,25 @@ def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
             f"{forecast.directory}: expected a copy with (start, end, bytes) {expected}, and a broker would make {now} "
             "of it"
         )
+    read, planned = _logs_found(forecast), _logs_found(source.forecast)
+    for base_offset in sorted(read.keys() & planned.keys()):
+        found, of_source = read[base_offset], planned[base_offset]
+        if found["log_bytes"] == of_source["log_bytes"] and found != of_source:
+            name = next(name for name in found if found[name] != of_source[name])
+            raise KidxError(
+                f"{forecast.directory / segment_file(base_offset, LOG_SUFFIX)}: {name} is {found[name]}, expected "
+                f"{of_source[name]}, as the plan has it of the source; plan again, without a --scan-cache"
+            )
+
+
+def _logs_found(forecast: Forecast) -> dict[int, dict[str, Any]]:
+    """What was found in logs that were read as a whole, by base offset."""
+    return {
+        log.base_offset: {**_fields(forecast.recoveries[log.base_offset]), "epochs": log.epochs}
+        for log in forecast.seen.logs
+        if log.is_read and log.base_offset in forecast.recoveries
+    }
+
+
+def _fields(recovery: Recovery) -> dict[str, Any]:
+    return {field.name: getattr(recovery, field.name) for field in fields(recovery)}

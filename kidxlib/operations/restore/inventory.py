@@ -30,6 +30,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.read_logs import FoundBefore, nothing_found
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
@@ -326,13 +327,21 @@ def _is_forbidden(path: str, mode: int) -> bool:
 
 
 def take_inventory(
-    sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine, topics: re.Pattern[str]
+    sources: Sequence[tuple[Place, StoppedBroker]],
+    engine: Engine,
+    topics: re.Pattern[str],
+    found_before: Mapping[int, FoundBefore] | None = None,
 ) -> Inventory:
-    """Read all logs of these topics in all sources, as a start without recovery points would."""
+    """Read all logs of these topics in all sources, as a start without recovery points would; but for those that were
+    read before, by the ids of their brokers.
+    """
+    before = found_before or {}
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
     brokers = [
-        _old_broker(place, broker, known, engine, f"forecasts-{number}", topics)
+        _old_broker(
+            place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker), nothing_found)
+        )
         for number, (place, broker) in enumerate(sources)
     ]
     return Inventory(brokers, known)
@@ -346,7 +355,13 @@ def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> Old
 
 
 def _old_broker(
-    place: Place, broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, topics: re.Pattern[str]
+    place: Place,
+    broker: StoppedBroker,
+    known: KnownTopics,
+    engine: Engine,
+    name: str,
+    topics: re.Pattern[str],
+    found_before: FoundBefore = nothing_found,
 ) -> OldBroker:
     plan = recovery_plan(
         broker,
@@ -361,19 +376,25 @@ def _old_broker(
         scans=None,
         name=name,
         topics=topics,
+        found_before=found_before,
     )
-    assert broker.node_id is not None
+    node_id = _node_id(broker)
     return OldBroker(
-        node_id=broker.node_id,
+        node_id=node_id,
         cluster_id=next(iter(place.clusters), None),
         place=place,
         plan=plan,
         replicas=[
-            _old_replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+            _old_replica(forecast, node_id, place, log_dir.log_dir.stop)
             for log_dir in plan.log_dirs
             for forecast in log_dir.forecasts
         ],
     )
+
+
+def _node_id(broker: StoppedBroker) -> int:
+    assert broker.node_id is not None  # `source_brokers` has seen to that
+    return broker.node_id
 
 
 def _old_replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:

@@ -29,6 +29,7 @@ from kidxlib.operations.restore.inventory import OldReplica, source_brokers, tak
 from kidxlib.operations.restore.propose import propose_ends, write_proposal
 from kidxlib.operations.restore.protection import Protected
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, on_two_disks, plan_restore, sort_out
+from kidxlib.operations.restore.scan_cache import ScanCache
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.surviving import surviving_or_refused
 from kidxlib.operations.restore.targets import UNFINISHED, new_brokers, overlapping
@@ -76,8 +77,9 @@ class RestoreRequest:
         controllers: the new controllers' metadata log dirs.
         topic_configs: outputs of `kafka-configs --describe --all`.
         apply: the id of the plan that is to be carried out; None: only plan.
-        now: for what retention would remove.
+        now: for what retention would remove, and for how long ago logs were written to.
         until: the file of `--until-offsets`.
+        scan_cache: the file with what was found in logs; None: all are read.
         proposes_ms: only propose ends by this time, in ms since the epoch, and write them to `until`; None: restore.
     """
 
@@ -91,6 +93,7 @@ class RestoreRequest:
     until: Path | None = None
     proposes_ms: int | None = None
     bucket: BucketOptions | None = None
+    scan_cache: Path | None = None
 
 
 def restore(request: RestoreRequest, backend: Backend) -> Outcome:
@@ -102,6 +105,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         )
     proven = ProvenSettings.read(request.topic_configs)
     brokers = new_brokers(request.brokers)
+    cache = ScanCache(request.scan_cache, request.now)
     sources = source_brokers(request.sources, request.options.topics)
     of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
@@ -109,12 +113,16 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     with contextlib.ExitStack() as stack:
         bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))
         only_read = of_sources | _bucket_directories(bucket)
+        _ensure_output_elsewhere("--scan-cache", request.scan_cache, only_read | new_dirs)
         for path in sorted(of_sources):
             stack.enter_context(locked_to_read(path))
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(_lock_new_dir(path, only_read, is_plan=request.apply is None))
         controllers = [_read_controller(path) for path in request.controllers]
-        inventory = take_inventory(sources, backend.engine, request.options.topics)
+        # Logs of an old broker without a new one are not copied, so that nothing confirms what is in the cache.
+        before = {broker.node_id: cache.found_before for broker in brokers}
+        inventory = take_inventory(sources, backend.engine, request.options.topics, before)
+        cache.write(forecast for broker in inventory.brokers for forecast in broker.plan.forecasts)
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
         _ensure_output_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)

@@ -1,0 +1,210 @@
+"""A cache of scans: the same plans, with no log read twice; and nothing that is wrong in it gets into a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
+from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.restore.restore import RestoreRequest, restore
+from kidxlib.operations.restore.restore_plan import RestoreOptions
+from kidxlib.operations.restore.scan_cache import SCHEMA
+from kidxlib.operations.restore.targets import UNFINISHED
+from tests.support.restored import (
+    PARTITION,
+    WITHOUT_TRANSACTIONS,
+    contents_of,
+    formatted_log_dir,
+    id_of,
+    killed_log_dir,
+    logs_in,
+    write_folder,
+)
+
+_OPTIONS: Final = RestoreOptions(holds=True, keeps_cluster_id=False, accepts_loss=True, accepts_divergence=False)
+#: What tells in the file of which log a row is.
+_OF_FILE: Final = ("path", "device", "inode", "size", "mtime_ns", "ctime_ns")
+_SETTINGS: Final = ("interval_bytes", "max_index_bytes")
+
+
+class _Restores:
+    """Plans and restores of old brokers' disks into one new broker, an hour after the disks were written.
+
+    Attributes:
+        read_bytes: of logs by the last plan, or by the last restore's workers.
+    """
+
+    def __init__(self, root: Path, old: Sequence[Path]) -> None:
+        self.old, self.cache, self.new = old, root / "scans.parquet", formatted_log_dir(root, 1)
+        self.read_bytes = 0
+
+    def run(self, apply: str | None = None, *, cached: bool = True, now: datetime | None = None) -> dict[str, Any]:
+        request = RestoreRequest(
+            sources=[str(log_dir) for log_dir in self.old],
+            brokers=[f"1={self.new}"],
+            controllers=[self.new],
+            topic_configs=[],
+            options=_OPTIONS,
+            apply=apply,
+            now=now or datetime.now(UTC) + timedelta(hours=1),
+            scan_cache=self.cache if cached else None,
+        )
+        with open_local_once(1) as backend:
+            values = dict(restore(request, backend).values)
+            self.read_bytes = backend.engine.done().log_bytes
+        del values["disks"]  # others write to the file system, too
+        return values
+
+
+def _old(root: Path, node: int = 1) -> Path:
+    log_dir = killed_log_dir(root, node)
+    write_folder(log_dir, WITHOUT_TRANSACTIONS, id_of("another"))
+    return log_dir
+
+
+def _append_garbage(log: Path) -> None:
+    with log.open("ab") as file:
+        file.write(b"\x01" * 100)
+
+
+def _flip(log: Path) -> None:
+    """Change a byte amid the log, and set its modification time back."""
+    status = log.stat()
+    with log.open("r+b") as file:
+        file.seek(status.st_size // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _replace(log: Path) -> None:
+    """Put another file of the same size and time in the log's place."""
+    status, content = log.stat(), log.read_bytes()
+    log.unlink()
+    log.write_bytes(content)
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("spoil", [_append_garbage, _flip, _replace])
+def test_only_what_has_changed_is_read_again(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    first, all_bytes = disk.run(), disk.read_bytes
+    assert all_bytes == sum(map(len, logs_in(disk.old[0]).values()))
+    assert (disk.run(), disk.read_bytes) == (first, 0)
+    changed = max((disk.old[0] / PARTITION).glob(f"*{LOG_SUFFIX}"))
+    spoil(changed)
+    again = disk.run()
+    assert disk.read_bytes == changed.stat().st_size
+    assert again == disk.run(cached=False)
+    applied = disk.run(again["plan"])
+    assert applied["applied"] and applied["plan"] == again["plan"]
+    assert logs_in(disk.new).keys() == logs_in(disk.old[0]).keys()
+
+
+def test_a_log_with_damage_is_read_each_time(tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    damaged = max((disk.old[0] / PARTITION).glob(f"*{LOG_SUFFIX}"))
+    _append_garbage(damaged)
+    assert disk.run() == disk.run() == disk.run(cached=False)
+    disk.run()
+    assert disk.read_bytes == damaged.stat().st_size
+
+
+def test_logs_that_are_not_copied_are_read_each_time(tmp_path: Path) -> None:
+    """No copy would show that the cache is wrong about them, and they may say that records are lost."""
+    disk = _Restores(tmp_path, [_old(tmp_path), _old(tmp_path, 2)])
+    assert disk.run() == disk.run() == disk.run(cached=False)
+    kept = {Path(path).parents[1] for path in pq.read_table(disk.cache)["path"].to_pylist()}
+    assert kept == {disk.old[0]}
+
+
+def test_a_log_that_was_just_written_is_read_again(tmp_path: Path) -> None:
+    """A write within the same tick of the clock would not show in its times."""
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    disk.run()
+    rows = pq.read_table(disk.cache)
+    assert rows.num_rows == len(logs_in(disk.old[0]))
+    disk.run(now=datetime.fromtimestamp(rows["ctime_ns"][0].as_py() / 1e9, UTC))
+    assert pq.read_table(disk.cache).num_rows == 0
+
+
+def _changed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*value, {"epoch": 77, "start_offset": 0}]
+    return 1 if value is None else value + 1
+
+
+@pytest.mark.parametrize("fact", [name for name in SCHEMA.names if name not in (*_OF_FILE, *_SETTINGS)])
+def test_no_wrong_fact_gets_into_a_cluster(fact: str, tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    disk.run()
+    kept = pq.read_table(disk.cache)
+    rows = kept.to_pylist()
+    last = max(range(len(rows)), key=lambda number: str(rows[number]["path"]))
+    rows[last][fact] = _changed(rows[last][fact])
+    pq.write_table(pa.Table.from_pylist(rows, kept.schema), disk.cache)
+    formatted = (disk.new / BOOTSTRAP_SNAPSHOT).read_bytes()
+    planned = disk.run()
+    assert disk.read_bytes == 0
+    with pytest.raises(KidxError, match=r"plan again, without a --scan-cache|expected a copy") as refused:
+        disk.run(planned["plan"])
+    assert "no metadata was written" in str(refused.value)
+    assert (disk.new / UNFINISHED).exists() and (disk.new / BOOTSTRAP_SNAPSHOT).read_bytes() == formatted
+
+
+def _text(path: Path) -> None:
+    path.write_text("not a cache")
+
+
+def _other_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), path)
+
+
+def _cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 10)
+
+
+def _directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("spoil", [_text, _other_parquet, _cut_off, _directory])
+def test_a_file_of_something_else_is_refused_and_stays(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    disk.run()
+    spoil(disk.cache)
+    before = contents_of(tmp_path)
+    with pytest.raises(UsageError, match=str(disk.cache)):
+        disk.run()
+    assert contents_of(tmp_path) == before
+
+
+def test_no_file_is_made_in_a_source_or_a_new_log_dir(tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    for place in (disk.old[0], disk.new):
+        disk.cache = place / "scans.parquet"
+        with pytest.raises(UsageError, match="nothing else is written"):
+            disk.run()
+        assert not disk.cache.exists()
+
+
+def test_a_cache_of_another_release_is_written_anew(tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    disk.run()
+    kept = pq.read_table(disk.cache)
+    [kind] = kept.schema.metadata
+    pq.write_table(kept.replace_schema_metadata({kind: b"0"}), disk.cache)
+    disk.run()
+    assert disk.read_bytes == sum(map(len, logs_in(disk.old[0]).values()))
+    assert pq.read_table(disk.cache).equals(kept, check_metadata=True)
