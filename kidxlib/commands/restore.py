@@ -180,7 +180,7 @@ class Restore(WithoutCatalog):
             raise UsageError("--propose-until with --apply: a proposal is written alone; look at it first")
         if not self.sources:
             raise UsageError("DIR[,DIR]…: missing; name the log dirs of each old broker")
-        self.refuse(["scan_cache"], "{option}: only without --propose-until")
+        self.refuse(["scan_cache"], "{option}: only without --propose-until, which reads all logs; leave it out")
 
     @cached_property
     def resolved(self) -> RestoreRequest:

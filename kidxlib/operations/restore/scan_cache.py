@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.catalog.tables import FACTS_VERSION
-from kidxlib.errors import KidxError, UsageError
+from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.recover.forecast import Forecast
@@ -27,6 +27,7 @@ from kidxlib.operations.recover.read_logs import LogRead
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
+from kidxlib.terminal.console import warn
 
 OPTION: Final = "--scan-cache"
 _KIND: Final = b"kidx.restore.scans"
@@ -67,13 +68,13 @@ class ScanCache:
         now: before this run lists logs.
 
     Raises:
-        UsageError: the file is not one of these, or cannot be read.
+        UsageError: the file is not one of these, or cannot be read; or no file can be written there.
     """
 
     def __init__(self, path: Path | None, now: datetime) -> None:
         self._path = path
         self._resting_since_ns = int((now - _RESTING).timestamp() * 1e9)
-        self._rows: Mapping[str, dict[str, Any]] = {} if path is None else _read(path)
+        self._rows: Mapping[str, dict[str, Any]] = {} if path is None else _read_rows(path)
         self._states: dict[str, _FileState] = {}
 
     def found_before(self, path: str, options: RecoverOptions) -> LogRead | None:
@@ -101,11 +102,7 @@ class ScanCache:
         return LogRead(options, recovery, tuple(EpochEntry(**entry) for entry in row["epochs"]))
 
     def write(self, forecasts: Iterable[Forecast]) -> None:
-        """Write what is known of these logs in place of the file.
-
-        Raises:
-            KidxError: the file cannot be written.
-        """
+        """Write what is known of these logs in place of the file. A warning says so where that cannot be done."""
         if self._path is None:
             return
         rows = [row for forecast in forecasts for row in self._rows_of(forecast)]
@@ -117,7 +114,7 @@ class ScanCache:
                 pq.write_table(table, unfinished, compression="zstd", write_page_checksum=True)
                 unfinished.replace(self._path)
         except OSError as error:
-            raise KidxError(f"{OPTION} {self._path}: cannot be written: {error.strerror or error}") from error
+            warn(f"{OPTION} {self._path}: cannot be written: {_first_line(error)}; the next run reads all logs again")
 
     def _rows_of(self, forecast: Forecast) -> Iterator[dict[str, Any]]:
         for log in forecast.seen.logs:
@@ -135,8 +132,10 @@ class ScanCache:
                 }
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """The rows of a file by their logs' paths; none if there is no file, or another release has written it."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{OPTION} {path}: no file can be written there; name one in a directory where it can")
     if not path.exists():
         return {}
     try:
@@ -148,13 +147,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
             f"{OPTION} {path}: {_first_line(error)}; expected a file that kidx restore wrote, or none"
         ) from error
     except OSError as error:
-        raise UsageError(
-            f"{OPTION} {path}: cannot be read: {error.strerror or _first_line(error)}; name a new file"
-        ) from error
+        raise UsageError(f"{OPTION} {path}: cannot be read: {_first_line(error)}; name a new file") from error
     if version is None:
         raise UsageError(f"{OPTION} {path}: a Parquet file of something else; name a new file")
     return {} if rows is None else {row["path"]: row for row in rows.to_pylist()}
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
+    return describe_error(error).split("\n", 1)[0]

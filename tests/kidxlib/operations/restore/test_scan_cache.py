@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -124,7 +126,7 @@ def test_logs_that_are_not_copied_are_read_each_time(tmp_path: Path) -> None:
     """No copy would show that the cache is wrong about them, and they may say that records are lost."""
     disk = _Restores(tmp_path, [_old(tmp_path), _old(tmp_path, 2)])
     assert disk.run() == disk.run() == disk.run(cached=False)
-    kept = {Path(path).parents[1] for path in pq.read_table(disk.cache)["path"].to_pylist()}
+    kept = {Path(str(path)).parents[1] for path in pq.read_table(disk.cache)["path"].to_pylist()}
     assert kept == {disk.old[0]}
 
 
@@ -188,6 +190,18 @@ def test_a_file_of_something_else_is_refused_and_stays(spoil: Callable[[Path], N
     with pytest.raises(UsageError, match=str(disk.cache)):
         disk.run()
     assert contents_of(tmp_path) == before
+
+
+def test_a_place_without_room_is_told_before_logs_are_read_or_costs_nothing(tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    disk.cache = tmp_path / "nowhere" / "scans"
+    with pytest.raises(UsageError, match="no file can be written there"):
+        disk.run()
+    disk.cache = Path("/dev/shm") / ("n" * 250)  # the name of the unfinished file is too long
+    with redirect_stderr(io.StringIO()) as told:
+        planned = disk.run()
+    assert "the next run reads all logs again" in told.getvalue()
+    assert planned == disk.run(cached=False)
 
 
 def test_no_file_is_made_in_a_source_or_a_new_log_dir(tmp_path: Path) -> None:
