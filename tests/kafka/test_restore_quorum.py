@@ -10,6 +10,7 @@ import random
 import shutil
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -324,7 +325,11 @@ def _assert_all_there(
     }
     lost = {place for place, digest in acknowledged.items() if found.get(place) != digest}
     assert not lost, f"{len(lost)} of {len(acknowledged)} lost, as {sorted(lost)[:3]}"
-    assert len(set(found.values())) == len(found) and known_to_be_there <= set(found.values())
+    places: dict[bytes, list[_Place]] = defaultdict(list)
+    for place, digest in found.items():
+        places[digest].append(place)
+    assert not (twice := [of_value for of_value in places.values() if len(of_value) > 1]), f"twice: {twice}"
+    assert not (missing := known_to_be_there - places.keys()), f"{len(missing)} of {len(known_to_be_there)} are nowhere"
 
 
 def _write_afresh(bootstrap: str) -> int:
