@@ -361,6 +361,7 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     say(f"seed {seed}: {disaster.text}")
     left, in_bucket = state_of(disaster.sources.values()), state_of([bucket])
     options = ["--accept-divergence"] if disaster.diverged else []
+    options += ["--scan-cache", str(tmp_path / "scans")] if seed % 2 else []
     planned = _restore(disaster.sources, new, bucket, *options)
     applied = _restore(disaster.sources, new, bucket, *options, "--apply", planned.json["plan"])
     assert applied.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND) and applied.json["applied"], applied
