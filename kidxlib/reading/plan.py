@@ -525,11 +525,6 @@ class _Planner:
 
     def _to_scan(self, partition: _PartitionToRead) -> PartitionToScan:
         """A partition with the logs that may tell how transactions ended; with no log if none is wanted."""
-        if cut := [log for log in partition.logs if log.visible is not None]:
-            raise UsageError(
-                f"{cut[0].listed.path}: it holds offsets that consumers get of another segment; of such logs kidx does "
-                "not tell what was committed: read them with isolation read_uncommitted"
-            )
         end_offset = OFFSET_MAX if partition.limit is None else partition.limit
         own = [log for log in partition.logs if log.overlap is None]
         wanted = [log for log in own if self._is_asked_for(log) and log.may_hold(partition.seen)]
@@ -541,7 +536,8 @@ class _Planner:
                 base_offset=log.listed.base_offset,
                 size=log.listed.size,
                 is_last=log.listed.end_offset is None,
-                end_offset=end_offset,
+                first_offset=0 if log.visible is None else log.visible.first_offset,
+                end_offset=end_offset if log.visible is None else min(end_offset, log.visible.last_offset + 1),
                 goes_on=self._goes_on,
                 known=log.facts,
             )

@@ -51,6 +51,7 @@ class LogToScan:
     Attributes:
         size: the byte at which the scan ends.
         is_last: whether no segment follows.
+        first_offset: events before this offset do not count: another segment has them, too.
         end_offset: events at this offset and later do not count.
         goes_on: whether the scan goes on after damage.
         known: the catalog's facts of the log; None if it must be scanned.
@@ -65,10 +66,21 @@ class LogToScan:
     goes_on: bool
     known: KnownLog | None = None
     position: int = 0
+    first_offset: int = 0
 
     @property
     def log_bytes(self) -> int:
         return self.size - self.position
+
+    def counted(self, events: NDArray[np.void]) -> NDArray[np.void]:
+        """The events that count. One that goes on over a border counts as a whole: where it began earlier, its
+        transaction is known from the segment before; what comes later was never committed.
+        """
+        last_offsets = np.maximum(events["first_offset"], events["last_offset"])
+        counted: NDArray[np.void] = events[
+            (events["first_offset"] < self.end_offset) & (last_offsets >= self.first_offset)
+        ]
+        return counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +216,7 @@ class _Partition:
 
     def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
         if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
-            events = piece.events[piece.events["first_offset"] < self._end_offset]
-            self._fold.add_piece(log, ScannedPiece(events, piece.damage))
+            self._fold.add_piece(log, ScannedPiece(log.counted(piece.events), piece.damage))
 
     def transactions(self) -> Transactions:
         return self._fold.transactions(self._end_offset)

@@ -205,12 +205,17 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
 
 @dataclass(frozen=True, slots=True)
 class EpochRead:
-    """Offsets of one leader epoch that brokers find in a remote segment."""
+    """Offsets of one leader epoch that brokers find in a remote segment.
+
+    Attributes:
+        of_segment: the first and the last offset of the segment.
+    """
 
     segment_id: str
     epoch: int
     start_offset: int
     end_offset: int
+    of_segment: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +224,7 @@ class VisibleOffsets:
 
     Attributes:
         first_offset, last_offset: both inclusive.
-        is_whole: these are all offsets that brokers find in the segment.
+        is_whole: these are all offsets of the segment.
     """
 
     first_offset: int
@@ -252,15 +257,11 @@ def visible_offsets(reads: Sequence[EpochRead]) -> dict[str, VisibleOffsets]:
             last = min([read.end_offset, *limits])
             if last >= read.start_offset:
                 ranges[read.segment_id].append((read.start_offset, last))
-    firsts, lasts = dict[str, int](), dict[str, int]()
-    for read in reads:
-        firsts[read.segment_id] = min(read.start_offset, firsts.get(read.segment_id, read.start_offset))
-        lasts[read.segment_id] = max(read.end_offset, lasts.get(read.segment_id, read.end_offset))
+    of_segments = {read.segment_id: read.of_segment for read in reads}
     visible = {}
     for segment_id, pieces in ranges.items():
         first, last = _joined_ranges(segment_id, sorted(pieces))
-        is_whole = (first, last) == (firsts[segment_id], lasts[segment_id])
-        visible[segment_id] = VisibleOffsets(first, last, is_whole)
+        visible[segment_id] = VisibleOffsets(first, last, is_whole=(first, last) == of_segments[segment_id])
     return visible
 
 
@@ -286,7 +287,9 @@ def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, lis
 
 def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
     for read in partition.readable():
-        yield EpochRead(read.copied.segment.id, read.epoch, read.start_offset, read.end_offset)
+        copied = read.copied
+        of_segment = copied.start_offset, copied.end_offset
+        yield EpochRead(copied.segment.id, read.epoch, read.start_offset, read.end_offset, of_segment)
 
 
 def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _Partition], int, int | None]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kidxlib
 from kidxlib.cli.main import kidx
@@ -22,8 +26,10 @@ from kidxlib.log.remote.layout import LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY,
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.records.reader import Record
+from tests.conftest import one_in
 from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
+from tests.support.logs.transactions import random_transactions
 from tests.support.spark.jobs import run_here
 from tests.support.tiered import copied, segment, write_metadata
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
@@ -77,11 +83,14 @@ def _log(start: int, end: int, epoch: int, word: bytes) -> bytes:
     return b"".join(encoded.batch_v2(batch, leader_epoch=epoch) for batch in records)
 
 
-def _upload(bucket: Path, segment_id: str, start: int, end: int, epoch: int = 0) -> None:
+def _put(bucket: Path, segment_id: str, start: int, log: bytes) -> None:
     directory = bucket / LOCAL.partition_path(_OF)
     directory.mkdir(parents=True, exist_ok=True)
-    log = _log(start, end, epoch, segment_id[:1].encode())
     (directory / object_name(start, segment_id, LOG_SUFFIX)).write_bytes(log)
+
+
+def _upload(bucket: Path, segment_id: str, start: int, end: int, epoch: int = 0) -> None:
+    _put(bucket, segment_id, start, _log(start, end, epoch, segment_id[:1].encode()))
 
 
 def _words(bucket: Path, log_dir: Path, messages: Sequence[FramedMessage], **asked: Any) -> str:
@@ -117,8 +126,37 @@ def test_offsets_that_two_leaders_have_copied_are_read_once(twice: tuple[Path, P
         DamagedLogError, match=r"offsets 6 to 6, and the partition's next log begins at 6: the two overlap"
     ):
         kidxlib.read(bucket).read_all()
-    with pytest.raises(UsageError, match="it holds offsets that consumers get of another segment"):
-        _words(bucket, log_dir, messages, isolation="read_committed")
+    assert _words(bucket, log_dir, messages, isolation="read_committed") == "a" * 6 + "b" * 10
+
+
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
+@one_in(2)
+def test_what_was_committed_is_read_of_segments_that_overlap(
+    seed: int, steps: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each leader copies a segment that begins before its epoch; the one before had appended what nobody committed."""
+    rng, root = random.Random(seed), tmp_path_factory.mktemp("site")
+    written = random_transactions(rng, steps)
+    starts = [0, *sorted(rng.sample(range(1, steps), min(rng.randint(0, 4), steps - 1)))]
+    bucket, messages = root / STORAGE_DIRECTORY, list[FramedMessage]()
+    for epoch, (start, end) in enumerate(pairwise([*starts, steps])):
+        first = max(start - rng.randint(0, 3), starts[epoch - 1]) if epoch else start
+        end_offset = written.batches[end][0] if end < steps else written.next_offset
+        tail = random_transactions(rng, rng.randint(0, 3) if end < steps else 0, end_offset)
+        log = b"".join(batch for _, batch in [*written.batches[first:end], *tail.batches])
+        epochs = {epoch: written.batches[start][0]}
+        if first < start:
+            epochs = {epoch - 1: written.batches[first][0], **epochs}
+        segment_id = _id("abcde"[epoch])
+        _put(bucket, segment_id, written.batches[first][0], log)
+        offsets = written.batches[first][0], tail.next_offset - 1
+        messages += copied(_OF, segment_id, offsets, epochs=epochs)
+    write_metadata(root / "log-dir", 0, messages)
+    options = {"tiered_metadata": [root / "log-dir"], "columns": ["offset"]}
+    committed = kidxlib.read(bucket, isolation="read_committed", **options).read_all()["offset"].to_pylist()
+    assert committed == written.committed(written.next_offset)
+    uncommitted = kidxlib.read(bucket, **options).read_all()["offset"].to_pylist()
+    assert uncommitted == sorted(written.fates)
 
 
 def test_a_build_says_which_offsets_are_in_two_segments(

@@ -75,8 +75,8 @@ class Written:
                 file.write(data)
 
 
-def random_transactions(rng: random.Random, steps: int) -> Written:
-    written = Written()
+def random_transactions(rng: random.Random, steps: int, first_offset: int = 0) -> Written:
+    written = Written(next_offset=first_offset)
     for _ in range(steps):
         producer = rng.randrange(_PRODUCERS)
         match rng.randrange(5):

@@ -136,7 +136,7 @@ def _reads(draw: st.DrawFn) -> list[EpochRead]:
         middle = draw(st.one_of(st.none(), st.integers(start + 1, end))) if end > start else None
         pieces = [(epoch, start, end)] if middle is None else [(epoch, start, middle - 1), (epoch + 1, middle, end)]
         for of_epoch, first, last in pieces:
-            reads[of_epoch, first] = EpochRead(f"s{number}", of_epoch, first, last)
+            reads[of_epoch, first] = EpochRead(f"s{number}", of_epoch, first, last, (start, end))
     return sorted(reads.values(), key=lambda read: (read.epoch, read.start_offset))
 
 
@@ -152,13 +152,12 @@ def test_each_offset_is_visible_in_the_segment_that_a_broker_gives(reads: list[E
     ours = {o: each for each, of in visible.items() for o in range(of.first_offset, of.last_offset + 1)}
     assert ours == by_broker
     for each, of in visible.items():
-        own = [read for read in reads if read.segment_id == each]
-        first, last = min(read.start_offset for read in own), max(read.end_offset for read in own)
-        assert of.is_whole == ((first, last) == (of.first_offset, of.last_offset))
+        of_segment = next(read.of_segment for read in reads if read.segment_id == each)
+        assert of.is_whole == (of_segment == (of.first_offset, of.last_offset))
 
 
 def test_a_later_leader_ends_an_epoch() -> None:
-    reads = [EpochRead("a", 0, 0, 9), EpochRead("b", 0, 10, 19), EpochRead("c", 1, 15, 29)]
+    reads = [EpochRead("a", 0, 0, 9, (0, 9)), EpochRead("b", 0, 10, 19, (10, 19)), EpochRead("c", 1, 15, 29, (15, 29))]
     assert visible_offsets(reads) == {
         "a": VisibleOffsets(0, 9, True),
         "b": VisibleOffsets(10, 14, False),
@@ -168,6 +167,6 @@ def test_a_later_leader_ends_an_epoch() -> None:
 
 
 def test_a_segment_that_consumers_get_around_another_is_refused() -> None:
-    reads = [EpochRead("a", 0, 0, 4), EpochRead("b", 0, 5, 7), EpochRead("a", 1, 8, 9)]
+    reads = [EpochRead("a", 0, 0, 4, (0, 9)), EpochRead("b", 0, 5, 7, (5, 7)), EpochRead("a", 1, 8, 9, (0, 9))]
     with pytest.raises(RemoteLogMetadataError, match="a: consumers get offsets up to 4 of it and from 8 on"):
         visible_offsets(reads)
