@@ -152,7 +152,7 @@ def test_what_was_committed_is_read_of_segments_that_overlap(
         offsets = written.batches[first][0], tail.next_offset - 1
         messages += copied(_OF, segment_id, offsets, epochs=epochs)
     write_metadata(root / "log-dir", 0, messages)
-    options = {"tiered_metadata": [root / "log-dir"], "columns": ["offset"]}
+    options: dict[str, Any] = {"tiered_metadata": [root / "log-dir"], "columns": ["offset"]}
     committed = kidxlib.read(bucket, isolation="read_committed", **options).read_all()["offset"].to_pylist()
     assert committed == written.committed(written.next_offset)
     uncommitted = kidxlib.read(bucket, **options).read_all()["offset"].to_pylist()
