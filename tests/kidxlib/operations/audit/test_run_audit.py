@@ -11,8 +11,7 @@ import pytest
 
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT
 from kidxlib.operations.audit import run_audit
-from kidxlib.operations.audit.audit_work import PartitionsToAudit
-from kidxlib.operations.audit.run_audit import partitions_to_audit
+from kidxlib.operations.audit.run_audit import PartitionsToAudit, partitions_to_audit
 from tests.support.audits import audited
 from tests.support.logs import golden
 
