@@ -6,40 +6,40 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.catalog.conditions import PRESENT, Among
-from kidxlib.catalog.matching import Flags, Values
-from kidxlib.catalog.partitions import partition_keys
-from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.matching import Flags, Values, positions_in
+from kidxlib.catalog.partitions import partition_keys, rows_of_keys
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work, mapped
+from kidxlib.engine.work import ItemRows, Work, mapped
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
 from kidxlib.indexing.discover import add_segments, find_partitions, find_segments, judge_listing
-from kidxlib.indexing.known_segments import KEYS
-from kidxlib.indexing.listed import TO_READ
-from kidxlib.indexing.plan import ListedPartition, Plan
+from kidxlib.indexing.known_segments import KEYS, KNOWN
+from kidxlib.indexing.listed import TO_READ, numbers_in
+from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.indexing.skipped import UnlistableDirectory
 from kidxlib.indexing.vanished import warnings_of_missing
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.plan_work import PLANNED_PARTITIONS, PartitionsToPlan, plan_partitions
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.storage.publisher import sweep
 from kidxlib.storage.small_files import usable_checkpoints
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.protocol import ROWS, TablesToRead
+from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, warn_of_first
 from kidxlib.terminal.progress import Done, begin_phase
@@ -48,6 +48,50 @@ from kidxlib.text.words import counted
 
 #: Partitions that a worker lists and compares at a time: some tens of megabytes if each has a thousand segments.
 _PARTITIONS_AT_ONCE: Final = 200
+
+_PARTITION: Final = pa.schema(
+    [
+        TO_READ.field("listed_partition"),
+        pa.field("topic_id", pa.string()),
+        pa.field("why_unlistable", pa.string()),  # null where it was listed
+        pa.field("segments", pa.int64()),
+        pa.field("log_bytes", pa.int64()),
+        pa.field("is_to_finish", pa.bool_()),
+        # As in `PartitionChange`; null where it is not to be finished.
+        pa.field("first_present", pa.int64()),
+        pa.field("changed_from", pa.int64()),
+    ]
+)
+#: Of some partitions together: unchanged segments, and of how many of these each fact is not known.
+_SUMS: Final = pa.schema(
+    [pa.field(name, pa.int64()) for name in ("unchanged", "unchanged_bytes", *FillableFacts.names())]
+)
+#: Partitions without a segment left, and how many are missing.
+_EMPTIED: Final = SEGMENTS.schema(PARTITION_KEY).append(pa.field("segments", pa.int64()))
+#: Entries that are no segments: those that nobody expects by their paths, and how many of each kind.
+_UNEXPECTED: Final = pa.schema([pa.field("path", pa.string()), pa.field("reason", pa.string())])
+_SKIPPED: Final = pa.schema([pa.field("reason", pa.string())]).append(pa.field("entries", pa.int64()))
+_WARNING: Final = pa.schema([pa.field("text", pa.string())])
+
+_KINDS: Final = {
+    "to_read": TO_READ,
+    "relisted": RELISTED,
+    "gone": KEYS,
+    "missing_at_end": KEYS,
+    "emptied": _EMPTIED,
+    "partition": _PARTITION,
+    "sums": _SUMS,
+    "skipped": _SKIPPED,
+    "unexpected": _UNEXPECTED,
+    "warning": _WARNING,
+}
+#: Each row is of one kind, whose column is filled.
+PLANNED_PARTITIONS: Final = pa.schema(
+    [
+        pa.field(kind, pa.struct([pa.field(field.name, field.type) for field in schema]))
+        for kind, schema in _KINDS.items()
+    ]
+)
 
 
 def listed_plan(request: BuildRequest) -> Plan:
@@ -95,6 +139,107 @@ def _say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_b
     warn_of_first(plan.warnings)
     if request.keeps_catalog:
         note(f"{counted(segments, 'segment')}, {decimal(log_bytes)}, in {counted(len(plan.partitions), 'partition')}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsToPlan:
+    """A share of the partitions.
+
+    Attributes:
+        first: the position of the first one in the whole plan; the others follow it there.
+        unlisted: partitions of the catalog that no source lists any more.
+        log_dirs: as in `Plan`.
+        tables: None where there is nothing to compare with.
+        version: of `segments`.
+        swept_before_ns: files that killed runs staged before then are removed; nanoseconds since the epoch.
+        auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare`.
+    """
+
+    first: int
+    partitions: Sequence[ListedPartition]
+    unlisted: Sequence[PartitionKey]
+    log_dirs: frozenset[str]
+    tables: TablesToRead | None
+    version: int | None
+    swept_before_ns: int
+    auxiliary_files: AuxiliaryFiles
+    publish_truncated: bool
+    explicit_interval: bool
+    rebuild: bool
+
+
+def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
+    """Rows of `PLANNED_PARTITIONS`."""
+    for share in shares:
+        for partition in share.partitions:
+            sweep(partition.index_directory, share.swept_before_ns)
+        plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
+        add_segments(plan)
+        changes = all_new(plan) if share.tables is None else _compared_with_catalog(share, share.tables, plan)
+        yield ItemRows(
+            segments=plan.segments.num_rows,
+            batches=_segments_to_do(share, changes),
+            rows=[{kind: row} for kind, row in _other_rows(share, plan, changes)],
+        )
+
+
+def _compared_with_catalog(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
+    keys = rows_of_keys([*(partition.key for partition in share.partitions), *share.unlisted])
+    known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
+    return compare(
+        plan,
+        known.filter(pa.array(positions_in(known, keys, PARTITION_KEY) >= 0)),
+        share.auxiliary_files,
+        publish_truncated=share.publish_truncated,
+        explicit_interval=share.explicit_interval,
+        rebuild=share.rebuild,
+    )
+
+
+def _segments_to_do(share: PartitionsToPlan, changes: Changes) -> Iterator[pa.RecordBatch]:
+    """Rows of segments that have work to do; there may be many."""
+    numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
+    to_read = changes.to_read.set_column(0, TO_READ.field(0), numbers)
+    for kind, rows in (("to_read", to_read), ("relisted", changes.relisted), ("gone", changes.gone)):
+        for batch in rows.combine_chunks().to_batches():
+            columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+            yield rows_of_kind(kind, columns, len(batch), PLANNED_PARTITIONS)
+
+
+def _other_rows(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of all else, each with its kind."""
+    for key, offsets in changes.missing_at_end.items():
+        yield from (("missing_at_end", {**_named(key), "base_offset": offset}) for offset in offsets)
+    for key, count in changes.emptied.items():
+        yield "emptied", {**_named(key), "segments": count}
+    unchanged = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes}
+    yield "sums", {**unchanged, **changes.unknown_facts}
+    for reason, entries in plan.skipped.counts.items():
+        yield "skipped", {"reason": reason.value, "entries": entries}
+    for path, reason in plan.skipped.unexpected:
+        yield "unexpected", {"path": path, "reason": reason.value}
+    yield from (("warning", {"text": text}) for text in plan.warnings)
+    bounds, (log_bytes, _) = plan.bounds(), numbers_in(plan.segments["log_bytes"])
+    for number, partition in enumerate(plan.partitions):
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        change, unlistable = changes.to_finish.get(partition.key), plan.unlistable.get(partition.key)
+        yield (
+            "partition",
+            {
+                "listed_partition": share.first + number,
+                "topic_id": partition.topic_id,
+                "why_unlistable": None if unlistable is None else unlistable.reason,
+                "segments": end - start,
+                "log_bytes": int(log_bytes[start:end].sum()),
+                "is_to_finish": change is not None,
+                "first_present": None if change is None else change.first_present,
+                "changed_from": None if change is None else change.changed_from,
+            },
+        )
+
+
+def _named(key: PartitionKey) -> dict[str, Any]:
+    return dict(zip(PARTITION_KEY, key, strict=True))
 
 
 def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
