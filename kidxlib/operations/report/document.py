@@ -25,15 +25,15 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.report.attention import attention
-from kidxlib.operations.report.fleet_map import fleet_map
-from kidxlib.operations.report.outlook import disks_of, outlook_section
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections import (
     audited_before_build,
     builds_section,
+    fleet_section,
     growth_section,
     health_section,
+    outlook_section,
     overview_section,
     replicas_section,
     shape_section,
@@ -188,9 +188,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     }
     health = sections["health"]
     not_audited = {*health["not_audited"], *audited_before_build(health, sections["builds"])}
-    sections["fleet"] = fleet_map(answers, sections, not_audited, now_ms)
-    disks = disks_of({name: path for name, path in paths.items() if name in seen.partitions})
-    sections["outlook"] = outlook_section(answers, sections["retention"], sections["overview"], disks, built_ms)
+    sections["fleet"] = fleet_section(answers, sections, not_audited, now_ms)
+    listed = {name: path for name, path in paths.items() if name in seen.partitions}
+    sections["outlook"] = outlook_section(answers, sections, listed, built_ms)
     lanes = _partition_timelines(tables, answers, sections, what_if, now_ms)
     return Report(
         head={

@@ -1,15 +1,18 @@
 """The sections of the report: overview, health (what builds and audits have found, what follows from it, and which
-command mends it), builds, growth by day, the shape of topics (batches, compression), and replicas.
+command mends it), builds, growth by day, the shape of topics (batches, compression), replicas; and two that are made of
+these, the map of the fleet and the outlook (what is deleted next, how long disks have room, and what is stored).
 """
 
 from __future__ import annotations
 
+import enum
+import itertools
 import os
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
@@ -17,18 +20,23 @@ from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict
 from kidxlib.operations.compare.catalog_replica_verdict import Verdict as PairVerdict
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
     CODECS,
+    COUNTED,
     DAMAGED,
+    DAMAGED_BY_PARTITION,
+    FINDINGS_BY_PARTITION,
     GAPS,
     GROWTH,
     HELD,
     LARGEST,
     LAST_BUILDS,
+    LATELY_MS,
     LOCAL_FINDINGS,
     MAGICS,
     PARTITION_COUNTS,
@@ -40,13 +48,16 @@ from kidxlib.operations.report.questions import (
     UNTIMED,
     VERDICTS,
     Answers,
+    future_by_partition,
+    written_lately,
 )
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
-from kidxlib.text.words import shell_option
+from kidxlib.text.words import counted, shell_option
 
 _ABSENT_STATUSES: Final = tuple(status.value for status in ABSENT)
 #: Columns for a log dir that was not stopped cleanly.
@@ -54,21 +65,54 @@ _UNCLEAN_STOP_COLUMNS: Final = ("source", "partitions", "segments", "log_bytes")
 _STATUSES_WITHOUT_DAMAGE: Final = (Status.OK.value, *_ABSENT_STATUSES)
 
 #: Batches below this mean size are costly: a header has 61 bytes, and compression finds little.
-SMALL_BATCH_BYTES: Final = 1024
+_SMALL_BATCH_BYTES: Final = 1024
 #: Fewer batches than that are no cost to speak of.
 _BATCHES_LEAST: Final = 1000
+
+_DAY_MS: Final = 24 * 3_600_000
+
+
+class State(enum.IntEnum):
+    """The states of a partition in a source, from the best to the worst. Where several are drawn as one, it has the
+    worst of them.
+    """
+
+    ABSENT = -1  # the source has no such partition, and nothing says that it should
+    OK = 0
+    UNKNOWN = 1  # nobody has looked since the last build
+    WARNING = 2
+    BAD = 3
+
+
+#: What is wrong with partitions of sources: which, how bad it is, and what it is in words.
+_Problems: TypeAlias = Iterator[tuple[PartitionKey, State, str]]
+
+_STATE_OF_VERDICT: Final = {
+    PairVerdict.DIFFERS: State.BAD,
+    PairVerdict.EPOCHS_DISAGREE: State.BAD,
+    PairVerdict.LACKS: State.BAD,
+    PairVerdict.BEHIND: State.WARNING,
+}
+
+_LOSSES_IN_WORDS: Final = {
+    "partitions_missing": "the partition is missing",
+    "partitions_twice": "in two log dirs of a broker",
+    "partitions_misnamed": "the directory of another partition",
+    "first_logs_missing": "its first logs are missing",
+    "ends_below": "its log ends below a checkpoint",
+}
 
 
 def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gaps: KnownGaps) -> dict[str, Any]:
     """Damage, gaps, and what was never audited. `paths` of sources by name and the catalog's place are for commands."""
-    counted: Counter[str] = Counter()
+    by_status: Counter[str] = Counter()
     for row in answers[TOTALS]:
-        counted[row["status"]] += row["segments"]
+        by_status[row["status"]] += row["segments"]
     damaged = [_damaged_with_commands(row, catalog) for row in answers[DAMAGED]]
     files = [_file_with_commands(row, paths, catalog) for row in answers[LOCAL_FINDINGS] if not row["is_gap"]]
     return {
-        "segments": dict(counted),
-        "damaged_segments": sum(count for status, count in counted.items() if status not in _STATUSES_WITHOUT_DAMAGE),
+        "segments": dict(by_status),
+        "damaged_segments": sum(count for status, count in by_status.items() if status not in _STATUSES_WITHOUT_DAMAGE),
         "damaged": damaged,
         "accepted_segments": answers.count(DAMAGED, is_accepted=True),
         "accepted_files": answers.count(LOCAL_FINDINGS, is_accepted=True, is_gap=False),
@@ -284,7 +328,7 @@ def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str
     codecs, magics = _rows_by_topic(answers[CODECS], "codec"), _rows_by_topic(answers[MAGICS], "magic")
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
     return {
-        "small_batch_bytes": SMALL_BATCH_BYTES,
+        "small_batch_bytes": _SMALL_BATCH_BYTES,
         "small_batches_least": _BATCHES_LEAST,
         "savings": [{**asdict(topic), "best": _best_setting(topic)} for topic in savings],
         "topics": [
@@ -297,19 +341,19 @@ def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str
                 "records_a_batch": _ratio(row["records"], row["batches"]) if not row["uncounted_segments"] else None,
                 "header_share": _ratio(BATCH_V2.itemsize * row["batches"], row["valid_bytes"]),
                 "index_share": _ratio(row["index_bytes"], row["log_bytes"]),
-                "has_small_batches": has_small_batches(row),
+                "has_small_batches": _has_small_batches(row),
             }
             for row in answers[SHAPE]
         ],
     }
 
 
-def has_small_batches(row: dict[str, Any]) -> bool:
+def _has_small_batches(row: dict[str, Any]) -> bool:
     """Whether a topic's batches are so small that they are costly, by a row of `SHAPE`. Transaction markers do not
     count: they are small whatever a producer does.
     """
     batches = row["batches"] - row["control_batches"]
-    return bool(batches >= _BATCHES_LEAST and row["valid_bytes"] / batches < SMALL_BATCH_BYTES)
+    return bool(batches >= _BATCHES_LEAST and row["valid_bytes"] / batches < _SMALL_BATCH_BYTES)
 
 
 def _best_setting(measured: TopicSavings) -> dict[str, Any] | None:
@@ -372,3 +416,140 @@ def _is_topic_in_several_sources(answers: Answers) -> bool:
     """Whether a topic is in several sources."""
     topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
     return len(topics) > len(set(topics))
+
+
+def fleet_section(
+    answers: Answers, sections: Mapping[str, Any], not_audited: Collection[str], now_ms: int
+) -> dict[str, Any]:
+    """The state of each partition (columns, in the order of topic and number) in each source (rows, by name).
+    `not_audited` are sources of which no audit is newer than the last build. `now_ms` is the report's time, ms since
+    the epoch.
+    """
+    held = {_key_of_row(row): row for row in answers[HELD]}
+    states = {
+        key: State.OK if row["is_audited"] and row["source"] not in not_audited else State.UNKNOWN
+        for key, row in held.items()
+    }
+    reasons: dict[PartitionKey, list[str]] = defaultdict(list)
+    problems = _problems_of_partitions(answers, sections, now_ms)
+    for key, state, reason in itertools.chain(problems, _problems_of_whole_sources(held, sections["health"])):
+        states[key] = max(state, states.get(key, State.OK))
+        reasons[key].append(reason)
+    sources = sorted({source for source, _, _ in states})
+    partitions = sorted({(topic, partition) for _, topic, partition in states})
+    numbers = {name: number for number, name in enumerate(partitions)}
+    rows = {source: [int(State.ABSENT)] * len(partitions) for source in sources}
+    log_bytes = {source: [0] * len(partitions) for source in sources}
+    for (source, topic, partition), state in states.items():
+        rows[source][numbers[topic, partition]] = int(state)
+    for (source, topic, partition), row in held.items():
+        log_bytes[source][numbers[topic, partition]] = row["log_bytes"]
+    worst_first = sorted(reasons, key=lambda key: (-states[key], key))
+    return {
+        "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions],
+        "sources": [{"source": source, "states": rows[source], "log_bytes": log_bytes[source]} for source in sources],
+        "reasons": [
+            {
+                "source": source,
+                "topic": topic,
+                "partition": partition,
+                "state": int(states[source, topic, partition]),
+                "reasons": reasons[source, topic, partition],
+            }
+            for source, topic, partition in worst_first
+        ],
+    }
+
+
+def _problems_of_partitions(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> _Problems:
+    """What is wrong with a partition in a source, and nobody has accepted."""
+    for row in answers[DAMAGED_BY_PARTITION]:
+        yield _key_of_row(row), State.BAD, f"{counted(row[COUNTED], 'segment')} damaged"
+    for row in answers[FINDINGS_BY_PARTITION]:
+        yield _key_of_row(row), State.BAD, f"{counted(row[COUNTED], 'file')} broken or torn"
+    for row in answers[future_by_partition(now_ms)]:
+        yield _key_of_row(row), State.BAD, "a timestamp in the future holds retention back"
+    for row in sections["replicas"]["partitions"]:
+        if (state := _STATE_OF_VERDICT.get(row["verdict"])) is not None:
+            yield _key_of_row(row), state, f"its replicas: {row['verdict']}"
+    yield from _losses(sections["health"])
+
+
+def _losses(health: Mapping[str, Any]) -> _Problems:
+    for row in health["lost_gaps"]:
+        if not row["is_accepted"]:
+            what = f"{counted(row['offsets'], 'offset')} missing from {row['first_offset']:,} on"
+            yield _key_of_row(row), State.BAD, what
+    for name, what in _LOSSES_IN_WORDS.items():
+        for row in health[name]:
+            if row.get("accepted_by") is None:
+                yield _key_of_row(row), State.BAD, what
+
+
+def _problems_of_whole_sources(held: Collection[PartitionKey], health: Mapping[str, Any]) -> _Problems:
+    """What is wrong with all partitions of a source."""
+    of_sources = [(row["source"], State.BAD, "its log dir is older than others") for row in health["log_dirs_older"]]
+    for row in health["not_reached"]:
+        state = State.BAD if row["is_empty"] else State.UNKNOWN
+        of_sources.append((row["source"], state, "nothing is in its log dir" if row["is_empty"] else "not reached"))
+    for source, state, reason in of_sources:
+        yield from ((key, state, reason) for key in held if key[0] == source)
+
+
+def _key_of_row(row: Mapping[str, Any]) -> PartitionKey:
+    return row["source"], row["topic"], row["partition"]
+
+
+def outlook_section(
+    answers: Answers, sections: Mapping[str, Any], paths: Mapping[str, str], built_ms: int
+) -> dict[str, Any]:
+    """What comes next and what is stored, in bytes and ms since the epoch. A day's bytes are a seventh of those of the
+    seven days before the last build, at `built_ms`. `paths` are of the sources that can be listed here, by name.
+    """
+    retention, overview = sections["retention"], sections["overview"]
+    lately = {row["source"]: row["bytes"] for row in answers[written_lately(built_ms)]}
+    topics = retention["topics"]
+    known = [row["configured"] for row in topics if not row["configured"]["unknown"]]
+    due = [row["due_ms"] for row in known if row["due_ms"] is not None]
+    shape = answers[SHAPE]
+    return {
+        "retention": {
+            "topics": len(topics),
+            "topics_unknown": len(topics_unknown(retention)),
+            "freed_now": sum(row["freed"] for row in known),
+            "freed_later": sum(row["freed_later"] for row in known),
+            "next_due_ms": min(due, default=None),
+        },
+        "bytes_a_day": round(sum(lately.values()) * _DAY_MS / LATELY_MS),
+        "disks": list(_disks(paths, lately)),
+        "stored": {
+            "log_bytes": overview["log_bytes"],
+            "remote_bytes": overview["remote_bytes"],
+            "index_bytes": sum(row["index_bytes"] for row in shape),
+            "header_bytes": sum(row["batches"] for row in shape) * BATCH_V2.itemsize,
+        },
+    }
+
+
+def _disks(paths: Mapping[str, str], lately: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    """The file systems on which sources are, each with the path of its first one, and in how many days it is full if as
+    much is written as in the last seven, and nothing is deleted. Free bytes are those for users other than root, as a
+    broker has them. Sources in object stores have none.
+    """
+    of_device: defaultdict[int, list[str]] = defaultdict(list)
+    for name, path in sorted(paths.items()):
+        if not is_object(path) and os.path.isdir(path):
+            of_device[os.stat(path).st_dev].append(name)
+    for sources in of_device.values():
+        path = paths[sources[0]]
+        state = os.statvfs(path)
+        free = state.f_bavail * state.f_frsize
+        a_day = sum(lately.get(source, 0) for source in sources) * _DAY_MS / LATELY_MS
+        yield {
+            "path": path,
+            "sources": sources,
+            "total_bytes": state.f_blocks * state.f_frsize,
+            "free_bytes": free,
+            "bytes_a_day": round(a_day),
+            "days_left": free / a_day if a_day else None,
+        }

@@ -18,7 +18,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
-from kidxlib.operations.report.fleet_map import State
+from kidxlib.operations.report.sections import State
 from kidxlib.storage import small_files
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA
