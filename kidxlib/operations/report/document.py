@@ -22,8 +22,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
-from kidxlib.operations.damage.lost import ExpectedInLogDirs
+from kidxlib.operations.damage.missing import Missing
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
@@ -159,26 +158,20 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
     built_ms = min(max(started, default=now_ms), now_ms)
     answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
-    sources = as_sources(paths)
-    seen = look_at(sources)
+    seen = look_at(as_sources(paths))
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
     known = read_known_topics(metadata, as_sources(seen.answering(paths)))
-    policy_of, directories = recorded_policies_and_directories(tables, list(paths), known)
-    expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, ANY_TOPIC, known, seen)
-    logs = known_logs(tables, list(paths), ANY_TOPIC)
-    gaps, lost = gaps_between(tables, logs, policy_of, directories), expected_in_log_dirs.lost(tables, logs)
+    missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
         "health": {
-            **health_section(answers, paths, tables.path, gaps),
-            **lost.as_json(),
+            **health_section(answers, paths, tables.path, missing.gaps),
+            **missing.in_log_dirs_as_json(),
             "sources_twice": [asdict(source) for source in in_one_directory(tables, list(paths))],
-            "not_reached": [source.as_json() for source in expected_in_log_dirs.not_reached],
-            "not_built": [asdict(log_dir) for log_dir in expected_in_log_dirs.not_built],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _measured_savings(tables, sample)),

@@ -5,7 +5,7 @@ or a JSON object, and the file with which Kafka's own tool deletes records.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -26,7 +26,7 @@ from kidxlib.engine.work import Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.retention.missing import Missing
+from kidxlib.operations.damage.missing import Missing
 from kidxlib.operations.retention.plan_options import Configs, PlanRequest
 from kidxlib.operations.retention.planned import plan_partitions
 from kidxlib.operations.retention.recorded import (
@@ -523,11 +523,20 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
         segments=lambda: segments_as_json(staged),
     )
     tell_plan(outcome, plan_id, summary, what_if=request.options.what_if)
-    outcome.line(*configured.lines(own), *doubts, *missing.lines(many_sources=len(sources) > 1))
+    outcome.line(*configured.lines(own), *doubts, *_lines_of_missing(missing, many_sources=len(sources) > 1))
     if request.shows_segments:
         _tell_segments(outcome, staged)
     outcome.line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
     return outcome
+
+
+def _lines_of_missing(missing: Missing, *, many_sources: bool) -> Iterator[str]:
+    by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
+    for source in missing.not_reached:
+        yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
+    yield from (f"not planned: {log_dir}" for log_dir in missing.not_built)
+    yield from missing.gaps.lines(many_sources=many_sources)
+    yield from missing.lost.lines(many_sources=many_sources)
 
 
 def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
-"""Missing logs and partitions. A plan decides nothing about what is missing, so it must name it."""
+"""What the log dirs of a catalog miss (`Missing`): nothing that a plan or a report decides on, so that they name it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -19,15 +19,13 @@ class Missing:
     """What is missing and was not deleted by retention: offsets between logs, whole partitions, ends of logs.
 
     Attributes:
-        not_reached: sources that cannot be listed here, so that the plan goes by the catalog alone; see
-            `ExpectedInLogDirs`.
-        not_built: as in `ExpectedInLogDirs`: partitions of which nothing is planned.
+        not_reached, not_built: as in `ExpectedInLogDirs`.
     """
 
     gaps: KnownGaps
     lost: Lost
-    not_reached: tuple[NotReached, ...] = ()
-    not_built: tuple[NotBuilt, ...] = ()
+    not_reached: tuple[NotReached, ...]
+    not_built: tuple[NotBuilt, ...]
 
     @classmethod
     def in_sources(
@@ -57,14 +55,10 @@ class Missing:
         return {**self.gaps.counts, **self.lost.counts, "not_reached": len(self.not_reached)}
 
     def as_json(self) -> dict[str, Any]:
-        not_reached = [source.as_json() for source in self.not_reached]
-        not_built = [asdict(partition) for partition in self.not_built]
-        return {**self.gaps.as_json(), **self.lost.as_json(), "not_reached": not_reached, "not_built": not_built}
+        return {**self.gaps.as_json(), **self.in_log_dirs_as_json()}
 
-    def lines(self, *, many_sources: bool) -> Iterator[str]:
-        by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
-        for source in self.not_reached:
-            yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
-        yield from (f"not planned: {partition}" for partition in self.not_built)
-        yield from self.gaps.lines(many_sources=many_sources)
-        yield from self.lost.lines(many_sources=many_sources)
+    def in_log_dirs_as_json(self) -> dict[str, Any]:
+        """What is missing but for gaps."""
+        not_reached = [source.as_json() for source in self.not_reached]
+        not_built = [asdict(log_dir) for log_dir in self.not_built]
+        return {**self.lost.as_json(), "not_reached": not_reached, "not_built": not_built}
