@@ -39,7 +39,7 @@ def not_ready_for_tiering(
     broken: Mapping[tuple[int, str], str | None],
     snapshots: Collection[int],
     epochs: LeaderEpochs | None,
-    first_unstable_offset: int | None = None,
+    first_unstable_offset: int | None,
 ) -> Iterator[NotReady]:
     """The inactive segments of a partition that are not ready. `base_offsets` ascend, and name segments whose log is
     missing, too; the last one is active. `broken` says why other files are, by offset and suffix. The first transaction

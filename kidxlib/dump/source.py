@@ -74,7 +74,7 @@ _NAME_MAX: Final = 255
 _KINDS: Final = {kind.value: kind for kind in FileKind if kind is not FileKind.LEADER_EPOCHS}
 
 
-def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -> DumpSource:
+def dump_source(path: Path, options: DumpOptions, log_dir: Path | None) -> DumpSource:
     """The source of a dump, by the file's name. `log_dir` has the log of an index: a log dir, or the partition's
     directory; None if the log is beside the index.
     """

@@ -50,7 +50,7 @@ def count_of(
     *,
     goes_on: bool,
     threads: int,
-    on_end: TakeLog | None = None,
+    on_end: TakeLog | None,
 ) -> int:
     """Count the records that `rows_of` would give. A read may know its number from a catalog. Otherwise headers tell
     it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and

@@ -569,7 +569,7 @@ def unnamed_log_dirs(
 
 
 def without_metadata_log(
-    sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics | None = None
+    sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics
 ) -> list[tuple[int | None, list[Location]]]:
     """The KRaft nodes of sources without a log of the cluster's metadata, each with its log dirs among the sources. A
     node keeps that log in one of its log dirs, or in `metadata.log.dir`. All given log dirs are `at_hand`; the metadata
@@ -579,7 +579,7 @@ def without_metadata_log(
     of_kraft = list(_of_kraft(at_hand))
     lost = {own.directory_id for log_dir, own in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
     nodes_with_log = {_node(own) for log_dir, own in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
-    copies = [] if known is None else known.read()
+    copies = known.read()
     # A `metadata.log.dir` that is none of `log.dirs` is not registered with the cluster (`LogManager.directoryIds`).
     owners = _of_kraft(Source("", metadata.directory.parent) for metadata in copies)
     nodes_with_log |= {_node(own) for _, own in owners if own.directory_id not in lost}

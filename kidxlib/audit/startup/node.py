@@ -107,7 +107,7 @@ _REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 
 def obstacles_of_node(
-    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None, kafka_version: KafkaRelease | None = None
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
 ) -> Mapping[Location, tuple[Obstacle, ...]]:
     """What a node meets in its log dirs (as `log.dirs` names them), by log dir, without their checkpoints and
     partitions. Without `metadata` ids of topics are compared with each other alone. `kafka_version` is the node's; None

@@ -197,7 +197,7 @@ def _files_of_last_audits(
 
 def summarise(
     results: AuditResults,
-    log_dir_failures: Sequence[str] = (),
+    log_dir_failures: Sequence[str],
     *,
     tiering: bool,
     left_out: pa.Table | None = None,

@@ -178,7 +178,7 @@ class ReplicaVerdict:
 
 
 def missing_partitions(
-    tables: TablesToRead, left_out: Collection[str] = (), settled: Collection[str] = ()
+    tables: TablesToRead, left_out: Collection[str], settled: Collection[str]
 ) -> list[dict[str, Any]]:
     """The partitions that each source lacks of those of the source with which it has most in common; sources in
     `left_out` are no log dirs. A copy should have all of them; another broker of a cluster need not, and the catalog

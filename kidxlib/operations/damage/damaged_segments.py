@@ -245,7 +245,7 @@ def _is_of_own_bytes(findings: pa.Table) -> Values:
 
 
 def last_findings(
-    tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str] | None = None
+    tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str]
 ) -> pa.Table:
     """Rows of `findings` by the last audit of each partition; an audit of other topics does not count. Segments that
     are missing from their source are left out.

@@ -148,7 +148,7 @@ def _starts(keys: _Longs) -> _Longs:
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 
 
-def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None = None) -> Outcome:
+def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
     """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
     if request.output is not None:
         if not is_elsewhere(request.output):

@@ -120,7 +120,7 @@ def findings_on_local(
                 yield local, found
 
 
-def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
+def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location]) -> Iterator[str]:
     """Why no broker should start with these log dirs: leaders would delete remote segments, or not find them. A line
     for each `leader-epoch-checkpoint`, and for each directory that cannot be read. Warns of what is not compared.
     `absent` are directories of partitions that a broker would make anew in these log dirs.

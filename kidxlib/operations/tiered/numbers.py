@@ -27,7 +27,7 @@ from kidxlib.audit.tiered.metadata import STALLED, STALLS
 from kidxlib.catalog.matching import Values
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
-from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, KafkaRelease
+from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import NOT_SEEN
@@ -364,7 +364,7 @@ def what_if(
     sides: Sides,
     own: Mapping[TopicId, Mapping[str, int]],
     others: Mapping[str, int],
-    release: KafkaRelease = NEWEST,
+    release: KafkaRelease,
 ) -> list[FreedOfTopic]:
     """What other settings (`others`) in place of the topics' own would free of each topic, in the order of names.
     Settings have Kafka's names. `release` is the brokers' Kafka.

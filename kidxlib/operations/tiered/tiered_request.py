@@ -139,14 +139,14 @@ def tiered_request(
     level: str,
     context: RunContext,
     metadata: MetadataOptions,
-    layout: str | None = None,
+    layout: str | None,
     stuck_after: str = STUCK_AFTER,
-    topics: str | None = None,
-    interval_bytes: int | None = None,
+    topics: str | None,
+    interval_bytes: int | None,
     fail_on: str = Verdict.BROKEN.value,
     what_if: Sequence[str] = (),
     now: str | None = None,
-    kafka_version: KafkaRelease | None = None,
+    kafka_version: KafkaRelease | None,
     is_repair: bool = False,
 ) -> TieredRequest:
     """Make the request of options. `tiered` is the bucket, perhaps with the name of its source in the catalog. The run
