@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kidxlib.audit.tiered.remade import RemadeObject
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.engine.work import ItemRows
@@ -18,6 +17,9 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Publisher
+
+if TYPE_CHECKING:
+    from kidxlib.audit.tiered.remade import RemadeObject
 
 
 @dataclass(frozen=True, slots=True)
