@@ -29,7 +29,6 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import pack
 from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
-from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
@@ -51,6 +50,7 @@ from kidxlib.operations.compare.place import (
 )
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
+from kidxlib.operations.compare.run_comparison import run_comparison
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted

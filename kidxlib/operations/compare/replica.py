@@ -25,12 +25,12 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
 from kidxlib.indexing.bins import pack
-from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
 from kidxlib.operations.compare.place import ListedDirectory, Place, origin
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
+from kidxlib.operations.compare.run_comparison import run_comparison
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted

@@ -1,4 +1,4 @@
-"""Runs the work of a comparison on an engine."""
+"""Runs the work of a comparison on an engine (`run_comparison`), whichever comparison it is."""
 
 from __future__ import annotations
 
