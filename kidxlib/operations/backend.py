@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kidxlib.engine.protocol import Engine
-from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.protocol import Maintenance, MaintenanceOf
+
+if TYPE_CHECKING:  # a worker that begins with an operation needs no catalog
+    from kidxlib.operations.catalog import TablesCatalog
 
 
 @dataclass(frozen=True, slots=True)

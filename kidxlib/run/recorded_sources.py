@@ -68,6 +68,14 @@ def as_sources(paths: Mapping[str, str]) -> list[Source]:
     return [Source(name, location(path)) for name, path in paths.items()]
 
 
+def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    """The sources that `--source` names, or all that have a segment in the catalog, the `known` ones."""
+    for source in named:
+        if source not in known:
+            raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")
+    return tuple(named) or tuple(sorted(known))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDirectory:
     """Two sources of a catalog that are the same directory, so that counts and plans have its segments twice.

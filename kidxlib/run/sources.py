@@ -1,8 +1,8 @@
-"""The sources of a job: those that options name, the bundled sample if it can do no harm, or a catalog's."""
+"""The sources of a run: those that options name, or the bundled sample if it can do no harm."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kidxlib.catalog.partitions import PARTITIONS
@@ -75,11 +75,3 @@ def ensure_sample_alone(catalog: str) -> None:
     others = sorted(set(map(str, rows["source"].to_pylist())) - {SAMPLE.name})
     if others:
         raise UsageError(f"no --source, and the catalog {catalog} has {', '.join(others[:3])}: {_what_to_name()}")
-
-
-def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[str, ...]:
-    """The sources that `--source` names, or all that have a segment in the catalog, the `known` ones."""
-    for source in named:
-        if source not in known:
-            raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")
-    return tuple(named) or tuple(sorted(known))

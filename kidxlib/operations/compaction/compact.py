@@ -31,8 +31,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compaction.compact_work import PartitionsToCompact, compact_partitions
 from kidxlib.operations.packed import record_packed
-from kidxlib.run.recorded_sources import source_paths
-from kidxlib.run.sources import sources_in_catalog
+from kidxlib.run.recorded_sources import source_paths, sources_in_catalog
 from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
