@@ -18,7 +18,7 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
-from kidxlib.operations.report.what_if_work import LADDER, LATER_MS
+from kidxlib.operations.report.what_if import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Question
 from tests.browser.conftest import Opened, Reported, open_page
