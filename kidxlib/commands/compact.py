@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kidxlib.compaction.policy import CompactionPolicy
     from kidxlib.compaction.task import CompactionOptions
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.compaction.compact import CompactionReport
+    from kidxlib.operations.compaction import CompactionReport
 
 #: Columns of the table on screen. A lookup's scan is given in bytes of log.
 _TOPIC_COLUMNS: Final = (
@@ -149,7 +149,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
     """
-    from kidxlib.operations.compaction.compact import CompactionReport, compact_files, every_change, report
+    from kidxlib.operations.compaction import CompactionReport, compact_files, every_change, report
     from kidxlib.operations.maintenance import ALL, maintain_tables
     from kidxlib.terminal import interrupts
 

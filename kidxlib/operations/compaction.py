@@ -1,14 +1,16 @@
-"""Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`), and
-these are summed up by topic (`report`). Changes are made under the log dirs' locks.
+"""Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`, by
+`compact_partitions`), and these are summed up by topic (`report`). Changes are made under the log dirs' locks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,21 +19,34 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
+from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
-from kidxlib.catalog.results import COMPACTED
+from kidxlib.catalog.results import COMPACTED, CompactedFile
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
-from kidxlib.compaction.task import NOT_OURS, ChangeAction, ChangeOutcome, CompactionOptions, Mode
+from kidxlib.compaction.compact_partition import compact
+from kidxlib.compaction.task import (
+    NOT_OURS,
+    Change,
+    ChangeAction,
+    ChangeOutcome,
+    CompactionOptions,
+    CompactionTask,
+    Mode,
+)
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work, reads_little
+from kidxlib.engine.work import ItemRows, SharedRows, Work, reads_little
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.compaction.compact_work import PartitionsToCompact, compact_partitions
 from kidxlib.operations.packed import record_packed
+from kidxlib.recovery.outcome import ABSENT
 from kidxlib.run.recorded_sources import source_paths, sources_in_catalog
+from kidxlib.storage.location import location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
@@ -61,6 +76,90 @@ _LINE_COLUMNS: Final = (
     *(*SEGMENTS.key, "action", "outcome", "reason", "path", "bytes_before", "bytes_after"),
     *("interval_before", "interval_bytes"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsToCompact:
+    """
+    Attributes:
+        rows: keys and the columns of `SegmentToCompact`; those of a partition follow one another, segments in order.
+        log_bytes: size of the logs that exist.
+    """
+
+    rows: SharedRows
+    log_bytes: int
+
+
+def compact_partitions(
+    shares: Iterable[PartitionsToCompact],
+    use_mmap: bool,
+    *,
+    sources: Mapping[str, str],
+    options: CompactionOptions,
+    mode: Mode,
+) -> Iterator[ItemRows]:
+    """Rows of `COMPACTED`. If it is repeated, `Mode.APPLY` gives the same files and rows, except for `outcome`.
+    `sources` has the paths of sources by name.
+    """
+    for share in shares:
+        for change in compact(_tasks(share.rows.batches(), sources), options, mode, use_mmap):
+            yield ItemRows(batches=packed_batches(change.packed, COMPACTED), rows=[{"compacted": _row(change)}])
+
+
+def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Iterator[CompactionTask]:
+    segments = (
+        ((key["source"], key["topic"], key["partition"]), segment)
+        for batch in batches
+        for key, segment in zip(batch.select(PARTITIONS.key).to_pylist(), SegmentToCompact.of_arrow(batch), strict=True)
+    )
+    for key, group in groupby(segments, key=itemgetter(0)):
+        source, topic, number = key
+        partition, of_partition = TopicPartition(topic, number), [segment for _, segment in group]
+        # Rows of segments that are gone still say where the files were.
+        present = [segment for segment in of_partition if segment.status not in ABSENT] or of_partition
+        directory = index_directory(partition, [segment.index_directory for segment in present])
+        if directory is None:
+            continue  # the rows do not say where the index files are
+        path = sources.get(source)
+        logs = {segment.base_offset: segment.log_path for segment in present}
+        yield CompactionTask(
+            key=key,
+            segments_directory=None if path is None else segments_directory(location(path), partition, logs),
+            index_directory=directory,
+            segments=tuple(of_partition),
+        )
+
+
+def _row(change: Change) -> dict[str, Any]:
+    file, coarsened = _file(change).values(), change.coarsened
+    if coarsened is None:
+        return file
+    indexes = IndexFacts.of_files(coarsened.interval_after, coarsened.offset_index, coarsened.time_index)
+    return {**file, **indexes.values(), **LogVersion.of_file(coarsened.version).values()}
+
+
+def _file(change: Change) -> CompactedFile:
+    source, topic, partition = change.key
+    coarsened = change.coarsened
+    before, after = (coarsened.cost_before, coarsened.cost_after) if coarsened is not None else (None, None)
+    return CompactedFile(
+        source=source,
+        topic=topic,
+        partition=partition,
+        base_offset=change.base_offset,
+        action=change.action.value,
+        outcome=change.outcome.value,
+        reason=change.reason,
+        path=change.place.path,
+        log_dir=change.place.log_dir,
+        bytes_before=change.bytes_before,
+        bytes_after=change.bytes_after,
+        interval_before=None if coarsened is None else coarsened.interval_before,
+        mean_scan_bytes_before=None if before is None else before.mean,
+        max_scan_bytes_before=None if before is None else before.most,
+        mean_scan_bytes_after=None if after is None else after.mean,
+        max_scan_bytes_after=None if after is None else after.most,
+    )
 
 
 def _partitions_to_compact(

@@ -1,1 +1,0 @@
-"""Compaction: index files trimmed, made sparser or denser, removed where nothing needs them; and the tables' upkeep."""
