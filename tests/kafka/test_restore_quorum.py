@@ -82,7 +82,12 @@ class _Clients:
         self._bootstrap, self._rng = cluster.bootstrap, rng
         self._is_over, self._more = threading.Event(), threading.Condition()
         self._failures: list[KafkaError] = []
-        self._idempotent = self._producer({"enable.idempotence": True})
+        # One request at a time. Else a batch that is refused while replicas register is overtaken by the next one,
+        # which is out of order then: librdkafka sends all that is not acknowledged again, in a new epoch. And of
+        # several batches that were not acknowledged a broker knows the last one alone, whoever has recovered it
+        # (`LogLoader.recoverSegment` takes a snapshot, which has no others, and a start loads it).
+        one_at_a_time = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+        self._idempotent = self._producer(one_at_a_time)
         self._transactional = self._producer({"transactional.id": "old", "transaction.timeout.ms": 900_000})
         self._thread = threading.Thread(target=self._write, daemon=True)
 
@@ -363,9 +368,15 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     options = ["--accept-divergence"] if disaster.diverged else []
     options += ["--scan-cache", str(tmp_path / "scans")] if seed % 2 else []
     planned = _restore(disaster.sources, new, bucket, *options)
+    if may_be_lost := planned.json[
+        "lost"
+    ]:  # by an old snapshot, others were not in sync with the disk that is lost yet
+        assert all("only brokers" in line and "were in sync" in line for line in may_be_lost), may_be_lost
+        options.append("--accept-loss")
+        planned = _restore(disaster.sources, new, bucket, *options)
     applied = _restore(disaster.sources, new, bucket, *options, "--apply", planned.json["plan"])
     assert applied.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND) and applied.json["applied"], applied
-    assert bool(applied.json["disagreements"]) == disaster.diverged and not applied.json["lost"]
+    assert bool(applied.json["disagreements"]) == disaster.diverged
     (tmp_path / "restored.json").write_text(applied.out)
     with new.running(disaster.leads):
         _wait_until_in_sync(new, applied.json)
