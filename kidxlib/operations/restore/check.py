@@ -27,7 +27,7 @@ from kidxlib.terminal.console import first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.text.words import counted
+from kidxlib.text.words import counted, shell_option
 
 _LINES_SHOWN: Final = 20
 _MORE_IN_JSON: Final = "; --json has them all"
@@ -348,7 +348,7 @@ def _check_outcome(request: CheckRequest, applied: AppliedRestore, found: _Check
         f"equal: {found.equal} of {counted(len(applied.partitions), 'partition')}, {counted(found.records, 'record')}, "
         "in both isolation levels"
     )
-    commands = [f"kafka-configs --bootstrap-server {shlex.quote(request.bootstrap)} {lift}" for lift in applied.lifts]
+    commands = [f"kafka-configs {_client_options(request)} {lift}" for lift in applied.lifts]
     if not is_equal:
         outcome.line("do not lift the hold, and keep the sources, until all is equal")
     else:
@@ -369,3 +369,11 @@ def _check_outcome(request: CheckRequest, applied: AppliedRestore, found: _Check
         lift=commands if is_equal else [],
     )
     return outcome
+
+
+def _client_options(request: CheckRequest) -> str:
+    """How the commands that are printed reach the cluster: as the check has."""
+    bootstrap = f"--bootstrap-server {shlex.quote(request.bootstrap)}"
+    if request.command_config is None:
+        return bootstrap
+    return f"{bootstrap} {shell_option('--command-config', request.command_config)}"
