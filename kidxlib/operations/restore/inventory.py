@@ -206,20 +206,42 @@ class Inventory:
     def paths(self) -> list[Path]:
         return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
 
+    @cached_property
+    def _producer_snapshots(self) -> tuple[int, Sequence[str]]:
+        """The largest producer id in all producer snapshots, also of topics that are not restored; and why some, or
+        their directories, cannot be read.
+        """
+        highest, unread = -1, list[str]()
+        for directory in (each for broker in self.brokers for each in broker.place.directories.values()):
+            if directory.problem is not None:
+                unread.append(directory.problem)
+            for name in sorted(name for name in directory.files if parse_snapshot(name) is not None):
+                path = Path(str(directory.path)) / name
+                try:
+                    highest = max(highest, _highest_producer_id(path))
+                except (OSError, SnapshotError) as error:
+                    unread.append(f"{path}: {error.strerror if isinstance(error, OSError) else error}")
+        return highest, unread
+
+    @property
+    def unread_snapshots(self) -> str | None:
+        """A line on producer snapshots that cannot be read; None: there are none. Logs say more, but for producers
+        whose records have been deleted, and for topics that are not restored.
+        """
+        if not (unread := self._producer_snapshots[1]):
+            return None
+        more = len(unread) - 1
+        also = f" (and {counted(more, 'more producer snapshot')})" if more else ""
+        return (
+            f"{unread[0]}{also}; producer ids that are named there alone may be handed out again, and brokers may take "
+            "new records for repeated ones, or refuse them: restart all producers before they write into the new cluster"
+        )
+
     def evidence(self) -> LogEvidence:
         """What the logs say of producers and of coordinators' records, of which all are read; and the producer
         snapshots, also of topics that are not restored.
         """
-        highest = max(
-            (
-                producer_id
-                for broker in self.brokers
-                for listed in broker.place.directories.values()
-                if listed.problem is None
-                for producer_id in _producer_ids_in_snapshots(Path(str(listed.path)))
-            ),
-            default=-1,
-        )
+        highest = self._producer_snapshots[0]
         versions: dict[tuple[str, int], int] = {}
         for replicas in self.replicas.values():
             for replica in replicas:
@@ -416,10 +438,6 @@ def _old_replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop)
     )
 
 
-def _producer_ids_in_snapshots(directory: Path) -> Iterator[int]:
-    """The largest producer id of each producer snapshot that can be read."""
-    for path in directory.iterdir():
-        if parse_snapshot(path.name) is not None:
-            with contextlib.suppress(OSError, SnapshotError), regular_file(path) as file:
-                entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
-                yield int(entries["producer_id"].max(initial=-1))
+def _highest_producer_id(snapshot: Path) -> int:
+    with regular_file(snapshot) as file:
+        return int(read_snapshot(file.read(SNAPSHOT_BYTES_MAX))["producer_id"].max(initial=-1))

@@ -131,9 +131,11 @@ class RestorePlan:
 
     @property
     def not_known(self) -> Iterator[str]:
-        """What checkpoints that are lost do not say of the brokers' log dirs, and what damaged metadata does not."""
+        """What lost checkpoints do not say of the brokers' log dirs, nor damaged metadata, nor producer snapshots."""
         if self.surviving is not None and self.surviving.behind_damage is not None:
             yield self.surviving.behind_damage
+        if (unread := self.inventory.unread_snapshots) is not None:
+            yield unread
         for broker in self.inventory.brokers:
             for log_dir in broker.log_dirs if broker.bucket is None and broker.replicas else ():
                 for name, what in _TOLD_BY_CHECKPOINTS.items():

@@ -342,6 +342,20 @@ def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert f"{old / RECOVERY_POINT_CHECKPOINT}: missing" in missing
 
 
+def test_producer_snapshots_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    """Of topics that are restored and of others: nothing else may name the ids of producers whose records are gone."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    other = _folder(old, "other-0", _id("other"))
+    part = ("--topics", "txn-mixed")
+    assert "warning" not in _restore([old], new, *part).err
+    restored, left_out = (old / _PARTITION / "00000000000000000000.snapshot", other / "00000000000000000007.snapshot")
+    restored.write_bytes(b"torn")
+    left_out.symlink_to(other)
+    [warning] = (line for line in _restore([old], new, *part).err.splitlines() if line.startswith("warning: "))
+    assert warning.startswith(f"warning: {left_out}: not a regular file (and 1 more producer snapshot); producer ids")
+    assert warning.endswith("restart all producers before they write into the new cluster")
+
+
 def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> None:
     """Else the shorter one would lead where its broker starts first, and the others would cut their logs."""
     old, new = [_old(tmp_path, node) for node in (1, 2, 3)], {node: _new(tmp_path, node) for node in (1, 2, 3)}
