@@ -234,7 +234,7 @@ class Inventory:
         also = f" (and {counted(more, 'more producer snapshot')})" if more else ""
         return (
             f"{unread[0]}{also}; producer ids that are named there alone may be handed out again, and brokers may take "
-            "new records for repeated ones, or refuse them: restart all producers before they write into the new cluster"
+            "new records for repeated ones, or refuse them: restart all producers before they write to the new cluster"
         )
 
     def evidence(self) -> LogEvidence:

@@ -19,6 +19,7 @@ from kidxlib.operations.restore.inventory import OldBroker
 from kidxlib.storage.location import ensure_text, identity_of
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties
+from kidxlib.storage.mounts import place_on_file_system
 from kidxlib.storage.store.s3 import is_object
 
 #: What may be in a log dir that was just formatted. `METADATA_DIRECTORY` is looked at where metadata is written.
@@ -146,14 +147,22 @@ def _directory_ids_of_two(controllers: Iterable[FormattedController], brokers: I
 
 def overlapping(path: Path, others: Iterable[Path]) -> Path | None:
     """The directory that is the same as another, is below it, or is above it; None: there is none. Directories are told
-    apart by their identities, as a bind mount has another path.
+    apart by their identities and by their places on file systems, as a bind mount has another path.
     """
-    of_path = {identity_of(directory) for directory in (path, *path.parents)}
+    of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
     for other in others:
         of_other = {identity_of(directory) for directory in (other, *other.parents)}
         if identity_of(other) in of_path or identity_of(path) in of_other:
             return other
+        if place is not None and _is_in_or_around(place, place_on_file_system(other)):
+            return other
     return None
+
+
+def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) -> bool:
+    if other is None or one[0] != other[0]:
+        return False
+    return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
 
 
 def why_not_in_sources(path: Path, sources: Iterable[OldBroker]) -> str | None:

@@ -1,4 +1,4 @@
-"""What a check prints once all is equal. Whether it is, is checked beside real brokers (`tests/kafka/test_restore.py`)."""
+"""What a check prints once all is equal. What it compares is tested beside real brokers."""
 
 from __future__ import annotations
 

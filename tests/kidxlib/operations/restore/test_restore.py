@@ -6,8 +6,8 @@ import io
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
@@ -221,14 +221,10 @@ def test_each_controller_is_named_once(tmp_path: Path) -> None:
 def test_a_bind_mount_of_a_controllers_directory_is_the_same_one(tmp_path: Path) -> None:
     old, new, first, mounted = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, _new(tmp_path, 9), tmp_path / "mounted"
     mounted.mkdir()
-    if subprocess.run(["mount", "--bind", first, mounted], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
+    with _bind_mount(first, mounted):
         ended = _restore([old], new, "--controller", str(mounted), controller=first)
         once = f"--controller {mounted}: named twice, also as {first}; name each controller's directory once"
         assert ended.json["refused"] == [once]
-    finally:
-        subprocess.run(["umount", mounted], check=True)
 
 
 def test_a_source_is_never_a_target(tmp_path: Path) -> None:
@@ -250,15 +246,31 @@ def test_a_source_is_never_a_target(tmp_path: Path) -> None:
 
 def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
     """A bind mount has a path that does not tell."""
-    old, elsewhere = _old(tmp_path, 1), tmp_path / "elsewhere"
-    (old / "inside").mkdir()
-    elsewhere.mkdir()
-    if subprocess.run(["mount", "--bind", old, elsewhere], capture_output=True, check=False).returncode:
+    old = _old(tmp_path, 1)
+    _new(tmp_path, 1).rename(inside := old / "in side")
+    (elsewhere := tmp_path / "else where").mkdir()
+
+    def is_refused(new: Path) -> bool:
+        ended = _restore([old], {1: new}, controller=controller)
+        return f"{new}: it is, holds or lies in {old}, a source" in "".join(ended.json["refused"])
+
+    controller = _new(tmp_path, 9)
+    with _bind_mount(old, elsewhere):
+        assert is_refused(elsewhere / inside.name) and is_refused(elsewhere)
+        assert overlapping(old, [elsewhere / inside.name]) == elsewhere / inside.name
+        assert overlapping(tmp_path / "new", [old]) is None
+    with _bind_mount(inside, elsewhere):
+        assert is_refused(elsewhere), "a directory of the source under another name"
+        assert overlapping(elsewhere / "not" / "there", [old]) == old
+        assert overlapping(old, [elsewhere / "below"]) == elsewhere / "below"
+
+
+@contextmanager
+def _bind_mount(directory: Path, elsewhere: Path) -> Iterator[None]:
+    if subprocess.run(["mount", "--bind", directory, elsewhere], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        assert overlapping(elsewhere / "inside", [old]) == old
-        assert overlapping(old, [elsewhere / "inside"]) == elsewhere / "inside"
-        assert overlapping(tmp_path / "new", [old]) is None
+        yield
     finally:
         subprocess.run(["umount", elsewhere], check=True)
 
@@ -353,7 +365,7 @@ def test_producer_snapshots_that_cannot_be_read_are_told(tmp_path: Path) -> None
     left_out.symlink_to(other)
     [warning] = (line for line in _restore([old], new, *part).err.splitlines() if line.startswith("warning: "))
     assert warning.startswith(f"warning: {left_out}: not a regular file (and 1 more producer snapshot); producer ids")
-    assert warning.endswith("restart all producers before they write into the new cluster")
+    assert warning.endswith("restart all producers before they write to the new cluster")
 
 
 def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> None:
