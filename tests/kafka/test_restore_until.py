@@ -89,7 +89,7 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
         for number, of_log in logs.items()
     }
     for given in range(max(each.next_offset for each in written) + 2):
-        ends = plan_ends(dict.fromkeys(quiet, given), replicas, (), 1)
+        ends = plan_ends(dict.fromkeys(quiet, given), replicas, (), 1, {})
         assert ends.refusals == []
         for partition, of_kafka in quiet.items():
             planned = ends.by_partition[partition]

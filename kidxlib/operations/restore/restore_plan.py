@@ -291,8 +291,10 @@ def plan_restore(
     inventory = taken.inventory
     sorted_out = sort_out(inventory, newest, options.topics)
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
-    ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores)
-    choices = choose(map(ends.cut, sorted_out.partitions), inventory.known, engine)
+    assignments = {} if surviving is None else surviving.metadata.assignments
+    ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores, assignments)
+    cut = [ends.cut(replicas) for replicas in sorted_out.partitions]
+    choices = choose(cut, inventory.known, engine, assignments, settled=ends.by_partition)
     placed = _ReplicaPlacement(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
     known = Known(

@@ -21,6 +21,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
+from kidxlib.log.cluster_metadata.image import Assignment
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
@@ -159,16 +160,19 @@ def plan_ends(
     partitions: Iterable[Sequence[OldReplica]],
     elsewhere: Collection[TopicPartition],
     threads: int,
+    assignments: Mapping[TopicPartition, Assignment],
 ) -> Ends:
     """Where partitions end for which an offset is given. Headers are read of one log for each, and of logs with
     transactions.
 
     Args:
+        assignments: what the newest metadata says of partitions.
         elsewhere: partitions of the sources that are left out.
     """
     if given is None:
         return Ends()
-    leaders = {replicas[0].topic_partition: leader_of(replicas) for replicas in partitions}
+    named = ((replicas[0].topic_partition, replicas) for replicas in partitions)
+    leaders = {partition: leader_of(replicas, assignments.get(partition)) for partition, replicas in named}
     missing = given.keys() - leaders.keys()
     refusals = [
         f"--until-offsets: {partition.directory} is in no source; take it out of the file, or name the source that "

@@ -15,6 +15,7 @@ import pytest
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -49,6 +50,9 @@ from tests.support.unlistable import unlistable_directory
 
 _EPOCH_AT: Final = 12
 _CRC_COVERS_AT: Final = 70
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+_BASE_TIMESTAMP_AT: Final = 27
 
 
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
@@ -100,6 +104,14 @@ def _write(log_dir: Path, at: int, content: bytes) -> int:
 def _set_epoch(log_dir: Path, epoch: int) -> int:
     """Give the last batch another leader epoch, which its checksum does not cover."""
     return _write(log_dir, _EPOCH_AT, epoch.to_bytes(4, "big"))
+
+
+def _change_time(log_dir: Path) -> None:
+    """Give the last batch another time, and the checksum for it."""
+    last = _last_batch(log_dir)
+    _write(log_dir, _BASE_TIMESTAMP_AT, (last.base_timestamp - 1).to_bytes(8, "big"))
+    batch = _logs(log_dir)[-1].read_bytes()[last.position : last.position + last.size]
+    _write(log_dir, _CRC_AT, crc32c(batch[_CRC_FROM:]).to_bytes(4, "big"))
 
 
 def _damage(log_dir: Path) -> int:
@@ -397,6 +409,41 @@ def test_replicas_that_disagree_have_to_be_accepted(tmp_path: Path) -> None:
     [planned] = applied.json["topics"][0]["partitions"]
     assert (planned["leader"], planned["in_sync"], planned["leader_epoch"]) == (2, [2], 6)
     assert not (new[1] / _PARTITION).exists() and (new[2] / _PARTITION).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "in_sync", "other", "leader", "why"),
+    [
+        ((), (), 1, 2, "more replicas agree with the leader"),
+        ((), (), 2, 1, "more replicas agree with the leader"),
+        ((3, 1, 2), (3, 1, 2), 3, 3, "by the metadata the leader led last"),
+        ((9, 1, 2, 3), (9, 2), 2, 2, "by the metadata the leader was in sync, and this one not"),
+        ((9, 1, 2, 3), (1, 2, 3), 1, 2, "more replicas agree with the leader"),
+    ],
+)
+def test_which_leads_of_logs_that_end_alike_and_disagree(
+    replicas: tuple[int, ...], in_sync: tuple[int, ...], other: int, leader: int, why: str, tmp_path: Path
+) -> None:
+    """Node `other` has another batch than the two others."""
+    old, new = [_old(tmp_path, node) for node in (1, 2, 3)], {node: _new(tmp_path, node) for node in (1, 2, 3)}
+    _change_time(old[other - 1])
+    if replicas:
+        values = [topic("txn-mixed", _TOPIC_ID), partition(_TOPIC_ID, 0, replicas, [])]
+        values.append(change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=list(in_sync)))
+        values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
+        write_copy(old[0] / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+    planned = _restore(old, new).json
+    assert planned["topics"][0]["partitions"][0]["leader"] == leader
+    assert planned["disagreements"] and all(
+        line.endswith(f"both end alike, and {why}") for line in planned["disagreements"]
+    )
+
+
+def test_of_two_that_disagree_nothing_tells_which_is_right(tmp_path: Path) -> None:
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    _change_time(old[0])
+    [line] = _restore(old, new).json["disagreements"]
+    assert line.endswith("both end alike, and nothing tells which is right: the one of the lower node id leads")
 
 
 def test_a_damaged_replica_does_not_lead(tmp_path: Path) -> None:
