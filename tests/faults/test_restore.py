@@ -73,6 +73,14 @@ copies._GROUP_BYTES_A_CORE = 1
 """
 
 
+#: As on a file system that does not say how many files it has room for.
+_WITHOUT_A_NUMBER_OF_FILES: Final = f"""
+from kidxlib.operations.restore import space
+space._free_files = lambda _: None
+{KIDX}
+"""
+
+
 #: Ctrl-C just before the metadata is written onto a disk that is full by then.
 _SIGNAL_AND_FULL_DISK: Final = f"""
 import contextlib, os, signal
@@ -313,12 +321,21 @@ def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:
         assert any("are free" in line for line in refused.json["refused"])
 
 
+def test_a_disk_without_room_for_so_many_files_is_refused(old: Path, tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=512m,nr_inodes=60") as disk:
+        new = formatted_log_dir(disk, 1)
+        refused = kidx(*_arguments(old, new))
+        [line] = refused.json["refused"]
+        assert refused.code == ExitCode.USAGE and "files and directories, and its file system has room for" in line
+
+
 def test_a_disk_that_fills_up_is_named(old: Path, tmp_path: Path) -> None:
-    """The file system has room for the bytes, and for few files: nobody counts these."""
+    """The file system has no room, and does not say so beforehand."""
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=512m,nr_inodes=60") as disk:
         new = formatted_log_dir(disk, 1)
         before, bootstrap = contents_of(old), (new / BOOTSTRAP_SNAPSHOT).read_bytes()
-        ended = kidx(*_arguments(old, new, "--apply", _planned(old, new)))
+        plan = kidx(*_arguments(old, new)).json["plan"]
+        ended = end(start_kidx(*_arguments(old, new, "--apply", plan), program=_WITHOUT_A_NUMBER_OF_FILES))
         ended.assert_one_line(ExitCode.FAILED, new, "No space left on device")
         assert (new / UNFINISHED).is_file() and (new / BOOTSTRAP_SNAPSHOT).read_bytes() == bootstrap
         assert contents_of(old) == before

@@ -20,6 +20,9 @@ from kidxlib.storage.file_copy import can_reflink
 #: `.timeindex` (20 bytes) for 4,096 bytes, and a block for each file.
 _SIDE_FILE_SHARE: Final = 20 / 4096
 _SIDE_FILES_PER_LOG: Final = 5
+#: A log, its indexes and a producer snapshot; and the directory, `leader-epoch-checkpoint` and `partition.metadata`.
+_FILES_PER_LOG: Final = 4
+_FILES_PER_PARTITION: Final = 3
 _PREALLOCATED_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: `stat` counts in these, whatever the file system's blocks are.
 _STAT_BLOCK_BYTES: Final = 512
@@ -34,16 +37,26 @@ class FileSystemSpace:
         needed: the bytes that copies and the files beside them take there.
         shared: the bytes besides, which copies share with their sources by reflink.
         free: the bytes that an ordinary user may still write.
+        files: how many files and directories are made there.
+        free_files: how many an ordinary user may still make (inodes); None where a file system has no such number.
     """
 
     log_dirs: Sequence[Path]
     needed: int
     shared: int
     free: int
+    files: int = 0
+    free_files: int | None = None
 
     @property
     def why_not(self) -> str | None:
         """Why nothing is restored into it; None where all fits."""
+        if self.free_files is not None and self.files > self.free_files:
+            return (
+                f"{', '.join(map(str, self.log_dirs))}: what is restored there needs {self.files:,} files and "
+                f"directories, and its file system has room for {self.free_files:,} more (df -i): remove files there, "
+                "or name log dirs on a file system with more inodes"
+            )
         if self.needed <= self.free:
             return None
         return (
@@ -64,7 +77,7 @@ def space_of(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]
         with contextlib.suppress(OSError):  # it is refused as missing
             devices[path] = path.stat().st_dev
             by_device[devices[path]].append(path)
-    needed, shared = dict.fromkeys(by_device, 0), dict.fromkeys(by_device, 0)
+    needed, shared, files = (dict.fromkeys(by_device, 0) for _ in range(3))
     shares: dict[tuple[Path, Path], bool] = {}
     for path, source in copies:
         if (device := devices.get(path)) is None:
@@ -78,8 +91,11 @@ def space_of(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]
         of_logs = sum(size for _, size in logs)
         (shared if shares[pair] else needed)[device] += of_logs
         needed[device] += _side_file_bytes(source, of_logs, len(logs), block)
+        files[device] += _FILES_PER_PARTITION + len(logs) * _FILES_PER_LOG
     return [
-        FileSystemSpace(paths, needed[device], shared[device], _free_bytes(paths[0]))
+        FileSystemSpace(
+            paths, needed[device], shared[device], _free_bytes(paths[0]), files[device], _free_files(paths[0])
+        )
         for device, paths in by_device.items()
     ]
 
@@ -108,3 +124,8 @@ def _side_file_bytes(source: OldReplica, of_logs: int, logs: int, block: int) ->
 def _free_bytes(path: Path) -> int:
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def _free_files(path: Path) -> int | None:
+    status = os.statvfs(path)
+    return status.f_favail if status.f_files else None
