@@ -48,11 +48,13 @@ class GroupOffsets:
         expected: what each group has committed of a partition, once the offsets behind ends are set back.
         behind: offsets behind the ends, in order.
         not_restored: how many offsets there are of each topic that is not restored.
+        missing: the largest offset of each partition that is not restored, and whose topic is.
     """
 
     expected: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
     behind: Sequence[BehindEnd] = ()
     not_restored: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def lines(self) -> Iterator[str]:
@@ -89,16 +91,25 @@ def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, 
     expected: dict[tuple[str, TopicPartition], int] = {}
     behind: list[BehindEnd] = []
     not_restored: Counter[str] = Counter()
+    missing: Counter[TopicPartition] = Counter()
+    topics = {partition.topic for partition in ends}
     for log in read:
         expected |= log.offsets
         for (group, partition), offset in log.highest_offsets.items():
             end = ends.get(partition)
-            if end is None:
+            if end is None and partition.topic in topics:
+                missing[partition] = max(missing[partition], offset)
+            elif end is None:
                 not_restored[partition.topic] += 1
             elif offset > end:
                 behind.append(BehindEnd(group, partition, offset, end))
                 expected[group, partition] = end
-    return GroupOffsets(dict(sorted(expected.items())), sorted(behind), dict(sorted(not_restored.items())))
+    return GroupOffsets(
+        dict(sorted(expected.items())),
+        sorted(behind),
+        dict(sorted(not_restored.items())),
+        dict(sorted(missing.items())),
+    )
 
 
 def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:

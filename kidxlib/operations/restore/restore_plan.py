@@ -290,11 +290,7 @@ def plan_restore(
     taken = taken_from(bucket, inventory, newest, options.topics, brokers, controllers, engine)
     inventory = taken.inventory
     sorted_out = sort_out(inventory, newest, options.topics)
-    elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
-    assignments = {} if surviving is None else surviving.metadata.assignments
-    ends = plan_ends(options.until, sorted_out.partitions, elsewhere, engine.cores, assignments)
-    cut = [ends.cut(replicas) for replicas in sorted_out.partitions]
-    choices = choose(cut, inventory.known, engine, assignments, settled=ends.by_partition)
+    ends, choices = _planned_ends_and_leaders(options, inventory, sorted_out.partitions, surviving, engine)
     placed = _ReplicaPlacement(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
     known = Known(
@@ -308,11 +304,12 @@ def plan_restore(
     settled = {} if surviving is None else surviving.metadata.topics
     cluster = with_settings(restored_cluster(known), proven, settled, taken.topics, holds=options.holds)
     cluster = _with_replaced_values_lost(cluster, ends)
+    groups = _planned_group_offsets(inventory, choices, cluster)
     lost = [
         *_lost_records(choices, inventory, ends),
         *_partitions_without_in_sync(choices, surviving),
         *_partitions_beginning_empty(cluster, inventory),
-        *_partitions_in_checkpoints_alone(inventory, cluster, options.topics),
+        *_partitions_named_elsewhere(inventory, cluster, options.topics, groups),
         *taken.lost,
     ]
     copies = [(each.log_dir, each.source) for each in replicas if each.log_dir is not None and each.source is not None]
@@ -330,12 +327,27 @@ def plan_restore(
         space=space_of((path for broker in brokers for path in broker.log_dirs), copies),
         refusals=(),
         ends=ends,
-        groups=_planned_group_offsets(inventory, choices, cluster),
+        groups=groups,
         bucket=taken if isinstance(taken, TakenBucket) else None,
     )
     of_bucket = _why_not_tiered(choices) if bucket is None else [*taken.refusals, *_topics_tiered_since(cluster, taken)]
     of_sources = [*sorted_out.refusals, *of_bucket]
     return replace(plan, refusals=list(dict.fromkeys(_plan_refusals(plan, known, choices, of_sources))))
+
+
+def _planned_ends_and_leaders(
+    options: RestoreOptions,
+    inventory: Inventory,
+    partitions: Sequence[Sequence[OldReplica]],
+    surviving: SurvivingMetadata | None,
+    engine: Engine,
+) -> tuple[Ends, list[Choice]]:
+    elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
+    assignments = {} if surviving is None else surviving.metadata.assignments
+    ends = plan_ends(options.until, partitions, elsewhere, engine.cores, assignments)
+    return ends, choose(
+        [ends.cut(replicas) for replicas in partitions], inventory.known, engine, assignments, settled=ends.by_partition
+    )
 
 
 def _plan_refusals(
@@ -619,10 +631,12 @@ def _partitions_beginning_empty(cluster: RestoredCluster, inventory: Inventory) 
                 yield f"{name.directory}: no source has its directory: it begins empty, at offset 0"
 
 
-def _partitions_in_checkpoints_alone(
-    inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str]
+def _partitions_named_elsewhere(
+    inventory: Inventory, cluster: RestoredCluster, topics: re.Pattern[str], groups: GroupOffsets
 ) -> Iterator[str]:
-    """Partitions that the sources' checkpoints alone name: no metadata has them, and no source has their directory."""
+    """Partitions that the sources' checkpoints or the offsets of groups alone name: no metadata has them, and no source
+    has their directory.
+    """
     told = {TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions}
     for broker in inventory.brokers:
         for absent in broker.plan.absent:
@@ -634,6 +648,12 @@ def _partitions_in_checkpoints_alone(
             yield (
                 f"{partition.directory}: {absent.known_to} in {absent.directory.parent} names it{had}, and no source "
                 "has its directory"
+            )
+    for partition, offset in groups.missing.items():
+        if partition not in told:
+            yield (
+                f"{partition.directory}: {OFFSETS_TOPIC} has a committed offset of it, {offset}, and no source has its "
+                "directory"
             )
 
 

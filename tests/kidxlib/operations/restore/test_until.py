@@ -104,8 +104,8 @@ def _coordinated(log_dir: Path, topic: str, records: Sequence[tuple[bytes, bytes
     _write(log_dir, f"{topic}-0", [batch])
 
 
-def _committed(group: str, topic: str, offset: int | None) -> tuple[bytes, bytes | None]:
-    key = _message(CONSUMER_OFFSETS, "OffsetCommitKey", 0, group=group, topic=topic, partition=0)
+def _committed(group: str, topic: str, offset: int | None, partition: int = 0) -> tuple[bytes, bytes | None]:
+    key = _message(CONSUMER_OFFSETS, "OffsetCommitKey", 0, group=group, topic=topic, partition=partition)
     if offset is None:
         return key, None
     return key, _message(CONSUMER_OFFSETS, "OffsetCommitValue", 3, offset=offset, metadata="", commitTimestamp=0)
@@ -272,6 +272,17 @@ def test_groups_behind_the_end_are_set_back(old: Path, new: Path, tmp_path: Path
     applied = _restore(old, new, *until, "--reset-offsets", str(resets), "--apply", planned.json["plan"])
     checked = {(each["group"], each["partition"]): each["offset"] for each in applied.json["groups"]}
     assert checked == {("a, b", "t-0"): 0, ("before", "t-0"): 0, ("other", "elsewhere-0"): 3}, "what a check expects"
+
+
+def test_a_partition_that_only_groups_name_is_missed(old: Path, new: Path) -> None:
+    """Its number is above all others of its topic, and no metadata and no checkpoint has it."""
+    _transactions(old)
+    _coordinated(old, _OFFSETS, [_committed("g", "t", 5, 7), _committed("h", "t", 3, 7), _committed("g", "t", 0)])
+    planned = _restore(old, new)
+    assert (planned.code, planned.json["groups_not_restored"]) == (ExitCode.USAGE, {})
+    assert planned.json["lost"] == [
+        "t-7: __consumer_offsets has a committed offset of it, 5, and no source has its directory"
+    ]
 
 
 def test_offsets_of_a_transaction_count(old: Path, new: Path, tmp_path: Path) -> None:
