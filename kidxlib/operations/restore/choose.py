@@ -216,6 +216,11 @@ def judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) ->
         )
     if texts:
         return JudgedReplica(replica, False, False, "begins empty: it disagrees with the leader's log", tuple(texts))
+    if replica.may_lack_first and replica.start_offset > leader.start_offset:
+        # If it led later, the others would delete what it lacks (`UnifiedLog.maybeIncrementLogStartOffset`).
+        return JudgedReplica(
+            replica, False, False, f"begins empty: it has lost logs before offset {replica.start_offset}"
+        )
     cleaned = any(finding.kind is Kind.CLEANED for finding in findings)
     how = "the same ends, and the same batches above what a cleaner has worked on" if cleaned else "the same batches"
     if replica.end_offset == leader.end_offset:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from kidxlib.errors import (
     SnapshotError,
     UsageError,
 )
-from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS, EpochEntry
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_DIR_CHECKPOINTS, EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
@@ -62,6 +62,7 @@ class OldReplica:
         epoch_by_checkpoint: the last epoch in `leader-epoch-checkpoint` that begins below the end; −1: there is none.
         origin: the place in a bucket that the directory was made of; None: it is a broker's.
         remote_start: the first offset that consumers get of a bucket; None: none is given, or it has nothing of it.
+        has_gaps: offsets between its logs are in none, and no compaction explains that.
     """
 
     node_id: int
@@ -73,6 +74,7 @@ class OldReplica:
     epoch_by_checkpoint: int = -1
     origin: Location | None = None
     remote_start: int | None = None
+    has_gaps: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -127,8 +129,32 @@ class OldReplica:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is lost of what the broker had, as far as its checkpoints and its log tell."""
-        return not self.forecast.refusals and not self.forecast.loses
+        """Whether nothing is lost of what the broker had, as far as its checkpoints, its logs and its index tell."""
+        lacks = self.has_gaps or self.may_lack_first or self.forecast.seen.shorter_than_index is not None
+        return not self.forecast.refusals and not self.forecast.loses and not lacks
+
+    @property
+    def lost_first(self) -> range:
+        """The offsets before its first log that are lost by its leader epochs, and are in no bucket."""
+        seen = self.forecast.seen
+        return seen.lost_first or (seen.perhaps_lost_first if self.remote_start is None else range(0))
+
+    @property
+    def may_lack_first(self) -> bool:
+        """Whether logs before its first one are lost; or nobody knows, as its leader epochs are lost."""
+        no_epochs = self.last_epoch >= 0 and self.epoch_by_checkpoint < 0
+        return bool(self.lost_first) or (no_epochs and self.start_offset > 0)
+
+    @property
+    def missing(self) -> Iterator[str]:
+        """What it lacks at its beginning by its leader epochs, and at its end by its index."""
+        if lost := self.lost_first:
+            yield (
+                f"{LEADER_EPOCH_CHECKPOINT} begins at offset {lost.start}, and the logs at {lost.stop}: offsets "
+                f"{lost.start} to {lost.stop - 1} are in no log"
+            )
+        if (shorter := self.forecast.seen.shorter_than_index) is not None:
+            yield str(shorter.detail)
 
     @property
     def shown(self) -> str:
@@ -401,13 +427,14 @@ def _old_broker(
         found_before=found_before,
     )
     node_id = _node_id(broker)
+    gaps = {TopicPartition(gap.topic, gap.partition) for gap in plan.gaps.lost}
     return OldBroker(
         node_id=node_id,
         cluster_id=next(iter(place.clusters), None),
         place=place,
         plan=plan,
         replicas=[
-            _old_replica(forecast, node_id, place, log_dir.log_dir.stop)
+            _old_replica(forecast, node_id, place, log_dir.log_dir.stop, gaps)
             for log_dir in plan.log_dirs
             for forecast in log_dir.forecasts
         ],
@@ -419,7 +446,9 @@ def _node_id(broker: StoppedBroker) -> int:
     return broker.node_id
 
 
-def _old_replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
+def _old_replica(
+    forecast: Forecast, node_id: int, place: Place, stop: LastStop, gaps: Collection[TopicPartition]
+) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
     entries: Sequence[EpochEntry] = ()
@@ -435,6 +464,7 @@ def _old_replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop)
         forecast=forecast,
         highest_epoch=max([*epochs, *(entry.epoch for entry in entries)], default=-1),
         epoch_by_checkpoint=max((entry.epoch for entry in entries if entry.start_offset < end), default=-1),
+        has_gaps=forecast.topic_partition in gaps,
     )
 
 

@@ -166,12 +166,19 @@ class RestorePlan:
             for each in self.copied
             if each.source is not None
         }
-        return [
+        between = [
             f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
             for broker in self.inventory.brokers
             for gap in broker.plan.gaps.lost
             if gap.first_offset < ends.get((str(broker.place.name), TopicPartition(gap.topic, gap.partition)), 0)
         ]
+        leaders = (each.source for each in self.copied if each.is_leader and each.source is not None)
+        around = [
+            f"{leader.topic_partition.directory} of broker {leader.node_id}: {text}"
+            for leader in leaders
+            for text in leader.missing
+        ]
+        return [*between, *around]
 
     @property
     def not_in_metadata(self) -> list[str]:
@@ -307,6 +314,7 @@ def plan_restore(
     groups = _planned_group_offsets(inventory, choices, cluster)
     lost = [
         *_lost_records(choices, inventory, ends),
+        *_first_records_of_followers(choices),
         *_partitions_without_in_sync(choices, surviving),
         *_partitions_beginning_empty(cluster, inventory),
         *_partitions_named_elsewhere(inventory, cluster, options.topics, groups),
@@ -595,6 +603,22 @@ def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -
             yield (
                 f"{name}: offsets {end} to {known_end - 1} are in no log, and checkpoints say that consumers have seen "
                 f"them, or that they were flushed; the log of {leader} ends at {end}"
+            )
+
+
+def _first_records_of_followers(choices: Iterable[Choice]) -> Iterator[str]:
+    """Records before the leader's first log, which it has lost by its leader epochs: another replica that has them
+    deletes them as it follows (`UnifiedLog.maybeIncrementLogStartOffset`).
+    """
+    for choice in choices:
+        leader, lost = choice.leader, choice.leader.lost_first
+        others = [other.replica for other in choice.others if other.is_copied]
+        first = min(others, key=lambda other: other.start_offset, default=leader)
+        if lost and first.start_offset < lost.stop:
+            yield (
+                f"{leader.topic_partition.directory}: {leader} has lost offsets {lost.start} to {lost.stop - 1}, and "
+                f"{first} begins at {first.start_offset}, and deletes them once it follows: put its first logs into a "
+                "copy of the leader's directory"
             )
 
 

@@ -14,7 +14,11 @@ from typing import Final
 import pytest
 
 from kidxlib.cli.main import kidx
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
@@ -444,6 +448,40 @@ def test_of_two_that_disagree_nothing_tells_which_is_right(tmp_path: Path) -> No
     _change_time(old[0])
     [line] = _restore(old, new).json["disagreements"]
     assert line.endswith("both end alike, and nothing tells which is right: the one of the lower node id leads")
+
+
+@pytest.mark.parametrize("epochs", [True, False], ids=["by its epochs", "without epochs"])
+def test_a_replica_that_has_lost_its_first_log_does_not_lead(epochs: bool, tmp_path: Path) -> None:
+    """Nor is it copied: if it led later, the others would delete their first logs."""
+    old, new = [_old(tmp_path, node) for node in (1, 2, 3)], {node: _new(tmp_path, node) for node in (1, 2, 3)}
+    _logs(old[0])[0].unlink()
+    if not epochs:
+        (old[0] / _PARTITION / LEADER_EPOCH_CHECKPOINT).unlink()
+    planned = _restore(old, new)
+    [restored] = planned.json["topics"][0]["partitions"]
+    assert (planned.code, restored["leader"], restored["in_sync"]) == (ExitCode.OK, 2, [2, 3])
+    [why] = (each["why"] for each in planned.json["replicas"] if each["node_id"] == 1)
+    assert why == "begins empty: it has lost logs before offset 84"
+
+
+def test_first_logs_that_only_a_shorter_replica_has_are_missed(tmp_path: Path) -> None:
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    _logs(old[0])[0].unlink()
+    alone = _restore(old[:1], {1: new[1]})
+    begins = "leader-epoch-checkpoint begins at offset 0, and the logs at 84: offsets 0 to 83 are in no log"
+    assert (alone.code, alone.json["gaps"]) == (ExitCode.PROBLEMS_FOUND, [f"{_PARTITION} of broker 1: {begins}"])
+    _shorten(old[1])
+    refused = _restore(old, new)
+    assert refused.code == ExitCode.USAGE
+    [lost] = refused.json["lost"]
+    assert lost.startswith(f"{_PARTITION}: broker 1: {old[0] / _PARTITION} has lost offsets 0 to 83, and broker 2: ")
+
+
+def test_a_replica_with_a_gap_does_not_lead(tmp_path: Path) -> None:
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    _logs(old[0])[1].unlink()
+    planned = _restore(old, new).json
+    assert planned["topics"][0]["partitions"][0]["leader"] == 2 and planned["gaps"] == []
 
 
 def test_a_damaged_replica_does_not_lead(tmp_path: Path) -> None:
