@@ -23,7 +23,14 @@ from kidxlib.errors import (
 )
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_DIR_CHECKPOINTS, EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
-from kidxlib.format.segment_files import parse_snapshot
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_snapshot,
+    segment_file,
+)
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -44,6 +51,7 @@ from kidxlib.text.words import counted
 
 #: The node id of what is made of a bucket: no broker has it.
 BUCKET_NODE: Final = -1
+_INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: A log dir's own files, of which a restore reads what it says.
 _FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
 
@@ -63,6 +71,7 @@ class OldReplica:
         origin: the place in a bucket that the directory was made of; None: it is a broker's.
         remote_start: the first offset that consumers get of a bucket; None: none is given, or it has nothing of it.
         has_gaps: offsets between its logs are in none, and no compaction explains that.
+        index_without_log: the first index after its end whose own log is missing; None: there is none.
     """
 
     node_id: int
@@ -75,6 +84,7 @@ class OldReplica:
     origin: Location | None = None
     remote_start: int | None = None
     has_gaps: bool = False
+    index_without_log: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -130,7 +140,8 @@ class OldReplica:
     @property
     def whole(self) -> bool:
         """Whether nothing is lost of what the broker had, as far as its checkpoints, its logs and its index tell."""
-        lacks = self.has_gaps or self.may_lack_first or self.forecast.seen.shorter_than_index is not None
+        lacks_end = self.forecast.seen.shorter_than_index is not None or self.index_without_log is not None
+        lacks = self.has_gaps or self.may_lack_first or lacks_end
         return not self.forecast.refusals and not self.forecast.loses and not lacks
 
     @property
@@ -147,7 +158,7 @@ class OldReplica:
 
     @property
     def missing(self) -> Iterator[str]:
-        """What it lacks at its beginning by its leader epochs, and at its end by its index."""
+        """What it lacks at its beginning by its leader epochs, and at its end by its indexes."""
         if lost := self.lost_first:
             yield (
                 f"{LEADER_EPOCH_CHECKPOINT} begins at offset {lost.start}, and the logs at {lost.stop}: offsets "
@@ -155,6 +166,8 @@ class OldReplica:
             )
         if (shorter := self.forecast.seen.shorter_than_index) is not None:
             yield str(shorter.detail)
+        if self.index_without_log is not None:
+            yield f"{self.index_without_log} has no log beside it, and the logs end at {self.end_offset}"
 
     @property
     def shown(self) -> str:
@@ -465,7 +478,17 @@ def _old_replica(
         highest_epoch=max([*epochs, *(entry.epoch for entry in entries)], default=-1),
         epoch_by_checkpoint=max((entry.epoch for entry in entries if entry.start_offset < end), default=-1),
         has_gaps=forecast.topic_partition in gaps,
+        index_without_log=None if listed is None else _index_without_log(listed.files, end),
     )
+
+
+def _index_without_log(names: Collection[str], end: int) -> str | None:
+    """An index that tells of a lost log: a roll makes the log first (`LogSegment.open`)."""
+    for name in sorted(names):
+        base_offset, suffix = parse_segment_file(name) or (-1, "")
+        if suffix in _INDEX_SUFFIXES and base_offset >= end and segment_file(base_offset, LOG_SUFFIX) not in names:
+            return name
+    return None
 
 
 def _highest_producer_id(snapshot: Path) -> int:

@@ -11,9 +11,11 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pytest
 
 from kidxlib.cli.main import kidx
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -21,7 +23,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
-from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.targets import UNFINISHED, overlapping
 from kidxlib.records.batch_headers import Batch, batches
@@ -475,6 +477,24 @@ def test_first_logs_that_only_a_shorter_replica_has_are_missed(tmp_path: Path) -
     assert refused.code == ExitCode.USAGE
     [lost] = refused.json["lost"]
     assert lost.startswith(f"{_PARTITION}: broker 1: {old[0] / _PARTITION} has lost offsets 0 to 83, and broker 2: ")
+
+
+def test_an_index_tells_of_a_log_that_is_shorter_or_missing(tmp_path: Path) -> None:
+    """Where no checkpoint does. Another replica that ends alike leads."""
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    end, last = min(_shorten(log_dir) for log_dir in old), _logs(old[0])[-1]
+    base_offset = int(last.stem)
+    entry = np.array([(end + 9 - base_offset, 900_000)], layouts.OFFSET_INDEX_ENTRY)
+    last.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(entry.tobytes())
+    for says in (
+        f"ends at offset {end}, its .index has an entry for offset {end + 9} at byte 900000",
+        f"{last.stem}.index has no log beside it, and the logs end at {base_offset}",
+    ):
+        alone = _restore(old[:1], {1: new[1]})
+        assert alone.code == ExitCode.PROBLEMS_FOUND and alone.json["gaps"][0].endswith(says)
+        assert _restore(old, new).json["topics"][0]["partitions"][0]["leader"] == 2
+        for log_dir in old:
+            _logs(log_dir)[-1].unlink()
 
 
 def test_a_replica_with_a_gap_does_not_lead(tmp_path: Path) -> None:
