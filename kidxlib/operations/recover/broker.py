@@ -69,11 +69,13 @@ class Refusal:
         recovers: a broker that starts recovers by itself, as after any crash. Else the line says what the broker does,
             or that nobody knows.
         is_loss: --accept-loss goes on without the records that the line names.
+        is_link: nothing is written through a symbolic link, and what it leads to was read.
     """
 
     text: str
     recovers: bool = False
     is_loss: bool = False
+    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -711,6 +711,7 @@ def _partition_refusals(directory: Path, alone: StartupSimulation) -> Iterator[R
         yield Refusal(
             f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",
             recovers=True,
+            is_link=True,
         )
     for failure in alone.failures:
         yield Refusal(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")

@@ -38,7 +38,7 @@ _PRODUCER_IDS_PER_BLOCK: Final = 1_000
 _PRODUCER_ID_MAX: Final = 2**62
 
 _ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
-_MIN_IN_SYNC: Final = "min.insync.replicas"
+MIN_IN_SYNC: Final = "min.insync.replicas"
 _MIN_IN_SYNC_DEFAULT: Final = "1"
 #: How the values of a coordinator's records are called that prove a level of 1.
 _FEATURES_PROVEN_BY_RECORDS: Final = (
@@ -221,16 +221,16 @@ def _overridden_min_in_sync(surviving: SurvivingMetadata) -> Iterator[CannotCome
     value = next((record.values["value"] for record in surviving.carried if _is_min_in_sync(record)), None)
     if value not in (None, _MIN_IN_SYNC_DEFAULT) and surviving.features.get(_ELIGIBLE_LEADER_REPLICAS, 0) > 0:
         yield CannotComeBack(
-            f"{_MIN_IN_SYNC} of all brokers",
+            f"{MIN_IN_SYNC} of all brokers",
             1,
-            f"it was {value}, and the first controller sets it to its own: write {_MIN_IN_SYNC}={value} into the "
+            f"it was {value}, and the first controller sets it to its own: write {MIN_IN_SYNC}={value} into the "
             "server.properties of all controllers before they start",
         )
 
 
 def _is_min_in_sync(record: FramedMessage) -> bool:
     values = record.values
-    return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", _MIN_IN_SYNC)
+    return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", MIN_IN_SYNC)
 
 
 def _set_after_metadata_end(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:

@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -474,7 +474,7 @@ def _old_replica(
         place=place,
         last_stop=stop,
         topic_id=None if listed is None else listed.topic_id,
-        forecast=forecast,
+        forecast=replace(forecast, refusals=tuple(each for each in forecast.refusals if not each.is_link)),
         highest_epoch=max([*epochs, *(entry.epoch for entry in entries)], default=-1),
         epoch_by_checkpoint=max((entry.epoch for entry in entries if entry.start_offset < end), default=-1),
         has_gaps=forecast.topic_partition in gaps,

@@ -313,6 +313,7 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     _tell_lines_by_kind(
         outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
     )
+    _tell_lines_by_kind(outcome, "too few replicas", plan.too_few_replicas)
     _tell_lines_by_kind(
         outcome, "cannot come back", [_cannot_come_back_line(each) for each in plan.cluster.cannot_come_back]
     )

@@ -22,7 +22,9 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
+from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.operations.recover.broker import Refusal
+from kidxlib.operations.restore.assemble import MIN_IN_SYNC, Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
 from kidxlib.operations.restore.cluster import (
@@ -43,6 +45,7 @@ from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, why_not_into, why_not_into_controllers
 from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
+from kidxlib.text.words import counted
 
 _REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 
@@ -181,6 +184,11 @@ class RestorePlan:
         return [*between, *around]
 
     @property
+    def too_few_replicas(self) -> list[str]:
+        """Topics that have fewer replicas than before, or than those who write to them ask for."""
+        return [*_too_few_replicas(self.cluster, {} if self.surviving is None else self.surviving.metadata.assignments)]
+
+    @property
     def not_in_metadata(self) -> list[str]:
         """Topics that are restored, and that surviving metadata does not know."""
         if self.surviving is None:
@@ -225,6 +233,7 @@ class RestorePlan:
             "disagreements": list(self.disagreements),
             "left_out": list(self.left_out),
             "not_in_metadata": self.not_in_metadata,
+            "too_few_replicas": self.too_few_replicas,
             "ends": [end.as_json() for _, end in sorted(self.ends.by_partition.items())],
             "without_end": list(self.ends.without_end),
             "groups_behind": [each.as_json() for each in self.groups.behind],
@@ -367,7 +376,7 @@ def _plan_refusals(
     yield from why_not(known, plan.cluster)
     yield from why_not_into_controllers(plan.controllers, brokers, plan.inventory.brokers)
     yield from of_sources
-    yield from (refusal.text for choice in choices for refusal in choice.leader.forecast.refusals)
+    yield from (_no_start(refusal) for choice in choices for refusal in choice.leader.forecast.refusals)
     yield from _why_not_ends(options, plan.inventory, choices, plan.ends)
     yield from plan.groups.why_not(options.resets)
     yield from (each.why_not for each in plan.space if each.why_not is not None)
@@ -385,6 +394,12 @@ def _topics_tiered_since(cluster: RestoredCluster, taken: Taken) -> Iterator[str
                 f"topic {topic.name}: --topic-configs says that it is tiered, and the metadata does not, so that its "
                 "remote segments were not compared: leave it out (--topics), or name a log dir with newer metadata"
             )
+
+
+def _no_start(refusal: Refusal) -> str:
+    """A refusal of `recover`, which may say that the broker is to start: here it would set its directories aside."""
+    no_start = "; but start no old node: restore this partition from another copy, or take the directory out"
+    return refusal.text + (no_start if refusal.recovers else "")
 
 
 def _accept_loss(text: str) -> str:
@@ -580,6 +595,22 @@ def _restored_partition(
         leader_epoch=max(epochs) + 1,
         directories=tuple(directory_ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
     )
+
+
+def _too_few_replicas(cluster: RestoredCluster, assignments: Mapping[TopicPartition, Assignment]) -> Iterator[str]:
+    for topic in cluster.topics:
+        names = (TopicPartition(topic.name, each.partition) for each in topic.partitions)
+        had = max((len(assignments[name].replicas) for name in names if name in assignments), default=0)
+        least = min(len(each.replicas) for each in topic.partitions)
+        asked = next((config.value for config in topic.configs if config.name == MIN_IN_SYNC), None)
+        fewer = f"topic {topic.name}: {counted(least, 'replica')}{f' of {had}' if had > least else ''}"
+        if least < int(asked or 0):
+            yield (
+                f"{fewer}, and {MIN_IN_SYNC}={asked}: nobody writes there with acks=all, nor do coordinators, until it "
+                "has more (kafka-reassign-partitions), or you set that lower"
+            )
+        elif least < had:
+            yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
 
 
 def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterator[str]:

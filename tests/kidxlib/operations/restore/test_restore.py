@@ -37,6 +37,7 @@ from tests.faults.processes import Ended
 from tests.faults.processes import kidx as kidx_here
 from tests.support.cluster_metadata import (
     change,
+    config,
     data,
     leader_change,
     partition,
@@ -342,6 +343,39 @@ def test_a_directory_that_cannot_be_listed_is_not_one_without_an_id(tmp_path: Pa
     assert refused.code == ExitCode.USAGE
     [line] = (line for line in refused.json["refused"] if "failing-0" in line)
     assert f"nothing in {old / 'failing-0'} can be looked at" in line and "--mend" not in line
+
+
+def test_a_partition_behind_a_symlink_is_copied(tmp_path: Path) -> None:
+    """Nothing is written through it, and nothing has to be."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    (old / _PARTITION).rename(elsewhere := tmp_path / "elsewhere")
+    (old / _PARTITION).symlink_to(elsewhere)
+    before = _contents(elsewhere)
+    assert _applied([old], new).code == ExitCode.OK and _contents(elsewhere) == before
+    assert not (new[1] / _PARTITION).is_symlink()
+    assert [log.read_bytes() for log in _logs(new[1])] == [log.read_bytes() for log in _logs(old)]
+
+
+def test_no_old_node_is_to_start(tmp_path: Path) -> None:
+    """Whatever `kidx recover` would say: it would set its directories aside."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    shutil.copy(log := _logs(old)[0], f"{log}.swap")
+    [line] = _restore([old], new).json["refused"]
+    assert "let it start by itself; but start no old node: restore this partition from another copy" in line
+
+
+def test_too_few_replicas_are_told(tmp_path: Path) -> None:
+    """Nobody writes to a partition with fewer replicas than `min.insync.replicas`."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    values = [topic("txn-mixed", _TOPIC_ID), partition(_TOPIC_ID, 0, [1, 2, 3], [])]
+    values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
+    for more, says in (
+        ([], "1 replica of 3: give it more (kafka-reassign-partitions) before you rely on it"),
+        ([config("txn-mixed", "min.insync.replicas", "2")], "1 replica of 3, and min.insync.replicas=2: nobody writes"),
+    ):
+        write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, [*values, *more])})
+        [line] = _restore([old], new).json["too_few_replicas"]
+        assert line.startswith(f"topic txn-mixed: {says}")
 
 
 def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
