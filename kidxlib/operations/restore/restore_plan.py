@@ -135,8 +135,7 @@ class RestorePlan:
     @property
     def not_known(self) -> Iterator[str]:
         """What lost checkpoints do not say of the brokers' log dirs, nor damaged metadata, nor producer snapshots."""
-        if self.surviving is not None and self.surviving.behind_damage is not None:
-            yield self.surviving.behind_damage
+        yield from () if self.surviving is None else self.surviving.behind_damage
         if (unread := self.inventory.unread_snapshots) is not None:
             yield unread
         for broker in self.inventory.brokers:

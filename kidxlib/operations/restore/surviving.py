@@ -69,8 +69,7 @@ class SurvivingMetadata:
         carried: the records that are taken over as they are.
         left_out: what it has and the restored cluster lacks.
         unreadable: copies that cannot be read, each with why. One of them may have been the newest.
-        behind_damage: a line on whole batches of the newest copy that stand behind damage, and are not taken; None:
-            there are none.
+        behind_damage: a line on the whole batches of each copy that stand behind damage, and are not taken.
     """
 
     source: MetadataSource
@@ -80,7 +79,7 @@ class SurvivingMetadata:
     carried: tuple[FramedMessage, ...]
     left_out: tuple[CannotComeBack, ...]
     unreadable: Mapping[Location, str] = field(default_factory=dict)
-    behind_damage: str | None = None
+    behind_damage: Sequence[str] = ()
 
     @property
     def unread_copies(self) -> Iterator[str]:
@@ -135,6 +134,9 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         else:
             if copy.replica.end_offset > 0:  # a node that has only been formatted has none
                 copies.append(copy)
+            elif copy.replica.torn_at is not None:
+                path, position = copy.replica.torn_at
+                unreadable[directory] = f"{path}: damaged at byte {position}, and nothing before that"
     if not copies:
         if unreadable:
             raise ClusterMetadataError(f"no copy of the metadata can be read: {next(iter(unreadable.values()))}")
@@ -156,7 +158,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
         carried=tuple(taken.records.values()),
         left_out=tuple(taken.left_out()),
         unreadable=unreadable,
-        behind_damage=_line_on_batches_behind_damage(newest.replica),
+        behind_damage=tuple(filter(None, map(_line_on_batches_behind_damage, (copy.replica for copy in copies)))),
     )
 
 
@@ -263,7 +265,7 @@ def _line_on_batches_behind_damage(replica: Replica) -> str | None:
         return None
     follows = f"a whole batch begins at byte {whole} of {size}" if whole is not None else f"{later[0]} follows"
     return (
-        f"{path}: damaged at byte {position}, and {follows}: what the cluster's metadata says from offset "
+        f"{path}: damaged at byte {position}, and {follows}: what this copy of the cluster's metadata says from offset "
         f"{replica.end_offset} on is not taken; look for another copy of it"
     )
 

@@ -139,6 +139,9 @@ def test_copies_that_cannot_be_read(tmp_path: Path) -> None:
     assert f"{good / METADATA_DIRECTORY} counts instead, as of offset 2, 1970-01-01T00:00:00.010Z: what was" in line
     with pytest.raises(ClusterMetadataError, match=r"no copy of the metadata can be read: .*no whole snapshot"):
         surviving_metadata([torn])
+    empty = _node(tmp_path / "empty", 4, bytes(500))
+    with pytest.raises(ClusterMetadataError, match="damaged at byte 0, and nothing before that"):
+        surviving_metadata([empty])
     other = _node(tmp_path / "other", 3, leader_change(0, [1]) + _data(1, [topic("t", _A)]))
     properties(other, 3, "another")
     with pytest.raises(ClusterMetadataError, match=r"metadata of several clusters \(another, c\)"):
@@ -146,7 +149,7 @@ def test_copies_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_batches_behind_damage_are_told(tmp_path: Path) -> None:
-    """Those of the newest copy. A node cuts its log there; an append that a kill broke off is nothing to tell of."""
+    """A node cuts its log there; an append that a kill broke off is nothing to tell of."""
     first, second, third = leader_change(0, [1]), _data(1, [topic("t", _A)]), _data(2, [topic("u", _B)])
     damaged = second[:-1] + bytes([second[-1] ^ 1])
     at = len(first)
@@ -165,10 +168,11 @@ def test_batches_behind_damage_are_told(tmp_path: Path) -> None:
         write_copy(tmp_path / name / METADATA_DIRECTORY, logs)
         surviving = surviving_metadata([tmp_path / name])
         assert surviving is not None
-        if told is None:
-            assert surviving.behind_damage is None
-        else:
-            assert surviving.source.end_offset == 1
-            assert surviving.behind_damage is not None
-            assert f"damaged at byte {at}, and {told}" in surviving.behind_damage
-            assert "from offset 1 on is not taken" in surviving.behind_damage
+        assert len(surviving.behind_damage) == (told is not None)
+        for line in surviving.behind_damage:
+            assert surviving.source.end_offset == 1 and "from offset 1 on is not taken" in line
+            assert f"damaged at byte {at}, and {told}" in line
+    longer = _node(tmp_path / "longer", 2, first + second + third)
+    both = surviving_metadata([tmp_path / "amid", longer])
+    assert both is not None and both.source.node_id == 2
+    assert len(both.behind_damage) == 1, "of the other copy nobody knows where it ended"
