@@ -12,6 +12,7 @@ import signal
 import termios
 import threading
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -319,6 +320,21 @@ def test_a_disk_without_room_is_refused(old: Path, tmp_path: Path) -> None:
         [space] = refused.json["disks"]
         assert space["needed"] > sum(map(len, logs_in(old).values())) > space["free"]
         assert any("are free" in line for line in refused.json["refused"])
+
+
+def test_larger_disks_get_more(old: Path, tmp_path: Path) -> None:
+    """As many bytes for each would not fit onto the smaller one."""
+    with (
+        mounted(tmp_path / "small", "tmpfs", "tmpfs", "size=8m") as small,
+        mounted(tmp_path / "large", "tmpfs", "tmpfs", "size=64m") as large,
+    ):
+        first, second = formatted_log_dir(small, 1), formatted_log_dir(large, 2)
+        text = (second / "meta.properties").read_text()
+        (second / "meta.properties").write_text(text.replace("node.id=2", "node.id=1"))
+        planned = kidx("restore", old, "--broker", f"1={first},{second}", "--controller", first, "--json")
+        assert planned.code == ExitCode.OK, planned
+        by_log_dir = Counter(each["log_dir"] for each in planned.json["replicas"])
+        assert by_log_dir[str(second)] > 3 * by_log_dir[str(first)] > 0
 
 
 def test_a_disk_without_room_for_so_many_files_is_refused(old: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, will_be_tiered, with_settings
-from kidxlib.operations.restore.space import FileSystemSpace, space_of
+from kidxlib.operations.restore.space import FileSystemSpace, disk_sizes, space_of
 from kidxlib.operations.restore.subset import left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, why_not_into, why_not_into_controllers
@@ -517,8 +517,9 @@ def _directories_set_aside(inventory: Inventory, topics: re.Pattern[str]) -> tup
 
 class _ReplicaPlacement:
     """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
-    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes. Where two have as many, as
-    what is made of a bucket has none, the number of copies decides.
+    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes for the size of its disk: not by
+    what is free, which changes by itself, and the plan with it. Where two have as many, as what is made of a bucket has
+    none, the number of copies decides.
     """
 
     def __init__(self, brokers: Sequence[NewBroker], surviving: SurvivingMetadata | None) -> None:
@@ -526,6 +527,7 @@ class _ReplicaPlacement:
         self._surviving = surviving
         self._bytes: Counter[Path] = Counter({path: 0 for broker in brokers for path in broker.log_dirs})
         self._copies: Counter[Path] = Counter()
+        self._sizes = {path: size for broker in brokers for path, size in disk_sizes(broker.log_dirs).items()}
 
     def place(self, choice: Choice) -> Iterator[PlannedReplica]:
         leader, partition = choice.leader, choice.leader.topic_partition
@@ -556,7 +558,10 @@ class _ReplicaPlacement:
     def _place_copy(
         self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
     ) -> PlannedReplica:
-        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], self._copies[path], str(path)))
+        log_dir = min(
+            self._brokers[node].log_dirs,
+            key=lambda path: (self._bytes[path] / self._sizes[path], self._copies[path], str(path)),
+        )
         self._bytes[log_dir] += source.kept_bytes
         self._copies[log_dir] += 1
         return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +98,18 @@ def space_of(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]
         )
         for device, paths in by_device.items()
     ]
+
+
+def disk_sizes(log_dirs: Iterable[Path]) -> dict[Path, float]:
+    """The bytes of each log dir's file system, which log dirs on the same one share; 1 of one that is not there."""
+    devices, sizes = dict[Path, int](), dict[Path, float]()
+    for path in log_dirs:
+        sizes[path] = 1.0
+        with contextlib.suppress(OSError):  # it is refused as missing
+            status = os.statvfs(path)
+            sizes[path], devices[path] = float(status.f_blocks * status.f_frsize or 1), path.stat().st_dev
+    shared = Counter(devices.values())
+    return {path: size / shared.get(devices.get(path, -1), 1) for path, size in sizes.items()}
 
 
 def _copied_log_sizes(source: OldReplica, block: int) -> Iterator[tuple[str, int]]:
