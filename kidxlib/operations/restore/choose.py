@@ -77,7 +77,7 @@ def leader_of(replicas: Sequence[OldReplica], assignment: Assignment | None = No
 
 
 def _candidates(replicas: Sequence[OldReplica], assignment: Assignment | None) -> list[OldReplica]:
-    """Those of which one leads, in the order of nodes: their logs are as long, and metadata tells no difference."""
+    """The replicas of which one leads, in the order of nodes: they end alike, and metadata tells no difference."""
     most = max((_length(replica), _place_in_metadata(replica, assignment)) for replica in replicas)
     equal = [each for each in replicas if (_length(each), _place_in_metadata(each, assignment)) == most]
     return sorted(equal, key=lambda replica: replica.node_id)
