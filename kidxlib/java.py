@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from decimal import Decimal
 from typing import Final
 
@@ -95,3 +96,11 @@ def double_text(value: float) -> str:
     if point <= 0:
         return f"{sign}0.{'0' * -point}{text}"
     return f"{sign}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
+
+
+def hash_of(text: str) -> int:
+    """`String.hashCode`, of UTF-16's units."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        value = as_int(31 * value + int(unit))
+    return value

@@ -15,6 +15,7 @@ from kidxlib.java import (
     as_short,
     decremented_sequence,
     double_text,
+    hash_of,
     incremented_sequence,
     parse_integer,
     split_by_pattern,
@@ -82,3 +83,8 @@ def test_a_double_is_read_back_from_its_text(value: float) -> None:
 )
 def test_doubles_as_java_shows_them(value: float, text: str) -> None:
     assert double_text(value) == text
+
+
+@pytest.mark.parametrize(("text", "hashed"), [("", 0), ("hello", 99162322), ("polygenelubricants", -(2**31))])
+def test_hashes_of_texts(text: str, hashed: int) -> None:
+    assert hash_of(text) == hashed

@@ -134,6 +134,9 @@ def _restored_topics(
         else:
             of_other_ids.append(partition)
     counts = {name: max(numbers) + 1 for name, numbers in found.items()}
+    for name, count in known.evidence.partitions.items():
+        if name in counts and (metadata is None or name not in metadata.topics):
+            counts[name] = max(counts[name], count)  # with fewer, coordinators would look for names elsewhere
     for assigned in () if metadata is None else metadata.assignments:
         counts[assigned.topic] = max(counts.get(assigned.topic, 0), assigned.partition + 1)
     topics = []

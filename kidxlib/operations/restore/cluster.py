@@ -153,10 +153,12 @@ class LogEvidence:
         highest_producer_id: of all batches, producer snapshots and `__transaction_state`; −1: there is none.
         coordinator_records: the records in the internal topics: module of the messages (`CONSUMER_OFFSETS`, …), type of
             the key, and the largest version of the value.
+        partitions: how many partitions a coordinator's topic had, by the names of groups and transactions in it.
     """
 
     highest_producer_id: int
     coordinator_records: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

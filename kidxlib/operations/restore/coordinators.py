@@ -7,13 +7,15 @@ Sources: `GroupCoordinatorService`, `CoordinatorLoaderImpl.load`, `TransactionSt
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from kidxlib.errors import MalformedError, MalformedRecordsError, UnknownRecordTypeError, UnreadableMessageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.java import hash_of
 from kidxlib.messages.typed_records import (
     CONSUMER_OFFSETS,
     SHARE_GROUP_STATE,
@@ -41,6 +43,11 @@ _PRODUCER_ID_FIELDS: Final = ("producerId", "previousProducerId", "nextProducerI
 _PREPARE_COMMIT: Final = 2
 _OFFSET_COMMIT: Final = "OffsetCommitKey"
 _COMMIT: Final = "COMMIT"
+#: How many partitions brokers give their own topics, and how many nobody does.
+_PARTITIONS_DEFAULT: Final = 50
+_PARTITIONS_MAX: Final = 1_000
+#: `Utils.abs` has 0 for the smallest number.
+_INT_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,7 @@ class CoordinatorLog:
         offsets: what each group has committed of a partition.
         pending: the same of transactions, by producer id, which no marker has ended.
         prepared: by transactional id.
+        names: the groups with offsets, and the transactional ids. Each one's hash says in which partition it is.
     """
 
     versions: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -73,6 +81,7 @@ class CoordinatorLog:
     offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
     pending: dict[int, dict[tuple[str, TopicPartition], int | None]] = field(default_factory=dict)
     prepared: dict[str, PreparedCommit] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
 
     @property
     def highest_offsets(self) -> Mapping[tuple[str, TopicPartition], int]:
@@ -104,6 +113,7 @@ class CoordinatorLog:
 
     def _add_offset_commit(self, batch: Batch, read: CoordinatorRecord) -> None:
         key = (read.key["group"], TopicPartition(read.key["topic"], read.key["partition"]))
+        self.names.add(read.key["group"])
         offset = None if read.value is None else int(read.value["offset"])
         if batch.is_transactional:
             self.pending.setdefault(batch.producer_id, {})[key] = offset
@@ -123,6 +133,7 @@ class CoordinatorLog:
 
     def _add_transaction_state(self, read: CoordinatorRecord) -> None:
         transactional_id, value = read.key["transactionalId"], read.value
+        self.names.add(transactional_id)
         self.prepared.pop(transactional_id, None)
         if value is None:
             return
@@ -136,6 +147,21 @@ class CoordinatorLog:
             )
             known = frozenset(producer_id for producer_id in ids if producer_id >= 0)
             self.prepared[transactional_id] = PreparedCommit(transactional_id, known, partitions)
+
+
+def partitions_by_names(names: Mapping[int, Collection[str]]) -> int:
+    """How many partitions a coordinator's topic had, by what its partitions have: its last ones may be lost. If as many
+    as are there explain all names, or no number does, these (`GroupCoordinatorService.partitionFor`).
+    """
+    least = max(names, default=-1) + 1
+    hashes = [
+        (abs(hash_of(name)) & _INT_MAX, number) for number, of_partition in names.items() for name in of_partition
+    ]
+    more = chain(range(max(least, _PARTITIONS_DEFAULT), _PARTITIONS_MAX), range(least, _PARTITIONS_DEFAULT))
+    for count in chain((least,), more):
+        if all(value % count == number for value, number in hashes):
+            return count
+    return least
 
 
 def read_coordinator_log(forecast: Forecast) -> CoordinatorLog:

@@ -40,7 +40,12 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import FoundBefore, nothing_found
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
-from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
+from kidxlib.operations.restore.coordinators import (
+    COORDINATOR_TOPICS,
+    CoordinatorLog,
+    partitions_by_names,
+    read_coordinator_log,
+)
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
@@ -290,7 +295,12 @@ class Inventory:
             highest = max(highest, read.highest_producer_id)
             for kind, version in read.versions.items():
                 versions[kind] = max(versions.get(kind, 0), version)
-        return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
+        names: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for partition, replicas in self.replicas.items():
+            for replica in replicas if partition.topic in COORDINATOR_TOPICS else ():
+                names[partition.topic][partition.partition] |= self.coordinator_logs[replica.directory].names
+        partitions = {topic: partitions_by_names(of_topic) for topic, of_topic in names.items()}
+        return LogEvidence(highest_producer_id=highest, coordinator_records=versions, partitions=partitions)
 
 
 def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[Place, StoppedBroker]]:

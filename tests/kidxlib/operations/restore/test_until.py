@@ -15,6 +15,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.java import hash_of
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kidxlib.messages.writing import write_message
@@ -98,10 +99,12 @@ def _message(module: str, name: str, version: int, **values: Any) -> bytes:
     return first.to_bytes(2, "big") + write_message(message, values, version)
 
 
-def _coordinated(log_dir: Path, topic: str, records: Sequence[tuple[bytes, bytes | None]], **fields: Any) -> None:
+def _coordinated(
+    log_dir: Path, topic: str, records: Sequence[tuple[bytes, bytes | None]], number: int = 0, **fields: Any
+) -> None:
     """A coordinator's topic with these keys and values."""
     batch = encoded.batch_v2([Record(offset, 0, key, value) for offset, (key, value) in enumerate(records)], **fields)
-    _write(log_dir, f"{topic}-0", [batch])
+    _write(log_dir, f"{topic}-{number}", [batch])
 
 
 def _committed(group: str, topic: str, offset: int | None, partition: int = 0) -> tuple[bytes, bytes | None]:
@@ -283,6 +286,20 @@ def test_a_partition_that_only_groups_name_is_missed(old: Path, new: Path) -> No
     assert planned.json["lost"] == [
         "t-7: __consumer_offsets has a committed offset of it, 5, and no source has its directory"
     ]
+
+
+def test_a_lost_last_partition_of_a_coordinators_topic_is_missed(old: Path, new: Path) -> None:
+    """With another number of partitions, coordinators would look for groups in others than those that have them."""
+    _transactions(old)
+    groups = {name: abs(hash_of(name)) % 50 for name in map("group-{}".format, range(9))}
+    last = max(groups.values())
+    for group, number in groups.items():
+        if number != last:
+            _coordinated(old, _OFFSETS, [_committed(group, "t", 1)], number=number)
+    refused = _restore(old, new)
+    [offsets] = (topic for topic in refused.json["topics"] if topic["topic"] == _OFFSETS)
+    assert refused.code == ExitCode.USAGE and len(offsets["partitions"]) == 50
+    assert f"{_OFFSETS}-49: no source has its directory: it begins empty, at offset 0" in refused.json["lost"]
 
 
 def test_offsets_of_a_transaction_count(old: Path, new: Path, tmp_path: Path) -> None:
