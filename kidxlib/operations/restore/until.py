@@ -316,9 +316,10 @@ def cut_at(replica: OldReplica, end: int) -> OldReplica:
         forecast=replace(
             forecast,
             simulation=replace(forecast.simulation, segments=segments, log_end_offset=last),
-            seen=replace(forecast.seen, logs=logs),
+            seen=replace(forecast.seen, logs=logs, shorter_than_index=None),
             dropped=(),
         ),
+        index_without_log=None,
     )
 
 

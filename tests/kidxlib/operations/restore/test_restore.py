@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -520,6 +521,9 @@ def test_an_index_tells_of_a_log_that_is_shorter_or_missing(tmp_path: Path) -> N
     base_offset = int(last.stem)
     entry = np.array([(end + 9 - base_offset, 900_000)], layouts.OFFSET_INDEX_ENTRY)
     last.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(entry.tobytes())
+    given = {"version": 1, "partitions": [{"topic": "txn-mixed", "partition": 0, "offset": base_offset}]}
+    (until := tmp_path / "until").write_text(json.dumps(given))
+    assert _restore(old[:1], {1: new[1]}, "--until-offsets", str(until)).json["gaps"] == [], "it ends before that"
     for says in (
         f"ends at offset {end}, its .index has an entry for offset {end + 9} at byte 900000",
         f"{last.stem}.index has no log beside it, and the logs end at {base_offset}",
