@@ -21,8 +21,8 @@ from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.spark.limits import Limit
-from kidxlib.spark.options import SourceOptions, Topics
 from kidxlib.spark.pushed import Pushed
+from kidxlib.spark.source_options import SourceOptions, Topics
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 
 _ANY_TOPIC: Final = parse_topics(".*", "topics")

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kidxlib.spark.columns import ensure_columns, source_schema
-from kidxlib.spark.options import SourceOptions, parse_columns, parse_options, parse_stream_options
 from kidxlib.spark.pushed import Pushed, push_filters
+from kidxlib.spark.source_options import SourceOptions, parse_columns, parse_options, parse_stream_options
 
 if TYPE_CHECKING:
     from kidxlib.reading.segment_read import SegmentRead

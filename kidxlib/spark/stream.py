@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kidxlib.spark.options import Limits, StreamOptions
 from kidxlib.spark.source import KafkaSegmentReader, TaskReads, show_log
+from kidxlib.spark.source_options import Limits, StreamOptions
 from kidxlib.spark.stream_offsets import StreamOffsets
 
 if TYPE_CHECKING:

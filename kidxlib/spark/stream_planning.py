@@ -25,8 +25,8 @@ from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
-from kidxlib.spark.options import Limits, SourceOptions, StreamOptions
 from kidxlib.spark.planning import absent_of, ensure_may_be_skipped, offsets_of, source_request, threads
+from kidxlib.spark.source_options import Limits, SourceOptions, StreamOptions
 from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 from kidxlib.storage.small_files import Checkpoints, read_checkpoints

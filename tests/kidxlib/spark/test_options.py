@@ -10,7 +10,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.spark.limits import LATEST, Limit
-from kidxlib.spark.options import (
+from kidxlib.spark.source_options import (
     OPTIONS,
     Limits,
     SourceOptions,
