@@ -666,3 +666,13 @@ def finding_row(gap: Gap, directory: Location) -> FileFinding:
             "path": as_text(directory / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)),
         }
     )
+
+
+def with_logs_aside(
+    finding: Finding, aside: LogsAside, directory: Location, first_offset: int, end_offset: int
+) -> Finding:
+    """A finding on offsets that are in no log of the partition's directory, with the logs that begin among them and
+    that no broker loads.
+    """
+    remedy = aside.remedy(directory, first_offset, end_offset)
+    return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
+from kidxlib.audit.gaps import with_logs_aside
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
@@ -31,7 +32,7 @@ from kidxlib.audit.logs.partition_logs import (
 )
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop, with_logs_aside
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import forgotten_producers
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from kidxlib.audit.gaps import explains_gaps
 from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
-from kidxlib.audit.startup.node import directory_ids_of, with_ids
+from kidxlib.audit.startup.node import directory_ids_of, with_directory_ids
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
@@ -157,7 +157,7 @@ def _last_stops_of_log_dirs(
         ids = directory_ids_of(sorted(stops, key=str), clusters[0])
         for log_dir in ids:
             stop = stops[log_dir]
-            stops[log_dir] = replace(stop, obstacles=tuple(with_ids(stop.obstacles, ids)))
+            stops[log_dir] = replace(stop, obstacles=tuple(with_directory_ids(stop.obstacles, ids)))
     for log_dir in set(log_dirs) - source_of.keys():
         of_cluster = read.get(source_names[log_dir])
         stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster, kafka_version)

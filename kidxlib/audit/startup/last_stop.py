@@ -29,7 +29,6 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
@@ -380,16 +379,6 @@ def _lines_by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[st
             path,
             f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})",
         )
-
-
-def with_logs_aside(
-    finding: Finding, aside: LogsAside, directory: Location, first_offset: int, end_offset: int
-) -> Finding:
-    """A finding on offsets that are in no log of the partition's directory, with the logs that begin among them and
-    that no broker loads.
-    """
-    remedy = aside.remedy(directory, first_offset, end_offset)
-    return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 
 def finding_below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:

@@ -187,7 +187,7 @@ def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | N
     return ids if len({*ids.values()}) == len(ids) else {}
 
 
-def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
+def with_directory_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
     """Obstacles whose remedies name the ids of log dirs that `directory_ids_of` gives."""
     for obstacle in obstacles:
         directory_id = ids.get(obstacle.where.parent)
@@ -554,7 +554,7 @@ def _newer_record_obstacles(metadata: ClusterMetadata, kafka: NodeRelease) -> It
 def _obstacles_of_node(
     log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
 ) -> Iterator[Obstacle]:
-    yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
+    yield from with_directory_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
     yield from _obstacles_of_two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:

@@ -112,8 +112,8 @@ class Layout:
         return set(PARTS) == set(self.suffixes)
 
 
-def partition_directory(partition: TopicIdPartition) -> str:
-    """The name of a partition's directory."""
+def local_storage_directory(partition: TopicIdPartition) -> str:
+    """The name of a partition's directory in `LocalTieredStorage`."""
     return f"{partition.topic}-{partition.partition}-{partition.topic_id}"
 
 
@@ -143,7 +143,7 @@ LOCAL: Final = Layout(
     required=tuple(suffix for suffix in PARTS if suffix != TRANSACTION_INDEX_SUFFIX),
     optional=(TRANSACTION_INDEX_SUFFIX,),
     list_partitions=list_partitions,
-    partition_path=partition_directory,
+    partition_path=local_storage_directory,
 )
 
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.gaps import with_logs_aside
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, lost_or_in_bucket, of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes, log_dirs_by_node
-from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints, with_logs_aside
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS

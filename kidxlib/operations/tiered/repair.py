@@ -42,7 +42,7 @@ from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadat
 from kidxlib.operations.tiered.numbers import local_logs
 from kidxlib.operations.tiered.record import Key, keys_of_remote_segments, record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
-from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
 from kidxlib.storage.directory import read_file
@@ -156,13 +156,13 @@ class _ObjectUpload:
 
     def _put_object(self, states: _StatesBySegment, row: RemadeRow) -> Mended:
         partition = _partition_of(row)
-        content = read_file(partition_directory(self.mirror, self.plan.layout, partition), row.name)
+        content = read_file(objects_directory(self.mirror, self.plan.layout, partition), row.name)
         if content is None or (len(content), crc32c(content)) != (row.made_bytes, row.made_crc32c):
             return Mended(row, ObjectOutcome.FAILED, "the mirror does not have what was made: another run writes to it")
         try:
             if (why_not := self._why_not_touched(states, row)) is not None:
                 return Mended(row, ObjectOutcome.NOT_PUT, why_not)
-            directory = partition_directory(self.plan.bucket, self.plan.layout, partition)
+            directory = objects_directory(self.plan.bucket, self.plan.layout, partition)
             published = publish_if(directory, row.name, content, row.is_as_seen, self._log_owner(row))
         except PublishError as error:
             return Mended(row, ObjectOutcome.FAILED, str(error))

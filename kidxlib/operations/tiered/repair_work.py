@@ -28,7 +28,7 @@ class SegmentsToMend:
     mirror: Location
 
 
-def partition_directory(place: Location, layout: Layout, partition: TopicIdPartition) -> Directory:
+def objects_directory(place: Location, layout: Layout, partition: TopicIdPartition) -> Directory:
     """The directory of a partition's objects in a bucket or a mirror of one."""
     return Directory(str(place), layout.partition_path(partition))
 
@@ -99,7 +99,7 @@ def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator
         rows = []
         with Publisher() as publisher:
             for segment, objects in remake(share.asked, use_mmap):
-                directory = partition_directory(share.mirror, segment.layout, segment.partition)
+                directory = objects_directory(share.mirror, segment.layout, segment.partition)
                 for made in objects:
                     row = RemadeRow.remade(segment, made)
                     if made.content is not None:

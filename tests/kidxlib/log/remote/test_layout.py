@@ -20,9 +20,9 @@ from kidxlib.log.remote.layout import (
     find_bucket,
     list_objects,
     list_partitions,
+    local_storage_directory,
     object_name,
     parse_partition_directory,
-    partition_directory,
     read_manifest,
 )
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -69,7 +69,7 @@ _MANIFEST: Final[dict[str, Any]] = {
 def test_directories_of_partitions(topic: str) -> None:
     """Ids may begin with a dash, and topics hold some."""
     partition = TopicIdPartition(_ID, topic, 12)
-    assert parse_partition_directory(partition_directory(partition)) == partition
+    assert parse_partition_directory(local_storage_directory(partition)) == partition
 
 
 @pytest.mark.parametrize("name", ["t-0", f"t-{_ID}", f"t-01-{_ID}", f"t-0-{_ID}x/", f"-0-{_ID}", f"..-0-{_ID}"])
@@ -80,7 +80,7 @@ def test_what_is_no_directory_of_a_partition(name: str) -> None:
 def test_objects_of_a_partition(tmp_path: Path) -> None:
     """Offsets have 20 digits, or as many as they need in newer releases; other files are named as such."""
     bucket = tmp_path / STORAGE_DIRECTORY
-    place = bucket / partition_directory(TopicIdPartition(_ID, "t", 0))
+    place = bucket / local_storage_directory(TopicIdPartition(_ID, "t", 0))
     place.mkdir(parents=True)
     (bucket / "lost+found").mkdir()
     names = [object_name(7, _ID, suffix) for suffix in PARTS]
