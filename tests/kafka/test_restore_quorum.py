@@ -368,9 +368,8 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     options = ["--accept-divergence"] if disaster.diverged else []
     options += ["--scan-cache", str(tmp_path / "scans")] if seed % 2 else []
     planned = _restore(disaster.sources, new, bucket, *options)
-    if may_be_lost := planned.json[
-        "lost"
-    ]:  # by an old snapshot, others were not in sync with the disk that is lost yet
+    if may_be_lost := planned.json["lost"]:
+        # As an old snapshot has it, nobody was in sync yet but the broker whose disk is lost.
         assert all("only brokers" in line and "were in sync" in line for line in may_be_lost), may_be_lost
         options.append("--accept-loss")
         planned = _restore(disaster.sources, new, bucket, *options)

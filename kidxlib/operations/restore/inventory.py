@@ -151,14 +151,16 @@ class OldReplica:
 
     @property
     def lost_first(self) -> range:
-        """The offsets before its first log that are lost by its leader epochs, and are in no bucket."""
+        """The offsets before its first log that are lost by its leader epochs. With a bucket none are: replicas of a
+        tiered partition begin where each has deleted its local logs.
+        """
         seen = self.forecast.seen
-        return seen.lost_first or (seen.perhaps_lost_first if self.remote_start is None else range(0))
+        return range(0) if self.remote_start is not None else seen.lost_first or seen.perhaps_lost_first
 
     @property
     def may_lack_first(self) -> bool:
         """Whether logs before its first one are lost; or nobody knows, as its leader epochs are lost."""
-        no_epochs = self.last_epoch >= 0 and self.epoch_by_checkpoint < 0
+        no_epochs = self.last_epoch >= 0 and self.epoch_by_checkpoint < 0 and self.remote_start is None
         return bool(self.lost_first) or (no_epochs and self.start_offset > 0)
 
     @property
