@@ -57,6 +57,7 @@ _ALL: Final = [(topic, partition) for topic, count in _PARTITIONS.items() for pa
 _WRITTEN: Final = [*((_PLAIN, partition) for partition in range(_PARTITIONS[_PLAIN])), (_TABLE, 0), (_TIERED, 0)]
 _GROUP: Final = "went-on"
 _FRESH: Final = 40
+_BROKERS: Final = 3
 #: What waits while no broker runs is to fit into the segments of the tiered topic.
 _BATCH_BYTES: Final = 8_192
 #: So many records are acknowledged at least before the brokers are killed.
@@ -94,8 +95,9 @@ class _Clients:
     def begin(self) -> None:
         """Make topics, end transactions in both ways, leave one open, commit offsets; and then write all the time."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        _wait_for_brokers(admin)
         topics = [
-            NewTopic(topic, count, 3, config=_CONFIGS.get(topic, {"segment.bytes": "1048576"}))
+            NewTopic(topic, count, _BROKERS, config=_CONFIGS.get(topic, {"segment.bytes": "1048576"}))
             for topic, count in _PARTITIONS.items()
         ]
         for created in admin.create_topics(topics).values():
@@ -293,6 +295,15 @@ def _restore(sources: Mapping[int, Path], new: Cluster, bucket: Path, *options: 
     controllers = [word for each in new.brokers.values() for word in ("--controller", str(each.log_dir))]
     of_bucket = ("--bucket", str(bucket), "--bucket-protected", "read-only", "--living-cluster-stopped")
     return kidx("restore", *map(str, sources.values()), *brokers, *controllers, *of_bucket, "--json", *options)
+
+
+def _wait_for_brokers(admin: AdminClient) -> None:
+    """Wait until all brokers have registered: else no topic can have three replicas."""
+    for _ in range(1_200):
+        if len(admin.list_topics(timeout=TIMEOUT_SECONDS).brokers) == _BROKERS:
+            return
+        admin.poll(0.1)
+    raise AssertionError("a broker has not registered")
 
 
 def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
