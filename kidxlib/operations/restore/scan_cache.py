@@ -64,7 +64,7 @@ class ScanCache:
     """The logs of a file, and those that this run asks for.
 
     Args:
-        path: the file; None: there is none, and all logs are read.
+        path: the file, or a link to it; None: there is none, and all logs are read.
         now: before this run lists logs.
 
     Raises:
@@ -72,7 +72,7 @@ class ScanCache:
     """
 
     def __init__(self, path: Path | None, now: datetime) -> None:
-        self._path = path
+        self._path = path = None if path is None else Path(os.path.realpath(path))
         self._resting_since_ns = int((now - _RESTING).timestamp() * 1e9)
         self._rows: Mapping[str, dict[str, Any]] = {} if path is None else _read_rows(path)
         self._states: dict[str, _FileState] = {}
@@ -136,13 +136,16 @@ def _read_rows(path: Path) -> dict[str, dict[str, Any]]:
     """The rows of a file by their logs' paths; none if there is no file, or another release has written it."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise UsageError(f"{OPTION} {path}: no file can be written there; name one in a directory where it can")
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
+    if not path.is_file():  # whoever opens a pipe waits
+        raise UsageError(f"{OPTION} {path}: no regular file; name a new file")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = (file.schema_arrow.metadata or {}).get(_KIND)
-            rows = file.read() if version == _VERSION and file.schema_arrow.equals(SCHEMA) else None
-    except pa.ArrowInvalid as error:
+            is_known = version == _VERSION and file.schema_arrow.equals(SCHEMA)
+            rows = file.read().to_pylist() if is_known else []
+    except (pa.ArrowException, ValueError) as error:  # names in a damaged footer may be no UTF-8
         raise UsageError(
             f"{OPTION} {path}: {_first_line(error)}; expected a file that kidx restore wrote, or none"
         ) from error
@@ -150,7 +153,7 @@ def _read_rows(path: Path) -> dict[str, dict[str, Any]]:
         raise UsageError(f"{OPTION} {path}: cannot be read: {_first_line(error)}; name a new file") from error
     if version is None:
         raise UsageError(f"{OPTION} {path}: a Parquet file of something else; name a new file")
-    return {} if rows is None else {row["path"]: row for row in rows.to_pylist()}
+    return {row["path"]: row for row in rows}
 
 
 def _first_line(error: Exception) -> str:

@@ -181,7 +181,16 @@ def _directory(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("spoil", [_text, _other_parquet, _cut_off, _directory])
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _name_of_no_text(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"interval_bytes", b"\xffnterval_bytes"))
+
+
+@pytest.mark.parametrize("spoil", [_text, _other_parquet, _cut_off, _directory, _pipe, _name_of_no_text])
 def test_a_file_of_something_else_is_refused_and_stays(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     disk = _Restores(tmp_path, [_old(tmp_path)])
     disk.run()
@@ -211,6 +220,17 @@ def test_no_file_is_made_in_a_source_or_a_new_log_dir(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="nothing else is written"):
             disk.run()
         assert not disk.cache.exists()
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """Nothing is written beside it: it may lie in a source."""
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    file, disk.cache = tmp_path / "scans", disk.old[0] / "link"
+    disk.cache.symlink_to(file)
+    disk.run()
+    assert disk.cache.is_symlink() and pq.read_table(file).num_rows == len(logs_in(disk.old[0]))
+    disk.run()
+    assert disk.read_bytes == 0
 
 
 def test_a_cache_of_another_release_is_written_anew(tmp_path: Path) -> None:
