@@ -13,6 +13,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -286,7 +287,7 @@ def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator
     first and last offset.
     """
     segments = kept_segments(replica)
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+    for segment, following in zip_longest(segments, segments[1:]):
         recovery = replica.forecast.recoveries.get(segment.base_offset)
         has_none = recovery is not None and recovery.transactional_batches == 0
         is_before = following is not None and following.base_offset <= start
@@ -325,7 +326,7 @@ def cut_at(replica: OldReplica, end: int) -> OldReplica:
 
 def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment], int]:
     """What is left of the logs where the last whole batch at or below an offset ends them, and its next offset. Where
-    no batch is left, the first log is empty.
+    no batch is left, the first log is empty. A start that deletes all logs leaves none.
     """
     segments = kept_segments(replica)
     for number in reversed(range(len(segments))):
@@ -334,6 +335,8 @@ def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment]
         if found is not None:
             kept_bytes, next_offset = found
             return [*segments[:number], replace(segment, kept_bytes=kept_bytes, next_offset=next_offset)], next_offset
+    if not segments:
+        return [], replica.end_offset
     first = segments[0]
     return [replace(first, kept_bytes=0, next_offset=first.base_offset)], first.base_offset
 

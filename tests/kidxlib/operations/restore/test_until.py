@@ -194,6 +194,17 @@ def test_an_empty_partition_keeps_its_first_offset(old: Path, new: Path, tmp_pat
     assert (new / "t-0" / segment_file(40, LOG_SUFFIX)).read_bytes() == b""
 
 
+@pytest.mark.parametrize("options", [("--topics", "t"), None])
+def test_a_log_that_ends_below_its_start_is_empty(
+    old: Path, new: Path, tmp_path: Path, options: Sequence[str] | None
+) -> None:
+    """A start deletes all of its segments: there is none to be cut, or in which a transaction is open."""
+    _transactions(old)
+    (old / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nt 0 20\n")
+    planned = _restore(old, new, *(options or _until(tmp_path, {"t": 25})))
+    assert planned.json["replicas"][0]["end_offset"] == 20, planned
+
+
 def test_an_end_in_no_source_is_refused(old: Path, new: Path, tmp_path: Path) -> None:
     _transactions(old)
     refused = _restore(old, new, *_until(tmp_path, {"t": 8, "nowhere": 1}))
