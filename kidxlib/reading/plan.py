@@ -535,11 +535,11 @@ class _Planner:
                 path=str(log.listed.path),
                 base_offset=log.listed.base_offset,
                 size=log.listed.size,
-                is_last=log.listed.end_offset is None,
+                is_last=log.listed.end_offset is None and log.visible is None,
                 first_offset=0 if log.visible is None else log.visible.first_offset,
                 end_offset=end_offset if log.visible is None else min(end_offset, log.visible.last_offset + 1),
                 goes_on=self._goes_on,
-                known=log.facts,
+                known=log.facts if log.visible is None or log.visible.first_offset <= log.listed.base_offset else None,
             )
             for log in (own if wanted else ())
             if log.listed.base_offset < end_offset
@@ -617,6 +617,7 @@ class _Planner:
                     aborted=aborted,
                     records=records,
                     next_offset=None if facts is None or records is None else facts.row.next_offset,
+                    goes_on_at=None if log.visible is None or stop.offset is not None else log.visible.last_offset + 1,
                 )
             )
 

@@ -28,6 +28,8 @@ class SegmentRead:
         records, next_offset: how many records are read, and the offset behind the log's last batch, by a catalog; None
             if no catalog tells.
         refused: why nothing of the log is read, which counts as damage; None if it is read.
+        goes_on_at: the offset from which on consumers get another segment, though the log goes on; None where it is
+            the last one, or `end_offset` says it.
     """
 
     topic: str
@@ -45,6 +47,7 @@ class SegmentRead:
     records: int | None = None
     next_offset: int | None = None
     refused: str | None = None
+    goes_on_at: int | None = None
 
     @property
     def log_bytes(self) -> int:

@@ -54,7 +54,8 @@ class LogToScan:
         first_offset: events before this offset do not count: another segment has them, too.
         end_offset: events at this offset and later do not count.
         goes_on: whether the scan goes on after damage.
-        known: the catalog's facts of the log; None if it must be scanned.
+        known: the catalog's facts of the log; None if it must be scanned. A catalog does not say where data of a
+            transaction ends, so that it cannot tell of which events `first_offset` leaves a part.
         position: the start of the batch at which the scan begins; bytes before it were scanned already.
     """
 

@@ -166,7 +166,8 @@ class _SegmentWalk:
             return
         next_offset = max(last_offset + 1, read.base_offset, read.wanted.first_offset)
         goes_on = read.end_position == read.version.size and next_offset <= read.wanted.last_offset
-        end_offset = read.end_offset if goes_on and read.end_offset is not None else next_offset
+        following = read.goes_on_at if read.end_offset is None else read.end_offset
+        end_offset = following if goes_on and following is not None else next_offset
         on_end(
             LogRead(
                 topic=read.topic,
@@ -220,7 +221,8 @@ class _SegmentWalk:
         if walk.is_past and malformed is None:
             return None
         read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
-        if left and read.end_offset is None and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
+        is_last = read.end_offset is None and read.goes_on_at is None
+        if left and is_last and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
             if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
                 warn_of_unfinished(read.log_path, walk.position, self._log.size)
         elif left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Sequence
@@ -23,15 +24,15 @@ from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import source_at
 from kidxlib.log.remote.layout import LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, object_name
-from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
-from tests.support.logs.transactions import random_transactions
+from tests.support.logs.transactions import Written, random_transactions
 from tests.support.spark.jobs import run_here
-from tests.support.tiered import copied, segment, write_metadata
+from tests.support.tiered import copied, segment, update, write_metadata
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
 
 _PLACE: Final = PROJECT / "samples" / "tiered"
@@ -157,6 +158,47 @@ def test_what_was_committed_is_read_of_segments_that_overlap(
     assert committed == written.committed(written.next_offset)
     uncommitted = kidxlib.read(bucket, **options).read_all()["offset"].to_pylist()
     assert uncommitted == sorted(written.fates)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_segment_that_is_cut_off_before_the_next_one_is_told(
+    twice: tuple[Path, Path, list[FramedMessage]], isolation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Consumers get offsets 0 to 5 of the first segment, which has 0 to 3 and a part of 4; or 0 to 3."""
+    bucket, log_dir, messages = twice
+    path = bucket / LOCAL.partition_path(_OF) / object_name(0, _id("a"), LOG_SUFFIX)
+    end = len(_log(0, 3, 0, b"a"))
+    os.truncate(path, end + 1)
+    with pytest.raises(DamagedLogError, match=f"byte {end}: "):
+        _words(bucket, log_dir, messages, isolation=isolation)
+    os.truncate(path, end)
+    assert _words(bucket, log_dir, messages, isolation=isolation) == "a" * 4 + "b" * 10
+    assert "t-0 4 to 5 (the next log begins at 6)" in caplog.text
+
+
+def test_a_catalog_does_not_hide_where_a_transaction_goes_on(tmp_path: Path) -> None:
+    """It began before what consumers get of its segment, in one that was deleted since, and was aborted."""
+    bucket, log_dir, catalog = tmp_path / STORAGE_DIRECTORY, tmp_path / "log-dir", tmp_path / "catalog"
+    written = Written()
+    for count in (5, 5, 2):
+        written.data(0, count)
+    written.marker(0, aborts=True)
+    written.data(None, 2)
+    start = written.batches[1][0]
+    _put(bucket, _id("a"), start, b"".join(batch for _, batch in written.batches[1:]))
+    messages = [
+        *copied(_OF, _id("a"), (start, written.next_offset - 1), epochs={0: start, 1: 10}),
+        *copied(_OF, _id("b"), (0, 9)),
+        update(_OF, _id("b"), SegmentState.DELETE_SEGMENT_STARTED),
+    ]
+    write_metadata(log_dir, 0, messages)
+    built = run_here(
+        kidx, "build", bucket, "--catalog", catalog, "--index-dir", tmp_path / "i", "--tiered-metadata", log_dir
+    )
+    assert built.code == 0, built.err
+    options: dict[str, Any] = {"tiered_metadata": [log_dir], "columns": ["offset"], "isolation": "read_committed"}
+    for known in ({}, {"catalog": catalog}):
+        assert kidxlib.read(bucket, **options, **known).read_all()["offset"].to_pylist() == [13, 14]
 
 
 def test_a_build_says_which_offsets_are_in_two_segments(
