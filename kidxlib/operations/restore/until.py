@@ -316,7 +316,12 @@ def cut_at(replica: OldReplica, end: int) -> OldReplica:
         replica,
         forecast=replace(
             forecast,
-            simulation=replace(forecast.simulation, segments=segments, log_end_offset=last),
+            simulation=replace(
+                forecast.simulation,
+                segments=segments,
+                log_start_offset=min(replica.start_offset, last),
+                log_end_offset=last,
+            ),
             seen=replace(forecast.seen, logs=logs, shorter_than_index=None),
             dropped=(),
         ),

@@ -20,6 +20,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.format.checksums.crc import crc32c
@@ -47,6 +48,7 @@ from tests.support.cluster_metadata import (
 )
 from tests.support.restored import PARTITION as _PARTITION
 from tests.support.restored import TOPIC_ID as _TOPIC_ID
+from tests.support.restored import WITHOUT_TRANSACTIONS
 from tests.support.restored import contents_of as _contents
 from tests.support.restored import formatted_log_dir as _new
 from tests.support.restored import id_of as _id
@@ -738,3 +740,17 @@ def test_no_unclean_election_whatever_is_proven(hold: tuple[str, ...], tmp_path:
     restored = _restore([old], new, "--topic-configs", str(configs), *hold).json
     assert {config["value"] for config in restored["topics"][0]["configs"] if config["name"] == name} == {"false"}
     assert any(f"--add-config {name}=true" in line for line in restored["lift"])
+
+
+def test_a_replica_that_begins_after_a_given_end_is_copied_empty(tmp_path: Path) -> None:
+    old = [_old(tmp_path, node) for node in (1, 2)]
+    for log_dir in old:
+        _folder(log_dir, WITHOUT_TRANSACTIONS, _id("another"), WITHOUT_TRANSACTIONS)
+    (old[1] / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nplain-zstd 0 400\n")
+    (tmp_path / "until.json").write_text('{"partitions": [{"topic": "plain-zstd", "partition": 0, "offset": 171}]}')
+    new = {node: _new(tmp_path, node) for node in (1, 2)}
+    applied = _applied(old, new, "--until-offsets", str(tmp_path / "until.json"), "--accept-loss")
+    [of_second] = [
+        each for each in applied.json["replicas"] if (each["partition"], each["node_id"]) == (WITHOUT_TRANSACTIONS, 2)
+    ]
+    assert of_second["start_offset"] == of_second["end_offset"] == 171
