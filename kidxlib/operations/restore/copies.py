@@ -43,6 +43,8 @@ _FILES_COPIED_BESIDE_LOGS: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 #: A group of partitions is copied, and then looked at, once it has so many files or bytes.
 _GROUP_FILES: Final = 512
 _GROUP_BYTES_A_CORE: Final = 128 * 1024 * 1024
+#: Facts of `Recovery` that are in no part of a log larger than in the log.
+_GROWING: Final = ("batches", "max_timestamp_ms", "highest_producer_id", "transactional_batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +205,23 @@ def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
     read, planned = _logs_found(forecast), _logs_found(source.forecast)
     for base_offset in sorted(read.keys() & planned.keys()):
         found, of_source = read[base_offset], planned[base_offset]
-        if found["log_bytes"] == of_source["log_bytes"] and found != of_source:
-            name = next(name for name in found if found[name] != of_source[name])
+        if (name := _first_difference(found, of_source)) is not None:
             raise KidxError(
                 f"{forecast.directory / segment_file(base_offset, LOG_SUFFIX)}: {name} is {found[name]}, expected "
                 f"{of_source[name]}, as the plan has it of the source; plan again, without a --scan-cache"
             )
+
+
+def _first_difference(copy: Mapping[str, Any], of_source: Mapping[str, Any]) -> str | None:
+    """The first fact of a copied log that the plan rules out; None: there is none. Of a copy that ends earlier than its
+    source, the plan knows the epochs, and the most that it may have.
+    """
+    if copy["log_bytes"] == of_source["log_bytes"]:
+        return next((name for name in copy if copy[name] != of_source[name]), None)
+    if copy["epochs"] != of_source["epochs"]:
+        return "epochs"
+    known = (name for name in _GROWING if copy[name] is not None and of_source[name] is not None)
+    return next((name for name in known if copy[name] > of_source[name]), None)
 
 
 def _logs_found(forecast: Forecast) -> dict[int, dict[str, Any]]:

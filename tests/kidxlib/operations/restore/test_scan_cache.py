@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.operations.restore.restore import RestoreRequest, restore
 from kidxlib.operations.restore.restore_plan import RestoreOptions
 from kidxlib.operations.restore.scan_cache import SCHEMA
 from kidxlib.operations.restore.targets import UNFINISHED
+from tests.support.logs.transactions import Written
 from tests.support.restored import (
     PARTITION,
     WITHOUT_TRANSACTIONS,
@@ -35,6 +39,7 @@ from tests.support.restored import (
 _OPTIONS: Final = RestoreOptions(holds=True, keeps_cluster_id=False, accepts_loss=True, accepts_divergence=False)
 #: What tells in the file of which log a row is.
 _OF_FILE: Final = ("path", "device", "inode", "size", "mtime_ns", "ctime_ns")
+_PARTITION: Final = TopicPartition("txn-mixed", 0)
 _SETTINGS: Final = ("interval_bytes", "max_index_bytes")
 
 
@@ -49,13 +54,20 @@ class _Restores:
         self.old, self.cache, self.new = old, root / "scans.parquet", formatted_log_dir(root, 1)
         self.read_bytes = 0
 
-    def run(self, apply: str | None = None, *, cached: bool = True, now: datetime | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        apply: str | None = None,
+        *,
+        cached: bool = True,
+        now: datetime | None = None,
+        until: int | None = None,
+    ) -> dict[str, Any]:
         request = RestoreRequest(
             sources=[str(log_dir) for log_dir in self.old],
             brokers=[f"1={self.new}"],
             controllers=[self.new],
             topic_configs=[],
-            options=_OPTIONS,
+            options=replace(_OPTIONS, until=None if until is None else {_PARTITION: until}),
             apply=apply,
             now=now or datetime.now(UTC) + timedelta(hours=1),
             scan_cache=self.cache if cached else None,
@@ -162,6 +174,33 @@ def test_no_wrong_fact_gets_into_a_cluster(fact: str, tmp_path: Path) -> None:
         disk.run(planned["plan"])
     assert "no metadata was written" in str(refused.value)
     assert (disk.new / UNFINISHED).exists() and (disk.new / BOOTSTRAP_SNAPSHOT).read_bytes() == formatted
+
+
+@pytest.mark.parametrize("fact", ["highest_producer_id", "transactional_batches", "epochs"])
+def test_no_wrong_fact_of_a_log_that_is_cut_gets_into_a_cluster(fact: str, tmp_path: Path) -> None:
+    """With no transaction by the file, the log would end where one is open, and no coordinator would end that one."""
+    disk, written = _Restores(tmp_path, [_old(tmp_path)]), Written()
+    written.data(None, 2)
+    written.data(7, 2)
+    written.data(None, 2)
+    written.marker(7, aborts=True)
+    directory = disk.old[0] / PARTITION
+    for path in directory.glob("0*"):
+        path.unlink()
+    (directory / LEADER_EPOCH_CHECKPOINT).unlink()
+    written.write(directory, set())
+    [end] = disk.run(until=6)["ends"]
+    assert end["end"] == 2
+    kept = pq.read_table(disk.cache)
+    rows = kept.to_pylist()
+    [of_log] = (row for row in rows if row["path"].startswith(f"{directory}/"))
+    of_log[fact] = [{"epoch": 77, "start_offset": 0}] if fact == "epochs" else 0
+    of_log["transactional_batches"] = 0
+    pq.write_table(pa.Table.from_pylist(rows, kept.schema), disk.cache)
+    wrong = disk.run(until=6)
+    assert [each["end"] for each in wrong["ends"]] == [6]
+    with pytest.raises(KidxError, match=f"{fact} is .*plan again, without a --scan-cache"):
+        disk.run(wrong["plan"], until=6)
 
 
 def _text(path: Path) -> None:
