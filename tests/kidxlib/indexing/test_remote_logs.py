@@ -197,8 +197,8 @@ def test_a_catalog_does_not_hide_where_a_transaction_goes_on(tmp_path: Path) -> 
     )
     assert built.code == 0, built.err
     options: dict[str, Any] = {"tiered_metadata": [log_dir], "columns": ["offset"], "isolation": "read_committed"}
-    for known in ({}, {"catalog": catalog}):
-        assert kidxlib.read(bucket, **options, **known).read_all()["offset"].to_pylist() == [13, 14]
+    for known in (None, catalog):
+        assert kidxlib.read(bucket, catalog=known, **options).read_all()["offset"].to_pylist() == [13, 14]
 
 
 def test_a_build_says_which_offsets_are_in_two_segments(

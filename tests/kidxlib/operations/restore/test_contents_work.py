@@ -5,20 +5,34 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.remote_logs import RemoteOptions, remote_bucket
+from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.operations.restore.contents_work import RestoredLog, read_logs
+from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage import small_files
+from tests.conftest import one_in
 from tests.faults.processes import kidx
-from tests.support.cluster_metadata import write_checkpoints
+from tests.support.cluster_metadata import topic_id, write_checkpoints
 from tests.support.logs.transactions import Written, random_transactions
 from tests.support.restored import formatted_log_dir, id_of, killed_log_dir, write_properties
+from tests.support.tiered import copied, write_metadata
 
+_OF: Final = TopicIdPartition(topic_id("t"), "t", 0)
 _LOGS: Final = [RestoredLog(topic_partition=TopicPartition("t", 0), number=number) for number in range(10)]
 
 
@@ -112,3 +126,61 @@ def test_committed_records_are_those_of_transactions_that_were_committed(tmp_pat
         expected = len([offset for offset in written.fates if offset < end]), len(written.committed(end))
         found = tuple(contents[name][level]["records"] for level in ("uncommitted", "committed"))
         assert found == expected, name
+
+
+@given(seed=st.integers(0, 2**32), steps=st.integers(4, 40))
+@one_in(2)
+def test_what_was_committed_is_read_of_a_bucket_and_a_log_dir_that_overlap(
+    seed: int, steps: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Leaders have copied offsets twice, the log dir has some of them, too, and the log begins amid a segment."""
+    rng, root = random.Random(seed), tmp_path_factory.mktemp("site")
+    written = random_transactions(rng, steps)
+    bounds = sorted({0, rng.randrange(1, steps), rng.randrange(1, steps), rng.randint(1, steps)})
+    bucket, messages = root / STORAGE_DIRECTORY, list[FramedMessage]()
+    directory = bucket / LOCAL.partition_path(_OF)
+    directory.mkdir(parents=True)
+    for epoch, (start, end) in enumerate(itertools.pairwise(bounds)):
+        first = max(start - rng.randint(0, 3), bounds[epoch - 1]) if epoch else start
+        base_offset = written.batches[first][0]
+        end_offset = written.batches[end][0] if end < steps else written.next_offset
+        epochs = {epoch: written.batches[start][0]} | ({epoch - 1: base_offset} if first < start else {})
+        segment_id = topic_id("abcd"[epoch])
+        never_committed = random_transactions(rng, rng.randint(0, 3) if end < steps else 0, end_offset)
+        content = b"".join(batch for _, batch in [*written.batches[first:end], *never_committed.batches])
+        (directory / object_name(base_offset, segment_id, LOG_SUFFIX)).write_bytes(content)
+        messages += copied(
+            _OF, segment_id, (base_offset, never_committed.next_offset - 1), epochs=dict(sorted(epochs.items()))
+        )
+    write_metadata(root / "metadata", 0, messages)
+    local = rng.randint(1, bounds[-1] - 1) if bounds[-1] > 1 else 1
+    log_dir = root / "log-dir"
+    log_dir.mkdir()
+    local_start = written.batches[min(local, steps - 1)][0]
+    written.write(log_dir / "t-0", {local, rng.randint(local, steps)}, since=local)
+    whole = remote_bucket(bucket, RemoteOptions("local", (str(root / "metadata"),)))
+    assert whole is not None
+    log = RestoredLog(
+        topic_partition=TopicPartition("t", 0),
+        log_dir=log_dir,
+        start_offset=rng.randrange(local_start),
+        end_offset=written.next_offset,
+        topic_id=_OF.topic_id,
+        bucket=replace(whole, directories={_OF: directory}),
+    )
+    [done] = read_logs([log])
+    contents = done.rows[0]["contents"]
+    assert not contents["why"]
+    uncommitted, committed = sorted(written.fates), written.committed(written.next_offset)
+    for level, offsets in (("uncommitted", uncommitted), ("committed", committed)):
+        digest = RecordDigest()
+        digest.add_rows(_rows([offset for offset in offsets if offset >= log.start_offset]))
+        assert (contents[level]["records"], contents[level]["digest"]) == (digest.records, digest.hexdigest())
+
+
+def _rows(offsets: Sequence[int]) -> pa.RecordBatch:
+    """Records as `Written.data` makes them."""
+    rows: list[dict[str, Any]] = [
+        {"offset": offset, "timestamp": 0, "key": None, "value": b"v", "headers": []} for offset in offsets
+    ]
+    return pa.RecordBatch.from_pylist(rows, DIGESTED)
