@@ -153,6 +153,8 @@ class Restore(WithoutCatalog):
         else:
             why = "{option}: only without --bucket: a tiered partition ends where its log ends; leave it out"
             self.refuse(["until_offsets", "propose_until"], why)
+        if self.scan_cache is not None and self.scan_cache == self.reset_offsets:
+            raise UsageError(f"--scan-cache and --reset-offsets: both are {self.scan_cache}; name two files")
         if self.propose_until is not None:
             self._check_proposal()
             return

@@ -74,8 +74,8 @@ class LogToScan:
         return self.size - self.position
 
     def counted(self, events: NDArray[np.void]) -> NDArray[np.void]:
-        """The events that count. One that goes on over a border counts as a whole: where it began earlier, its
-        transaction is known from the segment before; what comes later was never committed.
+        """The events that count. One that goes on over a border counts as a whole: a transaction that began earlier is
+        known from the segment before, unless that is gone; what comes later was never committed.
         """
         last_offsets = np.maximum(events["first_offset"], events["last_offset"])
         counted: NDArray[np.void] = events[

@@ -311,21 +311,15 @@ def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
     for _ in range(1_200):
         topics = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
         behind = [
-            (name, partition.id, partition.isrs)
-            for name in _PARTITIONS
-            for partition in topics[name].partitions.values()
-            if set(partition.isrs) != set(partition.replicas)
-        ]
-        internal = [
-            (topic["topic"], number)
+            (topic["topic"], sorted(found.partitions) if found else "not there yet")
             for topic in plan["topics"]
-            for number, partition in topics[topic["topic"]].partitions.items()
-            if set(partition.isrs) != set(partition.replicas)
+            if (found := topics.get(topic["topic"])) is None
+            or any(set(each.isrs) != set(each.replicas) for each in found.partitions.values())
         ]
-        if not behind and not internal:
+        if not behind:
             return
         admin.poll(0.1)
-    raise AssertionError((behind, internal))
+    raise AssertionError(behind)
 
 
 def _assert_all_there(

@@ -208,7 +208,8 @@ def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
         if (name := _first_difference(found, of_source)) is not None:
             raise KidxError(
                 f"{forecast.directory / segment_file(base_offset, LOG_SUFFIX)}: {name} is {found[name]}, expected "
-                f"{of_source[name]}, as the plan has it of the source; plan again, without a --scan-cache"
+                f"{of_source[name]}, as the plan has it of the source; plan again, and if a --scan-cache was given, "
+                "without it"
             )
 
 

@@ -119,11 +119,11 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(_lock_new_dir(path, only_read, is_plan=request.apply is None))
         controllers = [_read_controller(path) for path in request.controllers]
-        # Logs of an old broker without a new one are not copied, so that nothing confirms what is in the cache.
+        # Logs of an old broker without a new one are not copied, so that nothing would confirm what is in the cache.
         before = {broker.node_id: cache.found_before for broker in brokers}
         inventory = take_inventory(sources, backend.engine, request.options.topics, before)
-        cache.write(forecast for broker in inventory.brokers for forecast in broker.plan.forecasts)
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
+        _write_cache(cache, plan)
         warn_of_first(inventory.known.warnings)
         _ensure_output_elsewhere("--reset-offsets", request.options.resets, only_read | new_dirs)
         warn_of_first(plan.not_known)
@@ -156,6 +156,13 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
         bytes=plan.copied_bytes,
     )
+
+
+def _write_cache(cache: ScanCache, plan: RestorePlan) -> None:
+    """Write what was found in the logs that are copied: of all others no copy would confirm it."""
+    copied = {replica.source.directory for replica in plan.copied if replica.source is not None}
+    found = (forecast for broker in plan.inventory.brokers for forecast in broker.plan.forecasts)
+    cache.write(forecast for forecast in found if forecast.directory in copied)
 
 
 def _apply(plan: RestorePlan, backend: Backend) -> Restored:

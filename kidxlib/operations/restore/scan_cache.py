@@ -1,14 +1,15 @@
 """What was found in the logs of a restore's sources, kept in a file (`--scan-cache`): a later plan, and `--apply`, read
 no log again that has not changed since.
 
-Only logs without damage are kept. Of those that are copied, each copy is compared with what the plan has of its source
-before any metadata is written, so that a file which is wrong does no harm.
+Only logs without damage are kept, and of these only the ones that are copied: each copy is compared with what the plan
+has of its source before any metadata is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -107,12 +108,13 @@ class ScanCache:
             return
         rows = [row for forecast in forecasts for row in self._rows_of(forecast)]
         table = pa.Table.from_pylist(rows, SCHEMA.with_metadata({_KIND: _VERSION}))
-        unfinished = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
+            descriptor, unfinished = tempfile.mkstemp(prefix=".kidx-scans-", dir=self._path.parent)
             with contextlib.ExitStack() as stack:
-                stack.callback(unfinished.unlink, missing_ok=True)
-                pq.write_table(table, unfinished, compression="zstd", write_page_checksum=True)
-                unfinished.replace(self._path)
+                stack.callback(Path(unfinished).unlink, missing_ok=True)
+                with open(descriptor, "wb") as file:
+                    pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+                os.replace(unfinished, self._path)
         except OSError as error:
             warn(f"{OPTION} {self._path}: cannot be written: {_first_line(error)}; the next run reads all logs again")
 

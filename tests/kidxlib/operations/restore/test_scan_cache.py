@@ -24,6 +24,9 @@ from kidxlib.operations.restore.restore import RestoreRequest, restore
 from kidxlib.operations.restore.restore_plan import RestoreOptions
 from kidxlib.operations.restore.scan_cache import SCHEMA
 from kidxlib.operations.restore.targets import UNFINISHED
+from kidxlib.records.batch_headers import batches
+from kidxlib.storage.opened_log import LogFile
+from tests.faults.disks import mounted
 from tests.support.logs.transactions import Written
 from tests.support.restored import (
     PARTITION,
@@ -47,11 +50,13 @@ class _Restores:
     """Plans and restores of old brokers' disks into one new broker, an hour after the disks were written.
 
     Attributes:
+        more: other new brokers.
         read_bytes: of logs by the last plan, or by the last restore's workers.
     """
 
     def __init__(self, root: Path, old: Sequence[Path]) -> None:
         self.old, self.cache, self.new = old, root / "scans.parquet", formatted_log_dir(root, 1)
+        self.more = list[str]()
         self.read_bytes = 0
 
     def run(
@@ -64,7 +69,7 @@ class _Restores:
     ) -> dict[str, Any]:
         request = RestoreRequest(
             sources=[str(log_dir) for log_dir in self.old],
-            brokers=[f"1={self.new}"],
+            brokers=[f"1={self.new}", *self.more],
             controllers=[self.new],
             topic_configs=[],
             options=replace(_OPTIONS, until=None if until is None else {_PARTITION: until}),
@@ -88,6 +93,16 @@ def _old(root: Path, node: int = 1) -> Path:
 def _append_garbage(log: Path) -> None:
     with log.open("ab") as file:
         file.write(b"\x01" * 100)
+
+
+def _change_epoch(log: Path) -> None:
+    """Give the last batch another leader epoch, which its checksum does not cover."""
+    opened = LogFile(str(log))
+    [*_, last] = batches(opened)
+    opened.close()
+    with log.open("r+b") as file:
+        file.seek(last.position + 12)
+        file.write((5).to_bytes(4))
 
 
 def _flip(log: Path) -> None:
@@ -170,7 +185,7 @@ def test_no_wrong_fact_gets_into_a_cluster(fact: str, tmp_path: Path) -> None:
     formatted = (disk.new / BOOTSTRAP_SNAPSHOT).read_bytes()
     planned = disk.run()
     assert disk.read_bytes == 0
-    with pytest.raises(KidxError, match=r"plan again, without a --scan-cache|expected a copy") as refused:
+    with pytest.raises(KidxError, match=r"if a --scan-cache was given, without it|expected a copy") as refused:
         disk.run(planned["plan"])
     assert "no metadata was written" in str(refused.value)
     assert (disk.new / UNFINISHED).exists() and (disk.new / BOOTSTRAP_SNAPSHOT).read_bytes() == formatted
@@ -199,7 +214,7 @@ def test_no_wrong_fact_of_a_log_that_is_cut_gets_into_a_cluster(fact: str, tmp_p
     pq.write_table(pa.Table.from_pylist(rows, kept.schema), disk.cache)
     wrong = disk.run(until=6)
     assert [each["end"] for each in wrong["ends"]] == [6]
-    with pytest.raises(KidxError, match=f"{fact} is .*plan again, without a --scan-cache"):
+    with pytest.raises(KidxError, match=f"{fact} is .*if a --scan-cache was given, without it"):
         disk.run(wrong["plan"], until=6)
 
 
@@ -240,16 +255,34 @@ def test_a_file_of_something_else_is_refused_and_stays(spoil: Callable[[Path], N
     assert contents_of(tmp_path) == before
 
 
-def test_a_place_without_room_is_told_before_logs_are_read_or_costs_nothing(tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_is_told_before_logs_are_read(tmp_path: Path) -> None:
     disk = _Restores(tmp_path, [_old(tmp_path)])
     disk.cache = tmp_path / "nowhere" / "scans"
     with pytest.raises(UsageError, match="no file can be written there"):
         disk.run()
-    disk.cache = Path("/dev/shm") / ("n" * 250)  # the name of the unfinished file is too long
-    with redirect_stderr(io.StringIO()) as told:
-        planned = disk.run()
-    assert "the next run reads all logs again" in told.getvalue()
+
+
+def test_a_full_disk_costs_no_plan(tmp_path: Path) -> None:
+    disk = _Restores(tmp_path, [_old(tmp_path)])
+    with mounted(tmp_path / "full", "tmpfs", "tmpfs", "size=4k,nr_inodes=8") as full:
+        disk.cache = full / "scans"
+        with redirect_stderr(io.StringIO()) as told:
+            planned = disk.run()
+        assert "the next run reads all logs again" in told.getvalue() and not [*full.iterdir()]
     assert planned == disk.run(cached=False)
+
+
+def test_replicas_that_disagree_are_read_each_time(tmp_path: Path) -> None:
+    """The leader's alone is copied; the other one's producer ids and epochs count, too."""
+    disk = _Restores(tmp_path, [_old(tmp_path), _old(tmp_path, 2)])
+    second = formatted_log_dir(tmp_path, 2)
+    disk.more = [f"2={second}"]
+    _change_epoch(max((disk.old[1] / PARTITION).glob(f"*{LOG_SUFFIX}")))
+    first = disk.run()
+    assert first == disk.run() == disk.run(cached=False) and first["disagreements"]
+    kept = {Path(str(path)).parent for path in pq.read_table(disk.cache)["path"].to_pylist()}
+    copied = {Path(each["from"]) for each in first["replicas"] if each["from"]}
+    assert kept == copied and len(copied) == 3
 
 
 def test_no_file_is_made_in_a_source_or_a_new_log_dir(tmp_path: Path) -> None:
