@@ -20,7 +20,7 @@ import click
 
 from benchmarks.figures import Target, record
 from kidxlib.errors import KidxError
-from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name, partition_directory
+from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, local_storage_directory, object_name
 from kidxlib.log.remote.metadata_topic import metadata_partition
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
@@ -65,7 +65,7 @@ def _write(place: Path, segments: int) -> None:
     metadata: defaultdict[int, list[FramedMessage]] = defaultdict(list)
     for number in range(0, segments, _SEGMENTS_A_PARTITION):
         partition = TopicIdPartition(_id(rng), "bench", number // _SEGMENTS_A_PARTITION)
-        directory = place / STORAGE_DIRECTORY / partition_directory(partition)
+        directory = place / STORAGE_DIRECTORY / local_storage_directory(partition)
         count = min(_SEGMENTS_A_PARTITION, segments - number)
         messages = _write_partition(directory, partition, count, rng)
         metadata[metadata_partition(partition, _METADATA_PARTITIONS)] += messages
