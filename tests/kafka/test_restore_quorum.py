@@ -415,12 +415,14 @@ def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker
         clients = _Clients(old, random.Random(0))
         clients.begin()
         clients.wait_for(_RECORDS[0])
+        _wait_until_tiered(old)
     clients.stop()
     sources = {node: broker.log_dir for node, broker in old.brokers.items()}
     for log_dir in sources.values():
         shutil.rmtree(log_dir / METADATA_DIRECTORY)
     new = _cluster(tmp_path / "new", bucket, broker_version, old)
     applied = _restore(sources, new, bucket, "--apply", _restore(sources, new, bucket).json["plan"])
+    assert applied.json["applied"], applied
     (tmp_path / "restored.json").write_text(applied.out)
     lost = new.brokers[3]
     shutil.rmtree(lost.log_dir)
