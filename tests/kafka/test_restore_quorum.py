@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -100,8 +100,7 @@ class _Clients:
             NewTopic(topic, count, _BROKERS, config=_CONFIGS.get(topic, {"segment.bytes": "1048576"}))
             for topic, count in _PARTITIONS.items()
         ]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        _create(admin, topics)
         self._transactional.init_transactions(TIMEOUT_SECONDS)
         for number in range(6):
             self._transactional.begin_transaction()
@@ -295,6 +294,23 @@ def _restore(sources: Mapping[int, Path], new: Cluster, bucket: Path, *options: 
     controllers = [word for each in new.brokers.values() for word in ("--controller", str(each.log_dir))]
     of_bucket = ("--bucket", str(bucket), "--bucket-protected", "read-only", "--living-cluster-stopped")
     return kidx("restore", *map(str, sources.values()), *brokers, *controllers, *of_bucket, "--json", *options)
+
+
+def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
+    """Create topics. A client that has just learnt the brokers' ids gives up what it has asked at their addresses, and
+    is to ask again.
+    """
+    for _ in range(10):
+        try:
+            for created in admin.create_topics(topics).values():
+                created.result(TIMEOUT_SECONDS)
+        except KafkaException as error:
+            code = error.args[0].code()
+            assert code in (KafkaError._DESTROY_BROKER, KafkaError.TOPIC_ALREADY_EXISTS), error
+        there = admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+        if not (topics := [topic for topic in topics if topic.topic not in there]):
+            return
+    raise AssertionError(f"not made: {topics}")
 
 
 def _wait_for_brokers(admin: AdminClient) -> None:
