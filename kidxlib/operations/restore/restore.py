@@ -444,11 +444,11 @@ def _hold_lifting_commands(plan: RestorePlan) -> list[str]:
 
 def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> None:
     if plan.refusals:
-        outcome.line("nothing was written: the refused lines say what to do")
+        outcome.line("nothing was restored: the refused lines say what to do")
         return
     if copied is None:
         outcome.line(
-            f"nothing was written; the same command with --apply {plan.id} does it, if the plan is still the same"
+            f"nothing was restored; the same command with --apply {plan.id} does it, if the plan is still the same"
         )
     else:
         shared = f", {decimal(copied.reflinked)} shared with the sources by reflink" if copied.reflinked else ""
