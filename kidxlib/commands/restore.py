@@ -48,7 +48,8 @@ class Restore(WithoutCatalog):
     apply: str | None = option(
         "--apply",
         metavar="PLAN",
-        help="Do what the plan with this id says; the plan's last line has the id. Without --apply nothing is written.",
+        help="Do what the plan with this id says; the plan's last line has the id. Without --apply nothing is "
+        "restored.",
     )
     topic_configs: tuple[Path, ...] = option(
         "--topic-configs",
@@ -153,7 +154,8 @@ class Restore(WithoutCatalog):
         else:
             why = "{option}: only without --bucket: a tiered partition ends where its log ends; leave it out"
             self.refuse(["until_offsets", "propose_until"], why)
-        if self.scan_cache is not None and self.scan_cache == self.reset_offsets:
+        written = [path.resolve() for path in (self.scan_cache, self.reset_offsets) if path is not None]
+        if len({*written}) < len(written):
             raise UsageError(f"--scan-cache and --reset-offsets: both are {self.scan_cache}; name two files")
         if self.propose_until is not None:
             self._check_proposal()
@@ -171,9 +173,8 @@ class Restore(WithoutCatalog):
 
     @property
     def writes(self) -> bool:
-        return bool(
-            self.propose_until or self.reset_offsets or self.scan_cache
-        )  # --apply says by itself what it has left
+        # --apply says by itself what it has left.
+        return bool(self.propose_until or self.reset_offsets or self.scan_cache)
 
     def _check_proposal(self) -> None:
         if self.until_offsets is None:
@@ -229,7 +230,7 @@ def run_restore(request: Restore, backend: Backend) -> Outcome:
 
     Each DIR[,DIR]… names the log dirs of one old broker or controller, or copies of them, with commas between them.
     Nothing is written there. kidx takes the newest metadata of any node; if no copy is left, it makes metadata from the
-    partitions' directories. Without --apply nothing is written at all: the plan says what comes from where, who leads
+    partitions' directories. Without --apply nothing is restored: the plan says what comes from where, who leads
     and why, what is lost or left out, and the steps for the first start.
 
     Format the new nodes first (kafka-storage format), and start none of them before --apply is done.

@@ -245,6 +245,28 @@ class _LogToRead:
         first, last = self.visible.first_offset, self.visible.last_offset
         return replace(wanted, first_offset=max(wanted.first_offset, first), last_offset=min(wanted.last_offset, last))
 
+    def to_scan(self, end_offset: int, *, goes_on: bool) -> LogToScan:
+        """The log, to be scanned for what producers did before an offset, as far as consumers get it."""
+        log = LogToScan(
+            path=str(self.listed.path),
+            base_offset=self.listed.base_offset,
+            size=self.listed.size,
+            is_last=self.listed.end_offset is None,
+            end_offset=end_offset,
+            goes_on=goes_on,
+            known=self.facts,
+        )
+        if self.visible is None:
+            return log
+        first_offset, end_of_visible = self.visible.first_offset, self.visible.last_offset + 1
+        return replace(
+            log,
+            is_last=False,
+            first_offset=first_offset,
+            end_offset=min(end_offset, end_of_visible),
+            known=self.facts if first_offset <= self.listed.base_offset else None,
+        )
+
     def may_hold(self, wanted: Wanted) -> bool:
         """Whether a wanted record may be in the log."""
         is_without = self.facts is not None and self.facts.has_no_wanted_time(wanted)
@@ -531,16 +553,7 @@ class _Planner:
         last = wanted[-1].listed.end_offset if wanted else None
         last_offset = partition.seen.last_offset if last is None else min(partition.seen.last_offset, last - 1)
         logs = [
-            LogToScan(
-                path=str(log.listed.path),
-                base_offset=log.listed.base_offset,
-                size=log.listed.size,
-                is_last=log.listed.end_offset is None and log.visible is None,
-                first_offset=0 if log.visible is None else log.visible.first_offset,
-                end_offset=end_offset if log.visible is None else min(end_offset, log.visible.last_offset + 1),
-                goes_on=self._goes_on,
-                known=log.facts if log.visible is None or log.visible.first_offset <= log.listed.base_offset else None,
-            )
+            log.to_scan(end_offset, goes_on=self._goes_on)
             for log in (own if wanted else ())
             if log.listed.base_offset < end_offset
         ]

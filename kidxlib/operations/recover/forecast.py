@@ -49,7 +49,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
-from kidxlib.operations.recover.read_logs import LogReader, epochs_in
+from kidxlib.operations.recover.read_logs import LogReader, epochs_in, log_path
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
@@ -230,7 +230,7 @@ def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> 
 def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[Batch]:
     """The first batch, and the batches from the last index entry on; none where these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
-    log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)), _END_BYTES)
+    log = LogFile(log_path(directory, segment.base_offset), _END_BYTES)
     try:
         entry = OffsetIndex.open(index, segment.base_offset).last_entry
         last = list(itertools.islice(batches(log, entry.position), _END_BATCHES_MAX))
@@ -252,7 +252,7 @@ def _with_headers_read(
         if log.is_read or left < 0:
             yield log
             continue
-        path = str(directory / segment_file(log.base_offset, LOG_SUFFIX))
+        path = log_path(directory, log.base_offset)
         of_log = LogReader(use_mmap=reader.use_mmap)
         try:
             recovery = of_log.read(path, log.log_bytes, log.base_offset, without_checksums)
@@ -488,7 +488,7 @@ def forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, option
 
 
 def _scan_segment(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> ScannedSegment:
-    log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+    log = LogFile(log_path(directory, segment.base_offset))
     log.keep_valid(segment.kept_bytes)
     try:
         return ScannedSegment.of(segment.base_offset, recover(log, segment.base_offset, options))
@@ -686,7 +686,7 @@ def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bo
         return True
     base_offset = left[-1].base_offset
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
-    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)))
+    log = LogFile(log_path(directory, base_offset))
     try:
         end = index.last_entry.position
         for batch in batches(log, end):
@@ -699,7 +699,7 @@ def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bo
 def _ends_in_unfinished_batch(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
     if log_end_offset is None:
         return False
-    log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+    log = LogFile(log_path(directory, segment.base_offset))
     try:
         return is_unfinished(log, segment.kept_bytes, segment.base_offset, log_end_offset)
     finally:

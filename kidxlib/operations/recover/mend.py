@@ -24,7 +24,7 @@ from kidxlib.format.checkpoint_files import (
     LeaderEpochs,
     offset_checkpoint,
 )
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
@@ -32,6 +32,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replic
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import source_of
 from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
@@ -247,7 +248,7 @@ def _epochs_of_batches(directory: Path, base_offsets: Sequence[int]) -> LeaderEp
     """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`)."""
     epochs = LeaderEpochs()
     for base_offset in base_offsets:
-        with opened_log(str(directory / segment_file(base_offset, LOG_SUFFIX))) as opened:
+        with opened_log(log_path(directory, base_offset)) as opened:
             scanned = recover(
                 opened.log(use_mmap=False, access=Access.SEQUENTIAL), base_offset, RecoverOptions(verify_crc=True)
             )

@@ -30,7 +30,6 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.finish_partition import finish, segment_tasks
@@ -39,6 +38,7 @@ from kidxlib.indexing.source import SegmentFile
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
 from kidxlib.storage.directory import Directory, flush_file_system_of
 from kidxlib.storage.log_dir import META_PROPERTIES
@@ -104,12 +104,8 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     for forecast in forecasts:
         for segment in forecast.simulation.segments:
             if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(_log_path(forecast, segment.base_offset))
+                _flush_file(log_path(forecast.directory, segment.base_offset))
     flush_file_system_of(log_dir)
-
-
-def _log_path(forecast: Forecast, base_offset: int) -> str:
-    return f"{forecast.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
 def _flush_file(path: str) -> None:
@@ -240,7 +236,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 source="",
                 topic_partition=forecast.topic_partition,
                 base_offset=segment.base_offset,
-                path=_log_path(forecast, segment.base_offset),
+                path=log_path(forecast.directory, segment.base_offset),
                 version=None,
                 active=segment is segments[-1],
             ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from kidxlib.audit.startup.simulation import Recovery, recoveries_of
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import PlaceOfPass, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
@@ -58,9 +60,9 @@ class LogRead:
 FoundBefore: TypeAlias = Callable[[str, RecoverOptions], LogRead | None]
 
 
-def nothing_found(path: str, options: RecoverOptions) -> LogRead | None:
-    """A `FoundBefore` where no run was before."""
-    return None
+def log_path(directory: Path, base_offset: int) -> str:
+    """The path by which a log is known here."""
+    return f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
 def read_together(

@@ -33,7 +33,6 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
@@ -43,7 +42,7 @@ from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
-from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, nothing_found, read_together
+from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
@@ -358,7 +357,7 @@ def recovery_plan(
     scans: Path | None,
     name: str = "forecasts",
     topics: re.Pattern[str] = ANY_TOPIC,
-    found_before: FoundBefore = nothing_found,
+    found_before: FoundBefore | None = None,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
@@ -436,11 +435,7 @@ class ForecastTask:
     def small_logs(self) -> Iterator[SmallLog]:
         """The logs of `small`."""
         for base_offset in self.small:
-            yield SmallLog(_log_path(self.directory, base_offset), base_offset, self.options)
-
-
-def _log_path(directory: Path, base_offset: int) -> str:
-    return f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+            yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
 
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
@@ -561,7 +556,7 @@ def _forecast_tasks(
     broker: StoppedBroker,
     listed: Mapping[Path, Plan],
     policy_of: PolicyOf,
-    found_before: FoundBefore,
+    found_before: FoundBefore | None,
     *,
     everything: bool,
     untrusted: Mapping[Path, str] | None,
@@ -580,14 +575,9 @@ def _forecast_tasks(
                 unflushed = end
             trusts = untrusted is not None and log_dir.path not in untrusted
             directory = log_dir.path / partition.directory.path.name
-            known, unread = dict[str, LogRead](), dict[int, int]()
-            for segment in range(unflushed, end):
-                base_offset = int(base_offsets[segment])
-                path = _log_path(directory, base_offset)
-                if (read := found_before(path, partition.options)) is None:
-                    unread[base_offset] = int(log_bytes[segment])
-                else:
-                    known[path] = read
+            logs = dict(zip(base_offsets[unflushed:end].tolist(), log_bytes[unflushed:end].tolist(), strict=True))
+            known = _logs_read_before(directory, logs, partition.options, found_before)
+            unread = {base_offset: size for base_offset, size in logs.items() if base_offset not in known}
             tasks.append(
                 ForecastTask(
                     number=len(tasks),
@@ -602,10 +592,20 @@ def _forecast_tasks(
                     scans=scans,
                     is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
                     small=() if trusts else tuple(base for base, size in unread.items() if size <= SMALL_BYTES),
-                    known=known,
+                    known={log_path(directory, base_offset): read for base_offset, read in known.items()},
                 )
             )
     return tasks
+
+
+def _logs_read_before(
+    directory: Path, base_offsets: Iterable[int], options: RecoverOptions, found_before: FoundBefore | None
+) -> dict[int, LogRead]:
+    """What an earlier run has found in logs of a partition, by base offset."""
+    if found_before is None:
+        return {}
+    found = {base_offset: found_before(log_path(directory, base_offset), options) for base_offset in base_offsets}
+    return {base_offset: read for base_offset, read in found.items() if read is not None}
 
 
 def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Final
 
 from kidxlib.errors import MalformedError, MalformedRecordsError, UnknownRecordTypeError, UnreadableMessageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import hash_of
 from kidxlib.messages.typed_records import (
@@ -24,6 +23,7 @@ from kidxlib.messages.typed_records import (
     read_coordinator_record,
 )
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
@@ -174,7 +174,7 @@ def read_coordinator_log(forecast: Forecast) -> CoordinatorLog:
 
 def _records_of_log(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
     for segment in forecast.simulation.segments:
-        log = LogFile(str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+        log = LogFile(log_path(forecast.directory, segment.base_offset))
         log.keep_valid(segment.kept_bytes)
         with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
             for batch in batches(log):

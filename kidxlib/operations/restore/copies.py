@@ -8,12 +8,12 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.gaps import explains_gaps
-from kidxlib.audit.startup.simulation import Recovery, StartupAction
+from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import KidxError
@@ -22,6 +22,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_fil
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.operations.recover.broker import stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import ForecastTask, forecasts_of
 from kidxlib.operations.restore.contents import PartitionContents, RecordReader, is_read_alone, restored_logs
 from kidxlib.operations.restore.inventory import OldReplica
@@ -207,7 +208,7 @@ def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
         found, of_source = read[base_offset], planned[base_offset]
         if (name := _first_difference(found, of_source)) is not None:
             raise KidxError(
-                f"{forecast.directory / segment_file(base_offset, LOG_SUFFIX)}: {name} is {found[name]}, expected "
+                f"{log_path(forecast.directory, base_offset)}: {name} is {found[name]}, expected "
                 f"{of_source[name]}, as the plan has it of the source; plan again, and if a --scan-cache was given, "
                 "without it"
             )
@@ -228,11 +229,7 @@ def _first_difference(copy: Mapping[str, Any], of_source: Mapping[str, Any]) -> 
 def _logs_found(forecast: Forecast) -> dict[int, dict[str, Any]]:
     """What was found in logs that were read as a whole, by base offset."""
     return {
-        log.base_offset: {**_fields(forecast.recoveries[log.base_offset]), "epochs": log.epochs}
+        log.base_offset: {**asdict(forecast.recoveries[log.base_offset]), "epochs": log.epochs}
         for log in forecast.seen.logs
         if log.is_read and log.base_offset in forecast.recoveries
     }
-
-
-def _fields(recovery: Recovery) -> dict[str, Any]:
-    return {field.name: getattr(recovery, field.name) for field in fields(recovery)}

@@ -37,7 +37,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.read_logs import FoundBefore, nothing_found
+from kidxlib.operations.recover.read_logs import FoundBefore
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import (
@@ -412,9 +412,7 @@ def take_inventory(
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
     brokers = [
-        _old_broker(
-            place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker), nothing_found)
-        )
+        _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)
     ]
     return Inventory(brokers, known)
@@ -434,7 +432,7 @@ def _old_broker(
     engine: Engine,
     name: str,
     topics: re.Pattern[str],
-    found_before: FoundBefore = nothing_found,
+    found_before: FoundBefore | None = None,
 ) -> OldBroker:
     plan = recovery_plan(
         broker,

@@ -132,7 +132,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         if applies and request.apply != plan.id:
             raise UsageError(
                 f"--apply {request.apply}: the plan is {plan.id} by now, as sources, targets or options have changed; "
-                "nothing was written: look at the plan again"
+                "nothing was restored: look at the plan again"
             )
         if request.options.resets is not None and not plan.refusals:
             write_resets(request.options.resets, plan.groups.behind)

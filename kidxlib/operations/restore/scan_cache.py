@@ -22,9 +22,8 @@ from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.catalog.tables import FACTS_VERSION
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import EpochEntry
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.read_logs import LogRead
+from kidxlib.operations.recover.read_logs import LogRead, log_path
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
@@ -120,7 +119,7 @@ class ScanCache:
 
     def _rows_of(self, forecast: Forecast) -> Iterator[dict[str, Any]]:
         for log in forecast.seen.logs:
-            path = f"{forecast.directory}/{segment_file(log.base_offset, LOG_SUFFIX)}"
+            path = log_path(forecast.directory, log.base_offset)
             recovery, state = forecast.recoveries.get(log.base_offset), self._states.get(path)
             if recovery is None or recovery.end.status is not Status.OK or state is None or not log.is_read:
                 continue

@@ -20,9 +20,10 @@ from typing import Any, Final
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
@@ -366,6 +367,6 @@ def kept_segments(replica: OldReplica) -> list[SimulatedSegment]:
 
 def log_of(replica: OldReplica, segment: SimulatedSegment) -> LogFile:
     """A segment's log, up to what a start leaves."""
-    log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+    log = LogFile(log_path(replica.directory, segment.base_offset))
     log.keep_valid(segment.kept_bytes)
     return log

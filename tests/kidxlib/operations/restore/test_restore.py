@@ -656,6 +656,15 @@ def test_another_plan_is_not_applied(tmp_path: Path) -> None:
     assert not (new[1] / _PARTITION).exists() and not (new[1] / UNFINISHED).exists()
 
 
+def test_two_files_that_are_written_are_not_one(tmp_path: Path) -> None:
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    files = "--scan-cache", str(tmp_path / "file"), "--reset-offsets", str(link / "file")
+    _restore([old], new, *files).assert_one_line(ExitCode.USAGE, "--scan-cache and --reset-offsets", "name two files")
+    assert not (tmp_path / "file").exists()
+
+
 def test_copies_are_files_of_their_own(tmp_path: Path) -> None:
     """A broker appends to logs, and cuts them in place: a hard link would change the source. The marker has the epoch
     with which the controller takes the stop for an unclean one.
