@@ -22,8 +22,7 @@ import numpy as np
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.catalog.segments import IndexFile
+from kidxlib.catalog.segments import IndexFile, SegmentToCompact
 from kidxlib.compaction.orphans import Orphan, OrphanReason, find_orphans
 from kidxlib.compaction.task import (
     LOG_CHANGED,
@@ -41,7 +40,7 @@ from kidxlib.compaction.task import (
     Place,
 )
 from kidxlib.errors import LogChangedError, PublishError
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,

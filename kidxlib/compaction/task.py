@@ -8,8 +8,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.catalog.segments import IndexFile
+from kidxlib.catalog.segments import IndexFile, SegmentToCompact
 from kidxlib.compaction.orphans import Delays
 from kidxlib.compaction.policy import CompactionPolicy
 from kidxlib.format.topic_partition import PartitionKey

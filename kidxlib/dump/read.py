@@ -45,7 +45,7 @@ from kidxlib.dump.shown_as import ShownAs
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts, segment_files
-from kidxlib.format.checksums.crc import extend_crc32
+from kidxlib.format.checksums import extend_crc32
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.index.abstract_index import AbstractIndex

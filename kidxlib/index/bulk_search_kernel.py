@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from kidxlib.format.bytes_kernel import prefetch
 from kidxlib.index.columns import BYTES, OFFSET, OPTIONS, TARGETS, TIMESTAMP, value_at
 from kidxlib.index.search_kernel import warm_cold_search
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import prefetch
 
 #: Answers may be a column of a table.
 _SLOTS: Final = types.Array(types.int64, 1, "A")

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from kidxlib.format import layouts
-from kidxlib.format.varint import int32, int64
+from kidxlib.format.bytes_kernel import int32, int64
 from kidxlib.jit.compiler import njit
 
 #: The columns that can be searched, by number: Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.

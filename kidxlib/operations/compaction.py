@@ -23,8 +23,7 @@ from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import COMPACTED, CompactedFile
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
+from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion, SegmentToCompact
 from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.task import (
     NOT_OURS,

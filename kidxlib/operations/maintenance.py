@@ -30,12 +30,11 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, TABLES
+from kidxlib.catalog.tables import BUILDS, FILE_BYTES, SMALL_FILE_BYTES, TABLES, counted_bytes
 from kidxlib.compaction.policy import Expiry
 from kidxlib.engine.shares import ROWS_AT_ONCE, shares
 from kidxlib.errors import CatalogError
 from kidxlib.recovery.outcome import ABSENT
-from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES, counted_bytes
 from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES
+from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES, made_by_an_older_release
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
-from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.terminal.extras import needing_packages
 
 if TYPE_CHECKING:  # delta-rs is an extra and slow to import; a run without a catalog needs neither

@@ -19,6 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import FILE_BYTES
 from kidxlib.errors import CatalogError
 from kidxlib.storage.store.delta import file_system_of
 from kidxlib.tables.commit_lock import committing
@@ -34,7 +35,6 @@ from kidxlib.tables.data_files import (
 )
 from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
-from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 from kidxlib.tables.sorted_files import KeyRange, SortedFile, key_ranges, write_sorted
 

@@ -33,7 +33,15 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, sql_of
 from kidxlib.catalog.matching import Flags, Values, positions_in
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
+from kidxlib.catalog.tables import (
+    CATALOG_VERSION,
+    FILE_BYTES,
+    LAYOUT_VERSION,
+    commented_schema,
+    made_by_an_older_release,
+    properties_of,
+    version_of,
+)
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
 from kidxlib.storage.store.delta import file_system_of, storage_options
@@ -49,7 +57,6 @@ from kidxlib.tables.data_files import (
     sizes_of,
 )
 from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, was_dropped, whole_answer
-from kidxlib.tables.layout import FILE_BYTES, commented_schema, made_by_an_older_release, properties_of, version_of
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of, with_packed_here
 from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_comes, write_sorted
 

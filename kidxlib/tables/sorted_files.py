@@ -23,7 +23,7 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.conditions import literal
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.layout import FILE_BYTES, counted_bytes
+from kidxlib.catalog.tables import FILE_BYTES, counted_bytes
 from kidxlib.tables.protocol import ArrowStream
 
 #: How many files are read, sorted and written at a time: up to 500,000 segments, which take 500 MB of memory.

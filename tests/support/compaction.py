@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kidxlib.catalog.segment_views import SegmentToCompact
+from kidxlib.catalog.segments import SegmentToCompact
 from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.orphans import Delays
 from kidxlib.compaction.policy import CompactionPolicy, Rule

@@ -41,11 +41,10 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing_threads
-from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.

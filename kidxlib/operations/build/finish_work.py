@@ -34,8 +34,7 @@ from kidxlib.catalog.partitions import (
 )
 from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFile
 from kidxlib.catalog.rows import PARTITION_KEY, rows_of_kind
-from kidxlib.catalog.segment_views import SegmentToFinish
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToFinish
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.work import ItemRows, SharedRows

@@ -20,7 +20,7 @@ from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.indexing.plan import SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
 from kidxlib.indexing.tasks import BuildTask

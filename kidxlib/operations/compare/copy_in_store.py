@@ -20,8 +20,7 @@ from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.results import COMPARED, CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
-from kidxlib.catalog.segment_views import SegmentToCompare
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToCompare
 from kidxlib.engine.shares import cut, share_rows_of
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import ItemRows, Work

@@ -11,15 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import KnownSegment, SegmentToCompact, SegmentToSearch
-from kidxlib.catalog.segments import SEGMENTS, SegmentRow
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.segments import SEGMENTS, KnownSegment, SegmentRow, SegmentToCompact, SegmentToSearch
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER, properties_of
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import properties_of
 
 KEPT = Path(__file__).parents[2] / "catalogs"
 #: Of the oldest one that is upgraded here, which Spark alone wrote.

@@ -23,7 +23,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS
+from kidxlib.catalog.tables import BUILDS, FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.operations import maintenance
 from kidxlib.operations.maintenance import (
     OptimizeLimits,
@@ -34,7 +34,6 @@ from kidxlib.operations.maintenance import (
 from kidxlib.tables import delta_maintenance, delta_tables, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.tables.protocol import files_schema
 from tests.conftest import Say, one_in
 from tests.faults.trees import small_log, write_log

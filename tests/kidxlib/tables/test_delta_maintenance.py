@@ -16,11 +16,12 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import PyFileSystem
 
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables import delta_maintenance, layout, sorted_files
+from kidxlib.tables import delta_maintenance, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows, filled
@@ -50,7 +51,7 @@ def said(tables: DeltaTables) -> list[str]:
 
 def small_files(monkeypatch: pytest.MonkeyPatch, file_bytes: int) -> None:
     monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
-    monkeypatch.setattr(layout, "ROW_BYTES", 1)
+    monkeypatch.setattr(catalog_tables, "ROW_BYTES", 1)
 
 
 def test_rows_end_up_in_files_that_queries_leave_out(

@@ -29,6 +29,7 @@ from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog import updates
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.conditions import Among
@@ -36,14 +37,13 @@ from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS as TABLE
 from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS
+from kidxlib.catalog.tables import BUILDS, FILE_BYTES, VERSION_PROPERTY
 from kidxlib.errors import CatalogError
-from kidxlib.tables import data_files, delta_tables, layout, sorted_files
+from kidxlib.tables import data_files, delta_tables, sorted_files
 from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.held_changes import HeldChanges
-from kidxlib.tables.layout import FILE_BYTES, VERSION_PROPERTY
 from kidxlib.tables.protocol import Tables
 from tests.conftest import one_in
 from tests.support.catalog import filled
@@ -262,7 +262,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_files, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(delta_tables, "FILE_BYTES", _FULL_FILE_BYTES)
     monkeypatch.setattr(delta_tables, "_BYTES_AT_ONCE", 4 * _FULL_FILE_BYTES)
-    monkeypatch.setattr(layout, "ROW_BYTES", 1)
+    monkeypatch.setattr(catalog_tables, "ROW_BYTES", 1)
 
 
 def whole(keys: Sequence[Key], number: int) -> pa.Table:
@@ -332,7 +332,7 @@ def test_it_does_what_a_merge_does(steps: list[tuple[list[Key], list[int]]], at_
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(delta_tables, "_BYTES_AT_ONCE", at_once),
         mock.patch.object(delta_tables, "FILE_BYTES", 2_700),
-        mock.patch.object(layout, "ROW_BYTES", 1),
+        mock.patch.object(catalog_tables, "ROW_BYTES", 1),
     ):
         tables = DeltaTables(directory)
         commit(tables, -1, inserts=[("made", 0, 0)])
@@ -411,7 +411,7 @@ def test_rows_that_take_few_bytes_fill_files_by_their_number(
     sorted_tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that has too many becomes several once one of its rows changes; later changes touch one of these."""
-    monkeypatch.setattr(layout, "ROW_BYTES", FILE_BYTES // 100)
+    monkeypatch.setattr(catalog_tables, "ROW_BYTES", FILE_BYTES // 100)
     keys = [("t", 0, number) for number in range(1_000)]
     commit(sorted_tables, 0, inserts=keys)
     assert len(paths(sorted_tables)) == 1

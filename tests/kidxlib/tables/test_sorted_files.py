@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.tables.layout import FILE_BYTES
+from kidxlib.catalog.tables import FILE_BYTES
 from kidxlib.tables.sorted_files import KeyRange, key_ranges
 from tests.conftest import one_in
 
