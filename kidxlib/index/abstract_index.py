@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, IndexFullError, IndexSizeError, NoSuchEntryError, OffsetOverflowError
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
+from kidxlib.index import search, search_kernel
 from kidxlib.index.search import Trace
 from kidxlib.java import as_long
 from kidxlib.storage.opened_file import map_file
@@ -48,7 +48,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
     """
 
     entry_bytes: ClassVar[int]
-    #: The column of `kidxlib.index.columns` that Kafka calls KEY; VALUE is the one after it.
+    #: The column of `kidxlib.index.search_kernel` that Kafka calls KEY; VALUE is the one after it.
     _key: ClassVar[int]
     #: The dtype of `lookup_many`'s answers.
     _answers: ClassVar[np.dtype[Any]]
@@ -181,7 +181,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
         increasing = self._known(self._key, len(searched))
         slots = pairs[:, 1]
         search.slots(memory, self._entries, self._key, self.base_offset, searched, False, increasing, slots)
-        columns.entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
+        search_kernel.entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
         return answers
 
     def trace(self, target: int, *, by_value: bool = False, upper: bool = False) -> Trace:
@@ -217,7 +217,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
             if not search.worth_asking(self._entries, targets):
                 return False
             memory = self._bytes()
-            self._increases[column] = columns.increases(memory, self._entries, column, self.base_offset)
+            self._increases[column] = search_kernel.increases(memory, self._entries, column, self.base_offset)
         return self._increases[column]
 
     def _check_length(self) -> None:
@@ -253,7 +253,7 @@ def without_room(content: bytes, entry_bytes: int) -> bytes:
 class MutableIndex(AbstractIndex[EntryT]):
     """An index that can be changed in memory."""
 
-    #: The column of `kidxlib.index.columns` that holds offsets.
+    #: The column of `kidxlib.index.search_kernel` that holds offsets.
     _offset: ClassVar[int]
 
     @classmethod

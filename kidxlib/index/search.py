@@ -24,9 +24,14 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.index.bulk_search_kernel import many_slots
-from kidxlib.index.columns import OFFSET_ENTRY_BYTES, POSITION, TIME_ENTRY_BYTES
-from kidxlib.index.search_kernel import warm_cold_slot, warm_cold_traced
+from kidxlib.index.search_kernel import (
+    OFFSET_ENTRY_BYTES,
+    POSITION,
+    TIME_ENTRY_BYTES,
+    many_slots,
+    warm_cold_slot,
+    warm_cold_traced,
+)
 
 #: Bytes of a page, the unit in which a file is read into memory.
 PAGE_BYTES: Final = 4096
@@ -55,8 +60,7 @@ class Trace:
 _Slot: TypeAlias = Callable[[NDArray[np.uint8], int, int, int, int, bool], int]
 
 #: (data, entries, column, base_offset, target, upper) → slot. `data`: the bytes of the index, uint8; `entries`: how
-#: many entries to search; `column`: a number of `kidxlib.index.columns`; `base_offset`: added to relative offsets;
-#: `upper`: search for the upper bound. This is the compiled loop itself: a function around it would double the time of
+#: many entries to search; `column`: its number in `search_kernel`; `base_offset`: added to relative offsets; `upper`: search for the upper bound. This is the compiled loop itself: a function around it would double the time of
 #: a lookup.
 slot: Final[_Slot] = warm_cold_slot
 
@@ -72,7 +76,8 @@ def slots(
     answers: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """`slot` for many targets, which is faster; fastest if they are sorted. If the column is known to increase
-    (`columns.increases`), all searches agree, and the fastest is used. Answers go into `answers`; None for a new array.
+    (`search_kernel.increases`), all searches agree, and the fastest is used. Answers go into `answers`; None for a new
+    array.
     """
     if answers is None:
         answers = np.empty(len(targets), np.int64)
