@@ -22,8 +22,8 @@ from kidxlib.text.times import parse_duration, to_ms
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
+    from kidxlib.compaction.compact_partition import CompactionOptions
     from kidxlib.compaction.policy import CompactionPolicy
-    from kidxlib.compaction.task import CompactionOptions
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compaction import CompactionReport
 
@@ -118,8 +118,7 @@ class Compact(OnSources):
     @cached_property
     def files(self) -> CompactionOptions | None:
         """What to do with index files; None: leave them alone."""
-        from kidxlib.compaction.orphans import Delays
-        from kidxlib.compaction.task import CompactionOptions
+        from kidxlib.compaction.compact_partition import CompactionOptions, Delays
 
         if not (self.rules.rules or self.trim or self.orphans):
             return None

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import SharedRows, Work
+from kidxlib.engine.work import SharedRows, Staged, Work
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source
 from kidxlib.indexing.summary import PROBLEMS_KEPT

@@ -48,7 +48,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
     """
 
     entry_bytes: ClassVar[int]
-    #: The column of `kidxlib.index.search_kernel` that Kafka calls KEY; VALUE is the one after it.
+    #: The column in `search_kernel` that Kafka calls KEY; VALUE is the one after it.
     _key: ClassVar[int]
     #: The dtype of `lookup_many`'s answers.
     _answers: ClassVar[np.dtype[Any]]
@@ -253,7 +253,7 @@ def without_room(content: bytes, entry_bytes: int) -> bytes:
 class MutableIndex(AbstractIndex[EntryT]):
     """An index that can be changed in memory."""
 
-    #: The column of `kidxlib.index.search_kernel` that holds offsets.
+    #: The column in `search_kernel` that holds offsets.
     _offset: ClassVar[int]
 
     @classmethod

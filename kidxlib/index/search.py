@@ -60,8 +60,8 @@ class Trace:
 _Slot: TypeAlias = Callable[[NDArray[np.uint8], int, int, int, int, bool], int]
 
 #: (data, entries, column, base_offset, target, upper) → slot. `data`: the bytes of the index, uint8; `entries`: how
-#: many entries to search; `column`: its number in `search_kernel`; `base_offset`: added to relative offsets; `upper`: search for the upper bound. This is the compiled loop itself: a function around it would double the time of
-#: a lookup.
+#: many entries to search; `column`: its number in `search_kernel`; `base_offset`: added to relative offsets; `upper`:
+#: search for the upper bound. This is the compiled loop itself: a function around it would double the time of a lookup.
 slot: Final[_Slot] = warm_cold_slot
 
 

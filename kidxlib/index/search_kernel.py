@@ -1,5 +1,5 @@
-"""The compiled loops that search an index: the columns of its entries, Kafka's search for one target, and the search for
-many targets, several at the same time.
+"""The compiled loops that search an index: they read columns of its entries, search for one target as Kafka does, and
+for many targets, several at the same time.
 
 If entries increase, all searches give the same answers, and the fastest is used. For many targets a pass over all
 entries pays: sorted targets are merged with the entries, others are looked up in a table. Few targets are searched for

@@ -24,8 +24,7 @@ from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import COMPACTED, CompactedFile
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion, SegmentToCompact
-from kidxlib.compaction.compact_partition import compact
-from kidxlib.compaction.task import (
+from kidxlib.compaction.compact_partition import (
     NOT_OURS,
     Change,
     ChangeAction,
@@ -33,11 +32,11 @@ from kidxlib.compaction.task import (
     CompactionOptions,
     CompactionTask,
     Mode,
+    compact,
 )
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, SharedRows, Work, reads_little
+from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory

@@ -17,7 +17,7 @@ from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Staged
 from kidxlib.storage.packed import SCHEME
 from kidxlib.tables.protocol import Tables, scope_of
 

@@ -25,8 +25,7 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import SharedRows
+from kidxlib.engine.work import SharedRows, Staged
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listed import numbers_in
