@@ -20,7 +20,7 @@ from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDE
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.local import local_maintenance
+from kidxlib.operations.local_backend import local_maintenance
 from kidxlib.run.catalog_place import STAGING, local_path, no_catalog
 from kidxlib.run.context import RunContext
 from kidxlib.storage.store.s3 import is_object

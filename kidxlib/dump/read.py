@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from kidxlib.dump.decoders import ShownAs
 from kidxlib.dump.items import (
     AbortedEntry,
     CheckpointEntry,
@@ -41,7 +42,6 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.shown_as import ShownAs
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts, segment_files

@@ -11,14 +11,18 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties
+from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import FileSystem
 
+from kidxlib.storage.store.delta import file_system_of
 from kidxlib.storage.store.s3 import ObjectPath, is_object
+from kidxlib.tables.data_files import SortedFile, remove_files
 
 #: The key in the table's history by which a writer knows its own commit.
 _MARK: Final = "kidx.commit"
@@ -86,3 +90,46 @@ def _holds(place: str, version: int, mark: str) -> bool:
     except FileNotFoundError:
         return False
     return mark.encode() in commit
+
+
+def replace_files(
+    delta: DeltaTable,
+    old: Mapping[str, int],
+    new: Sequence[SortedFile],
+    *,
+    data_change: bool,
+    history: Mapping[str, Any],
+) -> None:
+    """Commit new files in place of old ones. If the commit fails on a disk, the new files are removed. In an object
+    store they stay: a commit whose answer was lost may still be made.
+
+    Args:
+        delta: a version with the old files.
+        old: the sizes of the old files, by path.
+        data_change: whether rows change; readers of the change feed skip other commits.
+        history: the commit's metadata in the table's history.
+    """
+    now = int(time.time() * 1000)
+    adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]
+    removes = [RemoveAction(path, data_change, now, size, {}) for path, size in old.items()]
+
+    def write(properties: CommitProperties) -> None:
+        delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=properties)
+
+    try:
+        commit_once(delta.table_uri, delta.version() + 1, write, history)
+    except (DeltaError, OSError):
+        place = file_system_of(delta)
+        if not is_object(delta.table_uri) and not _is_committed(place, delta.version() + 1, new):
+            remove_files(place, new)
+        raise
+
+
+def _is_committed(place: FileSystem, version: int, new: Sequence[SortedFile]) -> bool:
+    """Whether a version has the files: delta-rs may fail after a commit, as when it cannot write a checkpoint."""
+    try:
+        with place.open_input_stream(f"_delta_log/{version:020}.json") as log:
+            commit = log.read()
+    except FileNotFoundError:
+        return False
+    return any(file.name.encode() in commit for file in new)

@@ -24,19 +24,21 @@ from kidxlib.errors import CatalogError
 from kidxlib.storage.store.delta import file_system_of
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
+    KeyRange,
+    SortedFile,
     counted_bytes_of,
     files_of,
     has_plain_files,
     in_schema,
+    key_ranges,
     remove_files,
-    replace_files,
     rows_in,
     sizes_of,
+    write_sorted,
 )
-from kidxlib.tables.delta_commits import commit_once
+from kidxlib.tables.delta_commits import commit_once, replace_files
 from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
-from kidxlib.tables.sorted_files import KeyRange, SortedFile, key_ranges, write_sorted
 
 #: Files are cut by this number of sampled keys, or up to twice as many.
 _SAMPLED: Final = 50_000

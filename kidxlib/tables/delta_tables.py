@@ -44,21 +44,24 @@ from kidxlib.catalog.tables import (
 )
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
+from kidxlib.storage.packed import SCHEME, in_catalog
 from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
+    FILES_AT_ONCE,
+    SortedFile,
     counted_bytes_of,
     files_of,
     has_plain_files,
     remove_files,
-    replace_files,
     rows_in,
     sizes_of,
+    write_as_it_comes,
+    write_sorted,
 )
-from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, was_dropped, whole_answer
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of, with_packed_here
-from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_comes, write_sorted
+from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, replace_files, was_dropped, whole_answer
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
 
 _DELETED: Final = "_deleted"
 
@@ -105,7 +108,7 @@ class DeltaTables:
         delta = self.opened(table, version)
         if delta is None:
             return table.schema(names).empty_table()
-        return with_packed_here(self.rows(table, delta, names, sql_of(where)), self.path)
+        return _with_packed_here(self.rows(table, delta, names, sql_of(where)), self.path)
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
@@ -116,7 +119,7 @@ class DeltaTables:
         return (
             schema.empty_table()
             if delta is None
-            else with_packed_here(self._answer(table, delta, sql, schema), self.path)
+            else _with_packed_here(self._answer(table, delta, sql, schema), self.path)
         )
 
     def first_and_last(
@@ -518,6 +521,24 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
         columns = [values.get(field.name, pa.nulls(count, field.type)) for field in nullable]
         rows = pa.concat_tables([rows.cast(nullable), pa.table(columns, schema=nullable)])
     return _in_order(table, rows)
+
+
+#: The column with the directory of a segment's index files, which may be packed in the same catalog.
+_INDEX_DIRECTORY: Final = "index_directory"
+
+
+def _with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
+    """Rows with the place of packed index files in the catalog as it is now: it may have moved since it was written."""
+    if _INDEX_DIRECTORY not in rows.column_names:
+        return rows
+    column = rows[_INDEX_DIRECTORY]
+    is_inside: Values = pc.starts_with(column, SCHEME)
+    if not pc.any(is_inside).as_py():
+        return rows
+    encoded: Values = column.combine_chunks().dictionary_encode()
+    words = pa.array([in_catalog(word, catalog) for word in encoded.dictionary.to_pylist()], pa.string())
+    number = rows.schema.get_field_index(_INDEX_DIRECTORY)
+    return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
 
 
 def one_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
-from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.local_backend_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_summary
 from kidxlib.terminal.outcome import Outcome

@@ -50,7 +50,7 @@ from kidxlib.index.offset import OffsetPosition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.source import SegmentFile, Source
 from kidxlib.indexing.tasks import ScanTask
-from kidxlib.operations.events import (
+from kidxlib.operations.producer_events import (
     event_batches,
     event_rows,
     from_leader_epochs,

@@ -57,7 +57,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.damaged_segments import KnownDamage
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
-from kidxlib.operations.packed import remove_left
+from kidxlib.operations.packed import remove_unused_packed
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.ranged_log import RANGE_BYTES
@@ -282,7 +282,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
     if not request.packs:
-        remove_left(catalog.tables, [source.name for source in request.sources])
+        remove_unused_packed(catalog.tables, [source.name for source in request.sources])
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")

@@ -48,7 +48,7 @@ from kidxlib.indexing.listed import Longs, numbers_in
 from kidxlib.indexing.segments import FinishedPartition
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.operations.build.finish import finished_by_topic
-from kidxlib.operations.events import (
+from kidxlib.operations.producer_events import (
     event_rows,
     leader_epoch_columns,
     plain_runs,

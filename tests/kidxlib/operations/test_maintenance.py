@@ -23,7 +23,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.compaction.policy import Expiry
 from kidxlib.operations import maintenance as state_module
 from kidxlib.operations.maintenance import TableState, expired, table_state
-from kidxlib.tables import sorted_files
+from kidxlib.tables import data_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
@@ -46,7 +46,7 @@ def _state(catalog: Path) -> TableState:
 
 def _file_bytes(monkeypatch: pytest.MonkeyPatch, file_bytes: int, row_bytes: int = 1) -> None:
     """Make so many bytes what a file should have, and what a row counts for at least."""
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
+    monkeypatch.setattr(data_files, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "_LARGE_BYTES", file_bytes * 3 // 2)
     monkeypatch.setattr(catalog_tables, "ROW_BYTES", row_bytes)

@@ -21,7 +21,7 @@ from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables import delta_maintenance, sorted_files
+from kidxlib.tables import data_files, delta_maintenance
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows, filled
@@ -50,7 +50,7 @@ def said(tables: DeltaTables) -> list[str]:
 
 
 def small_files(monkeypatch: pytest.MonkeyPatch, file_bytes: int) -> None:
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
+    monkeypatch.setattr(data_files, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(catalog_tables, "ROW_BYTES", 1)
 
 
@@ -112,7 +112,7 @@ def _before_commit(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) ->
     times: list[int] = []
 
     def then(*arguments: Any) -> list[Any]:
-        written = list(sorted_files.write_sorted(*arguments))
+        written = list(data_files.write_sorted(*arguments))
         times.append(len(times))
         if len(times) == 1:
             what()
@@ -166,7 +166,7 @@ def test_a_write_that_fails_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     def write_one(place: PyFileSystem, *arguments: Any) -> Any:
-        yield from sorted_files.write_sorted(place, *arguments)
+        yield from data_files.write_sorted(place, *arguments)
         fail()
 
     monkeypatch.setattr(delta_maintenance, "write_sorted", write_one)

@@ -39,11 +39,11 @@ from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, FILE_BYTES, VERSION_PROPERTY
 from kidxlib.errors import CatalogError
-from kidxlib.tables import data_files, delta_tables, sorted_files
+from kidxlib.tables import data_files, delta_commits, delta_tables
 from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.held_changes import HeldChanges
+from kidxlib.tables.memory_tables import HeldChanges
 from kidxlib.tables.protocol import Tables
 from tests.conftest import one_in
 from tests.support.catalog import filled
@@ -259,7 +259,7 @@ def sorted_tables(tmp_path: Path) -> DeltaTables:
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", _FILE_BYTES)
+    monkeypatch.setattr(data_files, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(delta_tables, "FILE_BYTES", _FULL_FILE_BYTES)
     monkeypatch.setattr(delta_tables, "_BYTES_AT_ONCE", 4 * _FULL_FILE_BYTES)
     monkeypatch.setattr(catalog_tables, "ROW_BYTES", 1)
@@ -474,7 +474,7 @@ def test_a_write_that_fails_leaves_nothing(sorted_tables: DeltaTables, monkeypat
     before = sorted(Path(sorted_tables.path).rglob("*"))
 
     def write_one(*arguments: Any) -> Any:
-        yield from sorted_files.write_sorted(*arguments)
+        yield from data_files.write_sorted(*arguments)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(delta_tables, "write_sorted", write_one)
@@ -487,8 +487,8 @@ def test_what_is_appended_is_cut_where_a_file_is_full(
     sorted_tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table is in order; a stream of batches, small and large, is written as it comes."""
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", _FULL_FILE_BYTES)
-    monkeypatch.setattr(sorted_files, "_ROWS_PER_GROUP", 50)
+    monkeypatch.setattr(data_files, "FILE_BYTES", _FULL_FILE_BYTES)
+    monkeypatch.setattr(data_files, "_ROWS_PER_GROUP", 50)
     keys = [("t", number % 7, number) for number in range(1000)]
     rows = whole(keys, 1)
     sorted_tables.append(TABLE, rows)
@@ -528,7 +528,7 @@ def test_a_commit_that_fails_leaves_no_file_that_is_not_of_the_table(
             commit_once(*arguments)
         raise DeltaError("No space left on device")
 
-    monkeypatch.setattr(data_files, "commit_once", fail)
+    monkeypatch.setattr(delta_commits, "commit_once", fail)
     with pytest.raises(CatalogError, match=r"aborted_transactions: cannot be written: No space left on device"):
         sorted_tables.append(TABLE, whole([("t", 0, 1)], 1))
     assert rows_of(sorted_tables) == {("t", 0, 0): 0, **({("t", 0, 1): 1} if made else {})}

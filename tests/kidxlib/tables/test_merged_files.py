@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables import delta_maintenance, sorted_files
+from kidxlib.tables import data_files, delta_maintenance
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
@@ -59,7 +59,7 @@ def test_random_files_keep_their_rows(
         before, paths = _said(tables), _paths(tables)
         merged = rng.sample(paths, rng.randrange(1, len(paths) + 1))
         size = sum(Path(tables.path, "segments", path).stat().st_size for path in merged)
-        monkeypatch.setattr(sorted_files, "FILE_BYTES", size // rng.randrange(1, 6) + 1)
+        monkeypatch.setattr(data_files, "FILE_BYTES", size // rng.randrange(1, 6) + 1)
         monkeypatch.setattr(delta_maintenance, "_SAMPLED", rng.choice([1, 7, 1000]))
         assert DeltaMaintenance(tables).compact(SEGMENTS, merged)
         assert _said(tables) == before
@@ -86,7 +86,7 @@ def _before_commit(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) ->
     """Do something once rows are written into new files, and before these are committed."""
 
     def then(*arguments: Any) -> list[Any]:
-        written = list(sorted_files.write_sorted(*arguments))
+        written = list(data_files.write_sorted(*arguments))
         what()
         return written
 
@@ -144,7 +144,7 @@ def test_a_write_that_fails_is_one_line_and_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     def write_one(*arguments: Any) -> Any:
-        yield from sorted_files.write_sorted(*arguments)
+        yield from data_files.write_sorted(*arguments)
         fail()
 
     monkeypatch.setattr(delta_maintenance, "write_sorted", write_one)

@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.local_backend_once import open_local_once
 from kidxlib.operations.restore.restore import RestoreRequest, restore
 from kidxlib.operations.restore.restore_plan import RestoreOptions
 from kidxlib.operations.restore.scan_cache import SCHEMA
