@@ -92,6 +92,9 @@ SMALL_FILE_BYTES: Final = FILE_BYTES // 2
 
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
 
+#: Every commit to a catalog on a local disk locks this file in its directory (`kidxlib.tables.delta_commits`).
+COMMIT_LOCK_FILE: Final = "_commit.lock"
+
 
 def counted_bytes(size_bytes: int, rows: int | None) -> int:
     """The size that files count for when files are cut, held or joined. `rows` is None if the table's log does not have

@@ -1,5 +1,5 @@
 """What `kafka-dump-log` prints for the records of Kafka's own topics, with the option for each of them. Some of it is
-different in releases of Kafka; `ShownAs` says whose a file is shown as.
+different in releases of Kafka.
 
 Sources: `DumpLogSegments.CoordinatorRecordMessageParser` and its subclasses, `ClusterMetadataLogMessageParser`,
 `RemoteMetadataLogMessageParser`, and `toString` of the classes that these read.
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
-from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnknownVersionError, UnreadableMessageError
-from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, OLDEST, KafkaRelease, NodeRelease
+from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.java import boolean_text
-from kidxlib.log.cluster_metadata.image import release_of_node
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import ARRAY_ELEMENTS_MAX, Readable, json_object, json_text, read_message
 from kidxlib.messages.remote_log_metadata import (
@@ -236,51 +234,3 @@ DECODERS: Final[Mapping[str, tuple[str, Decoder]]] = {
         partial(_decode_coordinator_record, module=SHARE_GROUP_STATE),
     ),
 }
-
-
-_Read = TypeVar("_Read")
-
-
-@dataclass(slots=True)
-class ShownAs:
-    """The release that one file is shown as. It is not frozen: the release is looked for once something differs by it,
-    which may take a read of the cluster's metadata.
-
-    Attributes:
-        path: the file.
-        given: the release that the user has named; None without one.
-        counts: whether something has differed.
-    """
-
-    path: Path
-    given: KafkaRelease | None
-    counts: bool = field(default=False, init=False)
-    _of_node: NodeRelease = field(default_factory=NodeRelease, init=False)
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether the release counts, and nothing says which one it is."""
-        return self.counts and self._of_node.is_assumed
-
-    def release(self) -> KafkaRelease:
-        """The release that counts (`NodeRelease`). What the node has registered is read where nobody has named one."""
-        if not self.counts:
-            self.counts = True
-            self._of_node = release_of_node(self.path.absolute(), self.given)
-        return self._of_node.release
-
-    def decoded(self, record: Record, decode: Decoder) -> Decoded:
-        if self.counts:
-            return decode(record, self.release())
-        newest = decode(record, NEWEST)
-        if newest.may_differ and decode(record, OLDEST) != newest:
-            return decode(record, self.release())
-        return newest
-
-    def as_released(self, read: Callable[[KafkaRelease], _Read]) -> _Read:
-        """The result of a reading that the newest release may refuse and older ones take."""
-        try:
-            return read(NEWEST)
-        except (MalformedError, UnknownVersionError):
-            read(OLDEST)  # else releases do not differ
-            return read(self.release())

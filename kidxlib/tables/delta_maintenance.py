@@ -22,7 +22,6 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import FILE_BYTES
 from kidxlib.errors import CatalogError
 from kidxlib.storage.store.delta import file_system_of
-from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
     KeyRange,
     SortedFile,
@@ -36,7 +35,7 @@ from kidxlib.tables.data_files import (
     sizes_of,
     write_sorted,
 )
-from kidxlib.tables.delta_commits import commit_once, replace_files
+from kidxlib.tables.delta_commits import commit_once, committing, replace_files
 from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 

@@ -47,7 +47,6 @@ from kidxlib.errors import CatalogError, NoDeltaTableError
 from kidxlib.storage.packed import SCHEME, in_catalog
 from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
     FILES_AT_ONCE,
     SortedFile,
@@ -60,7 +59,15 @@ from kidxlib.tables.data_files import (
     write_as_it_comes,
     write_sorted,
 )
-from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, replace_files, was_dropped, whole_answer
+from kidxlib.tables.delta_commits import (
+    ATTEMPTS,
+    attempts,
+    commit_once,
+    committing,
+    replace_files,
+    was_dropped,
+    whole_answer,
+)
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
 
 _DELETED: Final = "_deleted"

@@ -44,7 +44,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
-from kidxlib.tables.commit_lock import committing_threads
+from kidxlib.tables.delta_commits import committing_threads
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
@@ -413,7 +413,7 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`. Hadoop decides which: a path
+        """The catalog's local path, or else its URL, for `kidxlib.tables.delta_commits`. Hadoop decides which: a path
         without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)

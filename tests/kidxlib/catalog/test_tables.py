@@ -12,11 +12,18 @@ from deltalake import DeltaTable
 
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment, SegmentRow, SegmentToCompact, SegmentToSearch
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER, properties_of
+from kidxlib.catalog.tables import (
+    BUILDS,
+    CATALOG_VERSION,
+    COMMIT_LOCK_FILE,
+    LAYOUT_VERSION,
+    TABLES,
+    UPGRADE_ORDER,
+    properties_of,
+)
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import existing_tables
-from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.delta_tables import DeltaTables
 
 KEPT = Path(__file__).parents[2] / "catalogs"
@@ -111,7 +118,7 @@ def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> No
     before = sorted(catalog.rglob("*"))
     with pytest.raises(CatalogError, match=r"made by an older release, .*: run \./spark-submit\.sh build_index once"):
         older.make_tables()
-    assert [path for path in sorted(catalog.rglob("*")) if path.name != LOCK_FILE] == before
+    assert [path for path in sorted(catalog.rglob("*")) if path.name != COMMIT_LOCK_FILE] == before
 
     half = tmp_path / "half"
     shutil.copytree(catalog, half)
