@@ -179,7 +179,6 @@ class LogVersion(Row):
 
     @classmethod
     def of_file(cls, version: FileVersion) -> Self:
-        """The columns from a file's version."""
         return cls(log_bytes=version.size, log_mtime_ns=version.mtime_ns, log_inode=version.inode)
 
 

@@ -129,8 +129,6 @@ class CompactionOptions:
 
 
 class ChangeAction(enum.StrEnum):
-    """What to do with files."""
-
     TRIM = "trim"
     COARSEN = "coarsen"
     DENSIFY = "densify"  # the reverse: a smaller interval
@@ -138,8 +136,6 @@ class ChangeAction(enum.StrEnum):
 
 
 class ChangeOutcome(enum.StrEnum):
-    """What was done with files."""
-
     PLANNED = "planned"  # nothing was written
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # the new interval gives the same bytes, or an earlier run wrote and did not record them
@@ -575,8 +571,6 @@ def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> boo
 
 
 class OrphanReason(enum.StrEnum):
-    """Why a file is not needed."""
-
     NO_SEGMENT = "no-segment"  # its log is not there, and the catalog does not expect it
     STRAY_SNAPSHOT = "stray-snapshot"  # a producer snapshot where neither a segment begins nor the log ends
     STAGED = "staged"  # its run was killed before it put the file in place

@@ -61,8 +61,6 @@ class _ExpiryTable(TomlTable):
 
 
 class _File(TomlTable):
-    """The whole file."""
-
     rule: tuple[_RuleTable, ...] = Field(default=(), strict=False)
     tables: _ExpiryTable = _ExpiryTable()
 

@@ -77,7 +77,6 @@ class _Worker:
         return True
 
     def kill(self) -> None:
-        """End it amid its unit."""
         self._process.kill()
 
     def join(self) -> None:

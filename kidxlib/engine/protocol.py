@@ -67,7 +67,6 @@ class Engine(Protocol):
 
 
 def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
-    """The directories of the sources with these names."""
     return [source.path for source in sources if source.name in names]
 
 

@@ -251,7 +251,6 @@ def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Sche
 
 
 def do_unit(unit: Unit, use_mmap: bool, until_stopped: UntilStopped) -> UnitDone:
-    """Do a unit, and write its rows."""
     begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
 

@@ -35,7 +35,6 @@ _CRC64_NVME.restype = ctypes.c_uint64
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C of some bytes."""
     return int(google_crc32c.value(data))
 
 

@@ -215,7 +215,7 @@ def _unsnappy_block(source, at, end, target, start):
 
 @njit
 def _unsnappy(source, at, end, target, start):
-    """See `snappy.unsnappy`; frames one after the other are left to it."""
+    """`codecs._unsnappy`, to which frames one after the other are left."""
     if end - at < _XERIAL_HEAD_BYTES or int32(source, at) != _XERIAL or int32(source, at + 4) != _XERIAL_REST:
         return _unsnappy_block(source, at, end, target, start)
     at += _XERIAL_HEAD_BYTES

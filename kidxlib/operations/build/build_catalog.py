@@ -54,7 +54,7 @@ from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.damaged_segments import KnownDamage
+from kidxlib.operations.damage.damaged_segments import KnownDamage, audited_sources
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_unused_packed
@@ -78,9 +78,9 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    audited_sources = catalog.audited_sources()
+    audited = audited_sources(catalog.tables)
     for source in sources:
-        if source.name not in audited_sources:
+        if source.name not in audited:
             raise UsageError(
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
                 f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
