@@ -75,6 +75,17 @@ def has_plain_files(delta: DeltaTable) -> bool:
     return (protocol.min_reader_version, protocol.min_writer_version) == (READER_VERSION, WRITER_VERSION)
 
 
+@contextlib.contextmanager
+def uncommitted_files(place: FileSystem) -> Iterator[tuple[list[SortedFile], contextlib.ExitStack]]:
+    """A list for new files, and the stack that removes them at the end of the context: they would stay until the next
+    vacuum. It is emptied (`pop_all`) once they may be committed.
+    """
+    new: list[SortedFile] = []
+    with contextlib.ExitStack() as removing:
+        removing.callback(remove_files, place, new)
+        yield new, removing
+
+
 def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
     for file in files:
         place.delete_file(file.name)

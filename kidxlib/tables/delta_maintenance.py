@@ -30,9 +30,9 @@ from kidxlib.tables.data_files import (
     has_plain_files,
     in_schema,
     key_ranges,
-    remove_files,
     rows_in,
     sizes_of,
+    uncommitted_files,
     write_sorted,
 )
 from kidxlib.tables.delta_commits import commit_once, committing, replace_files
@@ -131,12 +131,9 @@ class DeltaMaintenance:
         def attempt(delta: DeltaTable) -> bool:
             old = files_of(table, delta)
             place = file_system_of(delta)
-            new: list[SortedFile] = []
-            with contextlib.ExitStack() as stack:
-                # Files that are not committed would stay until the next vacuum.
-                stack.callback(remove_files, place, new)
+            with uncommitted_files(place) as (new, removing):
                 self._write_sorted(table, delta, old, place, new)
-                return self._replace(table, old, new, stack, _REWRITTEN)
+                return self._replace(table, old, new, removing, _REWRITTEN)
 
         self._committed(table, attempt)
 
@@ -200,13 +197,10 @@ class DeltaMaintenance:
         old = files.filter(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
         if old.num_rows < len(paths):
             return False
-        new: list[SortedFile] = []
-        with contextlib.ExitStack() as stack:
-            # Files that are not committed would stay until the next vacuum.
-            stack.callback(remove_files, place, new)
+        with uncommitted_files(place) as (new, removing):
             if not write_merged(place, table, old, new):
                 raise self._lost(table)
-            return self._replace(table, old, new, stack, _COMPACTED)
+            return self._replace(table, old, new, removing, _COMPACTED)
 
     def _replace(
         self,
