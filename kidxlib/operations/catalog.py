@@ -1,7 +1,7 @@
 """A catalog that is kept without Spark: operations read its tables and write into them. A large table is read in pieces
 that fit into memory.
 
-`forget` removes all rows of a source, or counts them. Segments go first, as in `UPGRADE_ORDER`: a build that finds a
+`forget_source` removes all rows of a source, or counts them. Segments go first, as in `UPGRADE_ORDER`: a build that finds a
 segment relies on its rows in the other tables. Builds go last. If a run is stopped, the source is still found in a
 later table, so the next run removes the rest.
 """
@@ -210,7 +210,7 @@ def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
     return {table.name: _keys(tables, table, source).num_rows for table in UPGRADE_ORDER}
 
 
-def sources_of(tables: Tables) -> set[str]:
+def sources_in_tables(tables: Tables) -> set[str]:
     found: set[str] = set()
     for table in UPGRADE_ORDER:
         if table is BUILDS:
@@ -221,7 +221,7 @@ def sources_of(tables: Tables) -> set[str]:
     return found
 
 
-def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
+def forget_source(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
     """Remove the rows of a source. After a stop, it can be run again and goes on.
 
     Args:

@@ -1,5 +1,5 @@
 """Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`, by
-`compact_partitions`), and these are summed up by topic (`report`). Changes are made under the log dirs' locks.
+`compact_partitions`), and these are summed up by topic (`compaction_report`). Changes are made under the log dirs' locks.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class CompactionReport:
     problems: int
 
 
-def report(changes: Staged) -> CompactionReport:
+def compaction_report(changes: Staged) -> CompactionReport:
     rows = changes.rows("compacted", _LINE_COLUMNS)
     changed, kept = rows_where(rows, [_CHANGED]), rows_where(rows, [_KEPT])
     not_ours = rows_where(kept, [Among("reason", (NOT_OURS,))]).num_rows
@@ -370,6 +370,6 @@ def _line(row: dict[str, Any]) -> str:
     return f"{file}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
 
-def every_change(changes: Staged) -> list[dict[str, Any]]:
+def changes_as_json(changes: Staged) -> list[dict[str, Any]]:
     """The changes for JSON, in order."""
     return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()
