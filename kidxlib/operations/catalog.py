@@ -1,9 +1,9 @@
 """A catalog that is kept without Spark: operations read its tables and write into them. A large table is read in pieces
 that fit into memory.
 
-`forget_source` removes all rows of a source, or counts them. Segments go first, as in `UPGRADE_ORDER`: a build that finds a
-segment relies on its rows in the other tables. Builds go last. If a run is stopped, the source is still found in a
-later table, so the next run removes the rest.
+`forget_source` removes all rows of a source. Segments go first, as in `UPGRADE_ORDER`: a build that finds a segment
+relies on its rows in the other tables. Builds go last. If a run is stopped, the source is still found in a later table,
+so the next run removes the rest.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`, by
-`compact_partitions`), and these are summed up by topic (`compaction_report`). Changes are made under the log dirs' locks.
+`compact_partitions`), and these are summed up by topic (`compaction_report`). Changes are made under the log dirs'
+locks.
 """
 
 from __future__ import annotations

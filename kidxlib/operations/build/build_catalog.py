@@ -78,9 +78,9 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    audited = audited_sources(catalog.tables)
+    with_audits = audited_sources(catalog.tables)
     for source in sources:
-        if source.name not in audited:
+        if source.name not in with_audits:
             raise UsageError(
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
                 f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
