@@ -1,9 +1,23 @@
-"""The compiled loops that search an index: they read columns of its entries, search for one target as Kafka does, and
-for many targets, several at the same time.
+"""The compiled loops of Kafka's search in an index, warm end first: they read columns of its entries, search for one
+target, and for many, several at the same time.
 
-If entries increase, all searches give the same answers, and the fastest is used. For many targets a pass over all
-entries pays: sorted targets are merged with the entries, others are looked up in a table. Few targets are searched for
-side by side.
+An index is in pages of 4 KiB. A plain binary search for one of the last entries starts at the middle. Each time that
+the index has grown by a page, it would read pages that were not needed for long, and wait for the disk. Kafka searches
+the last 8 KiB first (`AbstractIndex.indexSlotRangeFor`), which all such lookups read, so that these pages stay in
+memory.
+
+A search returns a slot, the number of an entry from 0 on:
+
+- lower bound: the last entry that is not above the target; −1 if the first entry is above it, or there is none;
+- upper bound: the first entry that is not below the target; −1 if there is none. An entry equal to the target is not
+  found at slot 0, because the loop never probes where it begins: the answer is slot 1, or −1 if there is one entry.
+
+This holds if the entries increase: all searches then give the same answers, and the fastest is used. If they do not, in
+a damaged or zero-padded index, the answer depends on which entries are probed: the same ones as in Kafka, so the answer
+is the same too.
+
+For many targets a pass over all entries pays: sorted targets are merged with the entries, others are looked up in a
+table. Few targets are searched for side by side.
 """
 
 from __future__ import annotations
@@ -53,7 +67,7 @@ def _value_at(data, slot, column, base_offset):
 
 @njit(types.boolean(_BYTES, types.int64, types.int64, types.int64), **_OPTIONS)
 def increases(data, entries, column, base_offset):
-    """Whether each entry's value in a column is above the one before it. Arguments as of `search.slot`."""
+    """Whether each entry's value in a column is above the one before it. Arguments as of `warm_cold_slot`."""
     for slot in range(1, entries):
         if _value_at(data, slot, column, base_offset) <= _value_at(data, slot - 1, column, base_offset):
             return False
@@ -133,11 +147,21 @@ _TRACED: Final = types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call
 
 @njit(_ONE, **_OPTIONS)
 def warm_cold_slot(data, entries, column, base_offset, target, upper):
+    """The slot of one target. Python calls this loop itself: a function around it would double the time of a lookup.
+
+    Args:
+        data: the bytes of the index, uint8.
+        entries: how many entries to search.
+        column: its number, as above.
+        base_offset: added to relative offsets.
+        upper: search for the upper bound.
+    """
     return _warm_cold_search(data, entries, column, base_offset, target, upper, None)[0]
 
 
 @njit(_TRACED, **_OPTIONS)
 def warm_cold_traced(data, entries, column, base_offset, target, upper, touched):
+    """The slot of one target, and how many slots were probed; these are put into `touched`."""
     return _warm_cold_search(data, entries, column, base_offset, target, upper, touched)
 
 
@@ -302,7 +326,9 @@ def _increase(targets):
     **_OPTIONS,
 )
 def many_slots(data, entries, column, base_offset, targets, upper, increasing, slots):
-    """The slots of many targets. `increasing`: the entries increase, so that all searches give the same answers."""
+    """The slots of many targets, which is faster; fastest if they are sorted. `increasing`: the column is known to
+    increase.
+    """
     if entries == 0:
         slots[:] = -1
     elif not increasing:

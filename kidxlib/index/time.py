@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, InvalidTimestampError
 from kidxlib.format import layouts
-from kidxlib.index import search
 from kidxlib.index.abstract_index import MutableIndex
-from kidxlib.index.search_kernel import OFFSET_OF_TIMESTAMP, TIMESTAMP
+from kidxlib.index.search_kernel import OFFSET_OF_TIMESTAMP, TIMESTAMP, warm_cold_slot
 from kidxlib.java import as_long
 
 _ENTRY: Final = layouts.as_struct(layouts.TIME_INDEX_ENTRY)
@@ -47,7 +46,7 @@ class TimeIndex(MutableIndex[TimestampOffset]):
         memory = self._memory
         if memory is None:
             memory = self._bytes()
-        slot = search.slot(memory, self._entries, TIMESTAMP, self.base_offset, timestamp, False)
+        slot = warm_cold_slot(memory, self._entries, TIMESTAMP, self.base_offset, timestamp, False)
         return self._entry(memory, slot) if slot >= 0 else TimestampOffset(layouts.NO_TIMESTAMP, self.base_offset)
 
     @property

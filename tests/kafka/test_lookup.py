@@ -23,7 +23,7 @@ from kidxlib.errors import (
     UnknownVersionError,
 )
 from kidxlib.format import layouts
-from kidxlib.index import search, search_kernel
+from kidxlib.index import search_kernel
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
@@ -144,8 +144,10 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
             asked = (data, entries, column, base_offset)
-            assert [search.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-            assert search.slots(*asked, targets, upper, increasing).tolist() == slots, what
+            assert [search_kernel.warm_cold_slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            many = np.empty(len(targets), np.int64)
+            search_kernel.many_slots(*asked, targets, upper, increasing, many)
+            assert many.tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers

@@ -17,13 +17,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.index import search
+from kidxlib.index.abstract_index import PAGE_BYTES, trace_search
 from kidxlib.index.offset import OffsetIndex
-from kidxlib.index.search_kernel import OFFSET, OFFSET_OF_TIMESTAMP, POSITION, TIMESTAMP, increases
+from kidxlib.index.search_kernel import (
+    OFFSET,
+    OFFSET_OF_TIMESTAMP,
+    POSITION,
+    TIMESTAMP,
+    increases,
+    many_slots,
+    warm_cold_slot,
+)
 from tests.model.plain_search import plain_search
 from tests.support import page_cache
 
-OFFSET_ENTRIES_PER_PAGE: Final = search.PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
+OFFSET_ENTRIES_PER_PAGE: Final = PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
 WARM_OFFSET_ENTRIES: Final = 1024
 WARM_TIME_ENTRIES: Final = 682
 #: Sizes at which one or the other part of an index is empty, or almost.
@@ -40,12 +48,11 @@ class Column:
     data: NDArray[np.uint8]
 
     def slot(self, target: int, upper: bool) -> int:
-        return search.slot(self.data, len(self.values), self.number, self.base_offset, target, upper)
+        return int(warm_cold_slot(self.data, len(self.values), self.number, self.base_offset, target, upper))
 
     def slots(self, targets: Sequence[int], upper: bool, increasing: bool = False) -> list[int]:
-        wanted = np.array(targets, np.int64)
-        entries = len(self.values)
-        slots = search.slots(self.data, entries, self.number, self.base_offset, wanted, upper, increasing=increasing)
+        wanted, slots = np.array(targets, np.int64), np.empty(len(targets), np.int64)
+        many_slots(self.data, len(self.values), self.number, self.base_offset, wanted, upper, increasing, slots)
         return [int(slot) for slot in slots]
 
 
@@ -190,15 +197,15 @@ def test_trace_says_what_is_probed(column: Column, drawn: int, upper: bool) -> N
     """
     target = targets_for(drawn, column.values)[0]
     arguments = (len(column.values), column.number, column.base_offset, target, upper)
-    trace = search.trace(column.data, *arguments)
-    assert trace.slot == search.slot(column.data, *arguments)
+    trace = trace_search(column.data, *arguments)
+    assert trace.slot == warm_cold_slot(column.data, *arguments)
     entry_bytes = 8 if column.number <= POSITION else 12
     others = np.random.default_rng(drawn).integers(0, 256, len(column.data)).astype(np.uint8)
     for slot in trace.entries:
         others[slot * entry_bytes : (slot + 1) * entry_bytes] = column.data[
             slot * entry_bytes : (slot + 1) * entry_bytes
         ]
-    assert search.trace(others, *arguments) == trace
+    assert trace_search(others, *arguments) == trace
 
 
 def full_pages(pages: int) -> Column:
@@ -215,7 +222,7 @@ def test_published_example(pages: int, plain: tuple[int, ...], warm: tuple[int, 
     """
     index = full_pages(pages)
     last = len(index.values) - 1
-    trace = search.trace(index.data, len(index.values), OFFSET, 0, last, False)
+    trace = trace_search(index.data, len(index.values), OFFSET, 0, last, False)
     assert (trace.slot, trace.pages) == (last, warm)
     before = plain_search(index.data, last)
     assert (before.slot, before.pages) == (last, plain)
@@ -227,9 +234,9 @@ def test_pages_of_lookups_at_the_tail() -> None:
     plain: set[int] = set()
     for pages in range(13, 2561):
         entries = pages * OFFSET_ENTRIES_PER_PAGE
-        trace = search.trace(index.data, entries, OFFSET, 0, entries - 1, False)
+        trace = trace_search(index.data, entries, OFFSET, 0, entries - 1, False)
         assert (trace.slot, len(trace.pages)) == (entries - 1, 3)
-        plain.add(len(plain_search(index.data[: pages * search.PAGE_BYTES], entries - 1).pages))
+        plain.add(len(plain_search(index.data[: pages * PAGE_BYTES], entries - 1).pages))
     assert (min(plain), max(plain)) == (5, 13)
 
 
@@ -248,7 +255,7 @@ def test_warm_lookups_touch_three_pages_at_most(number: int) -> None:
     warm = WARM_OFFSET_ENTRIES if number == OFFSET else WARM_TIME_ENTRIES
     for entries in range(3000, 5000, 7):
         for target in range(entries - warm, entries, 97):
-            assert len(search.trace(index.data, entries, number, 0, target, False).pages) <= 3
+            assert len(trace_search(index.data, entries, number, 0, target, False).pages) <= 3
 
 
 def test_lookup_reads_the_pages_of_its_trace(tmp_path: Path, rng: random.Random) -> None:
