@@ -13,10 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Formerly, Int32, Row, Table, column, row
 from kidxlib.catalog.segments import SEGMENTS

@@ -23,10 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among
-from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.findings import FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS

@@ -13,8 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from kidxlib.catalog.findings import ACCEPTED as ACCEPTED_TABLE
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
