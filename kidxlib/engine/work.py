@@ -36,6 +36,10 @@ _SMALL_ITEMS: Final = 100
 #: Rows of a file's row group, which a worker holds in memory. Few segments have as many, but one may have millions of
 #: events.
 _ROWS_PER_GROUP: Final = 65_536
+_ROWS_PER_BATCH: Final = 1000
+
+#: Yields units or items until the run is interrupted.
+UntilStopped: TypeAlias = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +199,6 @@ def batch_of_kind(rows: Values) -> pa.RecordBatch:
     """The rows of one kind from its column of structs, which is null in rows of another kind."""
     filled = rows.filter(rows.is_valid()) if rows.null_count else rows
     return pa.RecordBatch.from_struct_array(filled)
-
-
-_ROWS_PER_BATCH: Final = 1000
-
-#: Yields units or items until the run is interrupted.
-UntilStopped: TypeAlias = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True, slots=True)
