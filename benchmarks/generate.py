@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
+from kidxlib.format.checksums import extend_crc32, extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import print_line
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from kidxlib.format.checksums import choice
+from kidxlib.format import checksum_kernel
 
 #: The packages that decide how fast the scan is.
 _PACKAGES = ("numpy", "numba", "llvmlite", "isal", "google-crc32c")
@@ -19,7 +19,7 @@ def describe() -> dict[str, str | int]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu_model(),
-        "checksums": choice.CHOSEN,
+        "checksums": checksum_kernel.CHOSEN,
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.figures import Table, record
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts
+from kidxlib.index.abstract_index import PAGE_BYTES, Trace
 from kidxlib.index.offset import OffsetIndex
-from kidxlib.index.search import PAGE_BYTES, Trace
 from kidxlib.terminal.console import note
 from tests.model.plain_search import plain_search
 from tests.support import page_cache

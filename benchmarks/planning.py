@@ -30,10 +30,10 @@ from benchmarks.submit import JobRun, places, run_job, run_kidx
 from jobs.common.spark.session import session
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import FILE_BYTES, ROW_BYTES
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.tables.layout import FILE_BYTES, ROW_BYTES
 from kidxlib.terminal.console import note
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.sessions import use_own_session

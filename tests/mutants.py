@@ -116,7 +116,7 @@ PARTS: Final = {
         ],
     ),
     "bulk lookup": Part(
-        "kidxlib/index/bulk_search_kernel.py",
+        "kidxlib/index/search_kernel.py",
         ("tests/kidxlib/index",),
         [
             Mutant("tables end too early", "    table[parts] = len(values)\n", "    table[parts] = len(values) - 1\n"),

@@ -33,7 +33,6 @@ class TableChange:
 
     @classmethod
     def adding(cls, table: Table, rows: pa.Table) -> Self:
-        """A change that only adds rows."""
         none = table.schema().empty_table()
         return cls(rows, none, none.select(table.key), rows.num_rows)
 
@@ -52,7 +51,6 @@ class TableChange:
         return _without(table, known, self.keys(table))
 
     def keys(self, table: Table) -> pa.Table:
-        """The keys of all rows that the change writes or removes."""
         return pa.concat_tables([rows.select(table.key) for rows in (self.inserts, self.updates, self.deletes)])
 
     def then(self, table: Table, second: Self) -> TableChange:

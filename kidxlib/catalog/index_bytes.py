@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kidxlib.catalog.rows import SEGMENT_KEY, PartitionOfSource, Table, column, row, rows_of_kind
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.storage.packed import TABLE, PackedFile
 
 

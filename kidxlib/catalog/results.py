@@ -15,7 +15,6 @@ from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PRODUCER_EVENTS, segments_with_events
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Int32, PartitionOfSource, Row, SegmentKey, column, columns_of, kinds_of, row, view_of
-from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import (
     EndFacts,
     FinishedFacts,
@@ -24,6 +23,7 @@ from kidxlib.catalog.segments import (
     LogVersion,
     ScannedSegmentRow,
     SegmentRow,
+    SegmentToFinish,
 )
 from kidxlib.recovery.outcome import Status
 

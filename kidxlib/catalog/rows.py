@@ -60,7 +60,6 @@ class Formerly:
 
 
 def column(meaning: str, formerly: Formerly | None = None) -> Any:
-    """A field of a row, with what the column means."""
     return field(metadata={_MEANING: meaning, _FORMERLY: formerly})
 
 
@@ -241,7 +240,6 @@ class Table:
 
 
 def columns_of(whole: type[Row], names: Collection[str]) -> tuple[Column, ...]:
-    """Some of the columns of a row, in their order there."""
     return tuple(column for column in whole.columns() if column.name in names)
 
 

@@ -197,18 +197,18 @@ class OnSources(OnCatalog):
 
 def open_once(request: WithoutCatalog) -> AbstractContextManager[Backend]:
     """Open processes of this machine, and tables in memory."""
-    from kidxlib.operations.local_once import open_local_once
+    from kidxlib.operations.backend import open_without_catalog
 
-    return open_local_once(request.processes)
+    return open_without_catalog(request.processes)
 
 
 def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
     """Open processes of this machine, and the request's catalog, or tables in memory in place of one."""
     if not request.context.has_catalog:
-        from kidxlib.operations.local_once import open_local_once
+        from kidxlib.operations.backend import open_without_catalog
 
-        return open_local_once(request.processes)
-    from kidxlib.operations.local import open_local
+        return open_without_catalog(request.processes)
+    from kidxlib.operations.local_backend import open_local
 
     return open_local(request.context, request.processes, must_exist=not request.makes_catalog)
 

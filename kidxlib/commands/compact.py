@@ -22,8 +22,8 @@ from kidxlib.text.times import parse_duration, to_ms
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
+    from kidxlib.compaction.compact_partition import CompactionOptions
     from kidxlib.compaction.policy import CompactionPolicy
-    from kidxlib.compaction.task import CompactionOptions
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compaction import CompactionReport
 
@@ -118,8 +118,7 @@ class Compact(OnSources):
     @cached_property
     def files(self) -> CompactionOptions | None:
         """What to do with index files; None: leave them alone."""
-        from kidxlib.compaction.orphans import Delays
-        from kidxlib.compaction.task import CompactionOptions
+        from kidxlib.compaction.compact_partition import CompactionOptions, Delays
 
         if not (self.rules.rules or self.trim or self.orphans):
             return None
@@ -149,7 +148,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
     """
-    from kidxlib.operations.compaction import CompactionReport, compact_files, every_change, report
+    from kidxlib.operations.compaction import CompactionReport, changes_as_json, compact_files, compaction_report
     from kidxlib.operations.maintenance import ALL, maintain_tables
     from kidxlib.terminal import interrupts
 
@@ -161,7 +160,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
             changes = compact_files(
                 backend, request.sources, request.pattern, request.files, apply=request.apply, stack=stack
             )
-            compacted = report(changes)
+            compacted = compaction_report(changes)
         if request.tables:
             catalog = backend.catalog.tables
             maintained = maintain_tables(catalog, backend.maintenance, request.rules.expiry, ALL, apply=request.apply)
@@ -178,7 +177,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     outcome.values.update(applied=request.apply, now=request.context.now.isoformat(), tables=[])
     if request.files is not None:
         tell_files(outcome, compacted, applied=request.apply)
-        outcome.values["changes"] = lambda: every_change(changes)
+        outcome.values["changes"] = lambda: changes_as_json(changes)
     if maintained:
         tell_tables(outcome, maintained, applied=request.apply)
     outcome.line(f"catalog: {backend.catalog.path}")

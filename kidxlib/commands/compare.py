@@ -129,7 +129,7 @@ class Compare(WithOrWithoutCatalog):
             )
         with needing_packages("kidx compare --catalog", "copies"):
             import kidxlib.operations.compare.copy_in_store
-            import kidxlib.operations.local  # noqa: F401  # before anything is opened
+            import kidxlib.operations.local_backend  # noqa: F401  # before anything is opened
 
     @property
     def writes(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.dump.decoders import DECODERS, Decoder
-from kidxlib.dump.lines import RecordFormat, ValueFormat
+from kidxlib.dump.items import RecordFormat, ValueFormat
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_source
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease

@@ -122,7 +122,7 @@ def run_export(request: Export, _: None) -> Outcome:
     damage, damage was passed over, offsets beyond the high watermark were left out, or what was asked for is not there;
     1 failed.
     """
-    from kidxlib.jit.processor import cores
+    from kidxlib.jit.machine import cores
     from kidxlib.operations.export.export import export_records
     from kidxlib.reading.unread_offsets import Why, lines_of_left_out
 

@@ -48,15 +48,15 @@ def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    from kidxlib.operations.catalog import forget, rows_of_source, sources_of
+    from kidxlib.operations.catalog import forget_source, rows_of_source, sources_in_tables
 
     tables, source = backend.catalog.tables, request.source
     rows = rows_of_source(tables, source)
     if not any(rows.values()):
-        known = ", ".join(sorted(sources_of(tables))) or "none"
+        known = ", ".join(sorted(sources_in_tables(tables))) or "none"
         raise UsageError(f"{source}: no such source in {tables.path}; there are: {known}")
     if request.apply:
-        forget(tables, source, rows)
+        forget_source(tables, source, rows)
     outcome = Outcome(counts={"tables": sum(map(bool, rows.values())), "rows": sum(rows.values())})
     outcome.values.update(catalog=tables.path, source=source, applied=request.apply, rows=rows)
     outcome.line(f"source {source} of {tables.path}")

@@ -50,7 +50,7 @@ def run_unpack(request: Unpack, backend: Backend) -> Outcome:
     log has changed or they do not have their checksum; 1 failed.
     """
     from kidxlib.indexing.directories import index_dir_to_write
-    from kidxlib.operations.unpack import unpack
+    from kidxlib.operations.packed import unpack
 
     place = index_dir_to_write("--index-dir", request.index_dir)
     unpacked = unpack(backend, request.sources, request.pattern, place)

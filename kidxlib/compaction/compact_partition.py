@@ -1,6 +1,7 @@
-"""Makes index files of partitions smaller and fewer: trims and coarsens them, and removes files that nothing needs.
+"""The compaction of a partition: a task, how it is compacted, and each change with its outcome, and why a file stays.
 
-Each change is computed from the files as they are now, and is the same as in a dry run. A new file is on disk before it
+Index files become smaller and fewer: they are trimmed and coarsened, and files that nothing needs are removed. Each
+change is computed from the files as they are now, and is the same as in a dry run. A new file is on disk before it
 replaces the old one as a whole, as in a build. So a stopped run can be run again, with the same result.
 
 Trimming does what closing the segment would have done. Kafka preallocates the index files of the active segment. When
@@ -8,12 +9,17 @@ the segment is closed or rolled, the time index gets its last entry and both fil
 (`LogSegment.onBecomeInactiveSegment`, `close`). A killed broker leaves both files long, and the next broker reads the
 zeros as entries. The entries before the zeros are checked against the log. If an entry is wrong, the file stays, such
 as after a follower truncated its log: old entries follow the last right one.
+
+Files that nothing needs (`find_orphans`) are those that a broker removes when it starts
+(`LogLoader.removeTempFilesAndCollectSwapFiles`, `loadSegmentFiles`, `ProducerStateManager.removeStraySnapshots`), but
+no broker ever starts in an index directory.
 """
 
 from __future__ import annotations
 
+import enum
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -22,50 +28,183 @@ import numpy as np
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.catalog.segments import IndexFile
-from kidxlib.compaction.orphans import Orphan, OrphanReason, find_orphans
-from kidxlib.compaction.task import (
-    LOG_CHANGED,
-    NOT_LOCKED,
-    NOT_OURS,
-    UNFINISHED,
-    UNREADABLE,
-    Change,
-    ChangeAction,
-    ChangeOutcome,
-    Coarsened,
-    CompactionOptions,
-    CompactionTask,
-    Mode,
-    Place,
-)
+from kidxlib.catalog.segments import IndexFile, SegmentToCompact
+from kidxlib.compaction.policy import CompactionPolicy
 from kidxlib.errors import LogChangedError, PublishError
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import (
+    AUXILIARY_SUFFIXES,
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     parse_segment_file,
     parse_segment_log,
+    parse_snapshot,
     segment_file,
 )
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.abstract_index import without_room
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.records.batch_headers import batches
-from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
+from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.packed import is_packed
-from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.packed import PackedFile, is_packed
+from kidxlib.storage.publisher import Owner, Published, Publisher, is_staging
 from kidxlib.storage.remover import Remover
 from kidxlib.text.times import NS_PER_MS
+
+
+class Mode(enum.Enum):
+    """Whether to find changes only, to compute them, or to apply them."""
+
+    LOOK = enum.auto()  # find which files would change, not how
+    PLAN = enum.auto()
+    APPLY = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """
+    Attributes:
+        segments_directory: the directory of the logs; None: not known.
+        index_directory: the directory of the indexes; may be the same.
+        segments: all in the catalog, also those missing from the source, by base offset.
+    """
+
+    key: PartitionKey
+    segments_directory: Directory | None
+    index_directory: Directory
+    segments: tuple[SegmentToCompact, ...]
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The directories where the partition's index and auxiliary files may be."""
+        if self.segments_directory is None or str(self.segments_directory) == str(self.index_directory):
+            return (self.index_directory,)
+        return self.segments_directory, self.index_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How old a file must be before it is removed, in ns.
+
+    Attributes:
+        staged: since the file was written; no run takes longer.
+        deleted: since the file was renamed (`file.delete.delay.ms`).
+    """
+
+    staged: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOptions:
+    """
+    Attributes:
+        policy: which segments get which interval.
+        trim: truncate files that end in zeros.
+        orphans: remove files that nothing needs.
+        now_ms: the time for the age of segments in rules.
+        clock_ms: the machine's time, for the age of files to remove.
+        locked: the log dirs in which files may be written.
+    """
+
+    policy: CompactionPolicy
+    trim: bool
+    orphans: bool
+    now_ms: int
+    clock_ms: int
+    delays: Delays
+    locked: frozenset[str] = frozenset()
+
+
+class ChangeAction(enum.StrEnum):
+    TRIM = "trim"
+    COARSEN = "coarsen"
+    DENSIFY = "densify"  # the reverse: a smaller interval
+    REMOVE = "remove"
+
+
+class ChangeOutcome(enum.StrEnum):
+    PLANNED = "planned"  # nothing was written
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"  # the new interval gives the same bytes, or an earlier run wrote and did not record them
+    REMOVED = "removed"
+    KEPT = "kept"
+
+
+#: The reasons why a file stays that was to change. Others are why a recovery with that interval fails
+#: (`ScanEnd.reason`), and what is wrong with an index (`audit.Finding.reason`).
+LOG_CHANGED: Final = "log-changed"  # since the build
+UNREADABLE: Final = "unreadable"
+UNFINISHED: Final = "unfinished"  # the build stopped before the segment's transactions
+NOT_LOCKED: Final = "not-locked"  # it is new in a log dir that needed no lock when the run looked: run again
+NOT_OURS: Final = "not-ours"  # it is in a log dir and not in the catalog: a broker removes it when it starts
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The path of a file; `log_dir` is its Kafka log dir if it is beside logs, else None."""
+
+    path: str
+    log_dir: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Coarsened:
+    """Both indexes of a segment, at the old and at the new interval.
+
+    Attributes:
+        version: of the log.
+        cost_before: None if the `.index` is not the one in the catalog.
+        cost_after, offset_index, time_index: of the new indexes; None if the old ones stay or the new ones are not made
+            yet.
+    """
+
+    version: FileVersion
+    interval_before: int
+    interval_after: int
+    cost_before: ScanCost | None = None
+    cost_after: ScanCost | None = None
+    offset_index: IndexFile | None = None
+    time_index: IndexFile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The change of one file, or of both indexes of a segment.
+
+    Attributes:
+        base_offset: None if the file is not a segment's.
+        place: of the file; for both indexes of the `.index`.
+        reason: why the file is removed, or why it stays.
+        bytes_before: the size of the file, or of both indexes.
+        bytes_after: None if it was not computed.
+        coarsened: None if no index is made sparser or denser.
+        packed: files that a catalog is to keep, or to keep no longer, of this change and of others that settle with it.
+    """
+
+    key: PartitionKey
+    base_offset: int | None
+    action: ChangeAction
+    outcome: ChangeOutcome
+    place: Place
+    reason: str | None = None
+    bytes_before: int
+    bytes_after: int | None
+    coarsened: Coarsened | None = None
+    packed: tuple[PackedFile, ...] = ()
+
 
 #: Reasons with which an offset index serves lookups well, but has entries that are not the log's.
 _STALE: Final = ("entries-behind-the-end", "not-increasing")
@@ -165,6 +304,28 @@ def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> I
     waiting.clear()
 
 
+def _changes(files: FilesToCompact) -> Iterator[Change]:
+    present = {segment.base_offset for segment in files.task.segments if segment.status not in ABSENT}
+    segments_directory = files.task.segments_directory
+    names = [] if segments_directory is None else files.listed[segments_directory]
+    logs = {base_offset for name in names if (base_offset := parse_segment_log(name)) is not None}
+    last = max(logs or present, default=-1)
+    for segment in files.task.segments:
+        if segment.status in ABSENT or segment.active or segment.base_offset >= last:
+            continue
+        coarsened = _coarsen_segment(files, segment)
+        if coarsened is not None:
+            yield coarsened
+        if files.options.trim and segment.status is Status.OK:
+            is_replaced = coarsened is not None and coarsened.outcome is not ChangeOutcome.KEPT
+            yield from _trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
+    if files.options.orphans:
+        clock_ns, delays = files.options.clock_ms * NS_PER_MS, files.options.delays
+        for directory in files.task.directories:
+            for orphan in find_orphans(files.listed[directory], present | logs, clock_ns, delays):
+                yield _remove_orphan(files, directory, orphan)
+
+
 def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
     """Give a segment's indexes the interval of the policy; None if they have it, or if there are no indexes."""
     if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
@@ -245,38 +406,6 @@ def _as_recorded(files: FilesToCompact, segment: SegmentToCompact) -> Indexes | 
             return None
         contents.append(content)
     return Indexes(*contents)
-
-
-def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
-    place = files.place(directory, orphan.name)
-    parsed = parse_segment_file(orphan.name)
-    outcome, reason = ChangeOutcome.PLANNED, orphan.reason.value
-    is_auxiliary_file = orphan.reason in (OrphanReason.NO_SEGMENT, OrphanReason.STRAY_SNAPSHOT)
-    if place.log_dir is not None and is_auxiliary_file and not _is_ours(files, directory, orphan):
-        outcome, reason = ChangeOutcome.KEPT, NOT_OURS
-    elif not files.may_write(place):
-        outcome, reason = ChangeOutcome.KEPT, NOT_LOCKED
-    elif files.mode is Mode.APPLY:
-        files.remove(directory, orphan.name)
-        outcome = ChangeOutcome.REMOVED
-    return Change(
-        key=files.task.key,
-        base_offset=None if parsed is None else parsed[0],
-        action=ChangeAction.REMOVE,
-        outcome=outcome,
-        place=place,
-        reason=reason,
-        bytes_before=orphan.size,
-        bytes_after=orphan.size if outcome is ChangeOutcome.KEPT else 0,
-    )
-
-
-def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> bool:
-    """Whether an index or auxiliary file of a missing segment has the content that was published for it."""
-    base_offset, suffix = parse_segment_file(orphan.name) or (-1, "")
-    recorded = {segment.base_offset: segment.crc32c_of(suffix) for segment in files.task.segments}
-    content = read_file(directory, orphan.name)
-    return content is not None and crc32c(content) == recorded.get(base_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,23 +538,80 @@ def _trimmed(
         yield _trim_time_index(log, recovered, offset_index, content)
 
 
-def _changes(files: FilesToCompact) -> Iterator[Change]:
-    present = {segment.base_offset for segment in files.task.segments if segment.status not in ABSENT}
-    segments_directory = files.task.segments_directory
-    names = [] if segments_directory is None else files.listed[segments_directory]
-    logs = {base_offset for name in names if (base_offset := parse_segment_log(name)) is not None}
-    last = max(logs or present, default=-1)
-    for segment in files.task.segments:
-        if segment.status in ABSENT or segment.active or segment.base_offset >= last:
-            continue
-        coarsened = _coarsen_segment(files, segment)
-        if coarsened is not None:
-            yield coarsened
-        if files.options.trim and segment.status is Status.OK:
-            is_replaced = coarsened is not None and coarsened.outcome is not ChangeOutcome.KEPT
-            yield from _trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
-    if files.options.orphans:
-        clock_ns, delays = files.options.clock_ms * NS_PER_MS, files.options.delays
-        for directory in files.task.directories:
-            for orphan in find_orphans(files.listed[directory], present | logs, clock_ns, delays):
-                yield _remove_orphan(files, directory, orphan)
+def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
+    place = files.place(directory, orphan.name)
+    parsed = parse_segment_file(orphan.name)
+    outcome, reason = ChangeOutcome.PLANNED, orphan.reason.value
+    is_auxiliary_file = orphan.reason in (OrphanReason.NO_SEGMENT, OrphanReason.STRAY_SNAPSHOT)
+    if place.log_dir is not None and is_auxiliary_file and not _is_ours(files, directory, orphan):
+        outcome, reason = ChangeOutcome.KEPT, NOT_OURS
+    elif not files.may_write(place):
+        outcome, reason = ChangeOutcome.KEPT, NOT_LOCKED
+    elif files.mode is Mode.APPLY:
+        files.remove(directory, orphan.name)
+        outcome = ChangeOutcome.REMOVED
+    return Change(
+        key=files.task.key,
+        base_offset=None if parsed is None else parsed[0],
+        action=ChangeAction.REMOVE,
+        outcome=outcome,
+        place=place,
+        reason=reason,
+        bytes_before=orphan.size,
+        bytes_after=orphan.size if outcome is ChangeOutcome.KEPT else 0,
+    )
+
+
+def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> bool:
+    """Whether an index or auxiliary file of a missing segment has the content that was published for it."""
+    base_offset, suffix = parse_segment_file(orphan.name) or (-1, "")
+    recorded = {segment.base_offset: segment.crc32c_of(suffix) for segment in files.task.segments}
+    content = read_file(directory, orphan.name)
+    return content is not None and crc32c(content) == recorded.get(base_offset)
+
+
+class OrphanReason(enum.StrEnum):
+    NO_SEGMENT = "no-segment"  # its log is not there, and the catalog does not expect it
+    STRAY_SNAPSHOT = "stray-snapshot"  # a producer snapshot where neither a segment begins nor the log ends
+    STAGED = "staged"  # its run was killed before it put the file in place
+    DELETED = "deleted"  # a broker, or retention, renamed it and stopped before removing it
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    name: str
+    reason: OrphanReason
+    size: int
+
+
+def find_orphans(
+    files: Mapping[str, FileStatus], base_offsets: Collection[int], now_ns: int, delays: Delays
+) -> Iterator[Orphan]:
+    """The orphans among the regular files of a directory, in the order in which to remove them: a log is last, so that
+    a stopped removal can be continued. `base_offsets` are of the partition's segments.
+    """
+    bases = frozenset(base_offsets)
+    end = max(bases, default=None)
+    strays = [offset for name in files if (offset := parse_snapshot(name)) is not None and offset not in bases]
+    # The last snapshot beyond all segments is at the log end offset.
+    kept = max((offset for offset in strays if end is not None and offset >= end), default=None)
+
+    def reason(name: str, status: FileStatus) -> OrphanReason | None:
+        if is_staging(name):
+            return OrphanReason.STAGED if now_ns - status.st_mtime_ns >= delays.staged else None
+        if name.endswith(DELETED_SUFFIX):
+            parsed = parse_segment_file(name.removesuffix(DELETED_SUFFIX))
+            is_kafkas = parsed is not None and parsed[1] in (LOG_SUFFIX, *AUXILIARY_SUFFIXES)
+            # Renaming leaves a file's modification time as it is.
+            return OrphanReason.DELETED if is_kafkas and now_ns - status.st_ctime_ns >= delays.deleted else None
+        parsed = parse_segment_file(name)
+        if parsed is None or parsed[0] in bases or parsed[1] not in AUXILIARY_SUFFIXES:
+            return None
+        if parsed[1] == SNAPSHOT_SUFFIX:
+            return None if parsed[0] == kept else OrphanReason.STRAY_SNAPSHOT
+        return OrphanReason.NO_SEGMENT
+
+    for name in sorted(files, key=lambda name: (name.endswith(LOG_SUFFIX + DELETED_SUFFIX), name)):
+        why = reason(name, files[name])
+        if why is not None:
+            yield Orphan(name, why, files[name].st_size)

@@ -27,7 +27,7 @@ from pydantic import Field, PlainValidator
 
 from kidxlib.compaction.policy import CompactionPolicy, Expiry, Rule
 from kidxlib.text.times import parse_duration
-from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, expected, parse_toml, read_toml_text
 
 _INT_MAX: Final = 2**31 - 1
 
@@ -61,12 +61,10 @@ class _ExpiryTable(TomlTable):
 
 
 class _File(TomlTable):
-    """The whole file."""
-
     rule: tuple[_RuleTable, ...] = Field(default=(), strict=False)
     tables: _ExpiryTable = _ExpiryTable()
 
 
 def read_compaction_policy(path: Path) -> CompactionPolicy:
-    file = checked(path, read_text(path), _File)
+    file = parse_toml(path, read_toml_text(path), _File)
     return CompactionPolicy(tuple(Rule(**rule.given()) for rule in file.rule), Expiry(**file.tables.given()))

@@ -1,18 +1,22 @@
 """The items that a dump of a segment's files consists of: a log's batches and records, the entries of the other files,
 and findings, where two of them disagree. `Findings` sums up what is wrong with a file in one line.
 
-The items' fields have the names of `kidx dump --json`.
+The items' fields have the names of `kidx dump --json`. `as_line` and `finding_lines` give them as Kafka's
+`kafka-dump-log` does, with keys and values as text, hex, JSON or a number.
 """
 
 from __future__ import annotations
 
+import enum
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from kidxlib.dump.decoders import Decoded
 from kidxlib.format import layouts
-from kidxlib.java import as_int, incremented_sequence
+from kidxlib.java import as_int, boolean_text, incremented_sequence, text_of
+from kidxlib.messages.reading import json_text
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.control import ControlRecord
 from kidxlib.records.reader import Header, Record
@@ -311,3 +315,248 @@ def _where(item: DumpItem) -> str:
             return f"with timestamp {item.index_timestamp_ms}"
         case _:
             raise AssertionError(item)
+
+
+class ValueFormat(enum.StrEnum):
+    """How keys and values are shown."""
+
+    TEXT = "text"  # UTF-8
+    HEX = "hex"
+    JSON = "json"  # unchanged if the bytes are JSON, else text
+    INT = "int"  # the number in the first 4 bytes; hex if there are fewer
+    LONG = "long"  # the number in the first 8 bytes; hex if there are fewer
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """How records are shown.
+
+    Attributes:
+        values: also the format of headers' values.
+        metadata: whether to show the other fields of records besides key and value.
+    """
+
+    keys: ValueFormat = ValueFormat.TEXT
+    values: ValueFormat = ValueFormat.TEXT
+    metadata: bool = True
+
+
+def _as_text(data: bytes, value_format: ValueFormat) -> str:
+    """Bytes in a format; text or hex if they do not fit the format."""
+    match value_format:
+        case ValueFormat.TEXT:
+            return text_of(data)
+        case ValueFormat.HEX:
+            return data.hex()
+        case ValueFormat.JSON:
+            return text_of(data) if (text := _json_in(data)) is None else text
+        case ValueFormat.INT | ValueFormat.LONG:
+            return data.hex() if (number := _number_in(data, value_format)) is None else str(number)
+
+
+def as_json_text(data: bytes | None, value_format: ValueFormat) -> str:
+    """Bytes in a format, as JSON."""
+    if data is None:
+        return "null"
+    if value_format is ValueFormat.JSON and (text := _json_in(data)) is not None:
+        return text
+    if value_format in _NUMBER_BYTES and (number := _number_in(data, value_format)) is not None:
+        return str(number)
+    return json.dumps(_as_text(data, ValueFormat.TEXT if value_format is ValueFormat.JSON else value_format))
+
+
+def _json_in(data: bytes) -> str | None:
+    """The JSON text in one line, and otherwise unchanged, its numbers too; None if the bytes are no JSON."""
+    try:
+        text = data.decode()
+        json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        return None
+    return text.replace("\n", " ").replace("\r", " ")  # JSON has these only between its parts
+
+
+def _reject_constant(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_NUMBER_BYTES: Final = {ValueFormat.INT: 4, ValueFormat.LONG: 8}
+
+
+def _number_in(data: bytes, value_format: ValueFormat) -> int | None:
+    size = _NUMBER_BYTES[value_format]
+    return int.from_bytes(data[:size], signed=True) if len(data) >= size else None
+
+
+def _batch_line(dumped: DumpedBatch) -> str:
+    batch = dumped.batch
+    if batch.is_v2:
+        line = (
+            f"baseOffset: {batch.offset_field} lastOffset: {batch.last_offset} count: {batch.records_count} "
+            f"baseSequence: {batch.base_sequence} lastSequence: {dumped.last_sequence} "
+            f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
+            f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+            f"isTransactional: {boolean_text(batch.is_transactional)} isControl: {boolean_text(batch.is_control)} "
+            f"deleteHorizonMs: {_optional(batch.delete_horizon_ms)}"
+        )
+    else:
+        line = f"offset: {batch.last_offset}"
+    if dumped.crc_valid is None:
+        return line
+    return (
+        f"{line} position: {batch.position} {timestamp_type(batch)}: {batch.max_timestamp} size: {batch.size} "
+        f"magic: {batch.magic} compresscodec: {layouts.CODECS[batch.codec]} crc: {batch.crc} "
+        f"isvalid: {boolean_text(dumped.crc_valid)}"
+    )
+
+
+def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
+    """The line of a record; empty if nothing of it is wanted."""
+    parts = []
+    if record_format.metadata:
+        parts.append(
+            f"| offset: {record.offset} {timestamp_type(record.batch)}: {record.timestamp} "
+            f"keySize: {record.key_size} valueSize: {record.value_size}"
+        )
+        if record.batch.is_v2:
+            keys = ",".join(header.key for header in record.headers)
+            parts.append(f"sequence: {record.sequence} headerKeys: [{keys}]")
+        if record.crc_valid is not None:
+            parts.append(f"isValid: {boolean_text(record.crc_valid)} crc: {record.crc}")
+        if record.control is not None:
+            parts.append(_control(record.control))
+    elif record.contents is not None:
+        parts.append("|")
+    key, value = _contents(record, record_format)
+    if key is not None:
+        parts.append(f"key: {key}")
+    if value is not None:
+        parts.append(f"payload: {value}")
+    return "" if parts == ["|"] else " ".join(parts)
+
+
+def _contents(record: DumpedRecord, record_format: RecordFormat) -> tuple[str | None, str | None]:
+    """Key and value in their formats; None if nothing is shown."""
+    if record.decoded is not None:
+        key, value = record.decoded.key, record.decoded.value
+        return None if key is None else key.shown, None if value is None else value.shown
+    if record.contents is None:
+        return None, None
+    key_bytes, value_bytes = record.contents.key, record.contents.value
+    return (
+        None if key_bytes is None else _as_text(key_bytes, record_format.keys),
+        None if value_bytes is None else _as_text(value_bytes, record_format.values),
+    )
+
+
+def _control(control: ControlRecord) -> str:
+    if control.fields is None:
+        return f"controlType: UNKNOWN({control.type_id})"
+    if control.type_id in (layouts.CONTROL_TYPE_ABORT, layouts.CONTROL_TYPE_COMMIT):
+        return f"endTxnMarker: {control.name} coordinatorEpoch: {control.fields['coordinatorEpoch']}"
+    return f"{_KRAFT_WORDS[control.type_id]} {json_text(control.fields)}"
+
+
+_KRAFT_WORDS: Final = {
+    2: "LeaderChange:",
+    3: "SnapshotHeader",
+    4: "SnapshotFooter",
+    5: "KRaftVersion",
+    6: "KRaftVoters",
+}
+
+
+def _optional(value: int | None) -> str:
+    """`OptionalLong.toString`."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def timestamp_type(batch: Batch) -> str:
+    """The name of Kafka's `TimestampType`."""
+    if batch.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if batch.is_log_append_time else "CreateTime"
+
+
+def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:
+    """An item other than a finding, in the words of `DumpLogSegments`. `file` is the path that the user gave."""
+    match item:
+        case DumpedRecord():
+            return _record_line(item, record_format)
+        case DumpedBatch():
+            return _batch_line(item)
+        case ProducerEntry():
+            return _producer_line(item)
+        case KRaftSnapshotStart(None):
+            return "KRaft bootstrap snapshot"
+        case KRaftSnapshotStart():
+            return f"Snapshot end offset: {item.end_offset}, epoch: {item.epoch}"
+        case InvalidBytes():
+            return f"Found {item.bytes} invalid bytes at the end of {file.rpartition('/')[2]}"
+        case Empty():
+            return f"{file} is empty."
+        case Sane():
+            return f"{file} passed sanity check."
+        case _:
+            return " ".join(f"{word} {getattr(item, field)}" for word, field in _WORDS[type(item)].items())
+
+
+#: Kafka's word for each field of items that have only numbers.
+_WORDS: Final = {
+    LogStart: {"Log starting offset:": "base_offset"},
+    OffsetEntry: {"offset:": "offset", "position:": "position"},
+    TimeEntry: {"timestamp:": "timestamp_ms", "offset:": "offset"},
+    AbortedEntry: {
+        "version:": "version",
+        "producerId:": "producer_id",
+        "firstOffset:": "first_offset",
+        "lastOffset:": "last_offset",
+        "lastStableOffset:": "last_stable_offset",
+    },
+    CheckpointEntry: {"epoch:": "epoch", "startOffset:": "start_offset"},
+}
+
+
+def _producer_line(entry: ProducerEntry) -> str:
+    line = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} "
+        f"currentTxnFirstOffset: {_optional(entry.current_transaction_first_offset)} "
+        f"lastTimestamp: {entry.last_timestamp_ms}"
+    )
+    if entry.last_offset is None:
+        return line
+    return (
+        f"{line} firstSequence: {entry.first_sequence} lastSequence: {entry.last_sequence} "
+        f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.last_timestamp_ms}"
+    )
+
+
+def finding_lines(finding: DumpFinding, file: str) -> tuple[str, str]:
+    """The line that Kafka prints above all findings of a kind in a file, and the line of this finding. `file` is the
+    absolute path.
+    """
+    match finding:
+        case OffsetGap():
+            return f"Non-consecutive offsets in {file}", f"  {finding.offset} is followed by {finding.next_offset}"
+        case OffsetMismatch():
+            return (
+                f"Mismatches in :{file}",
+                f"  Index offset: {finding.index_offset}, log offset: {finding.log_offset}",
+            )
+        case OffsetNotFound():
+            log_offset = -1 if finding.log_offset is None else finding.log_offset
+            return (
+                f"The following indexed offsets are not found in :{file}",
+                f"Indexed offset: {finding.index_offset}, found log offset: {log_offset}",
+            )
+        case TimestampMismatch():
+            return (
+                f"Found timestamp mismatch in :{file}",
+                f"  Index timestamp: {finding.index_timestamp_ms}, log timestamp: {finding.log_timestamp_ms}",
+            )
+        case TimestampOutOfOrder():
+            return (
+                f"Found out of order timestamp in :{file}",
+                f"  Index timestamp: {finding.index_timestamp_ms}, "
+                f"Previously indexed timestamp: {finding.previous_timestamp_ms}",
+            )

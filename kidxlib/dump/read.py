@@ -1,6 +1,6 @@
 """Reads a segment's files item by item, as Kafka's `DumpLogSegments` (`kafka-dump-log`) does.
 
-`dump_file` yields the items of one file in order, with findings among them. `kidxlib.dump.lines` and
+`dump_file` yields the items of one file in order, with findings among them. `kidxlib.dump.items` and
 `kidxlib.terminal.dump` make lines of them. Nothing is written, and only one record, an item of its batch, and an
 index file are held in memory.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from kidxlib.dump.decoders import Decoded, Decoder
 from kidxlib.dump.items import (
     AbortedEntry,
     CheckpointEntry,
@@ -41,21 +43,21 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.shown_as import ShownAs
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
-from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
+from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError, UnknownVersionError
 from kidxlib.format import layouts, segment_files
-from kidxlib.format.checksums.crc import extend_crc32
-from kidxlib.format.kafka_release import KafkaRelease
+from kidxlib.format.checksums import extend_crc32
+from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease, NodeRelease
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_int, decremented_sequence, incremented_sequence
+from kidxlib.log.cluster_metadata.image import release_of_node
 from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
-from kidxlib.records.reader import messages, records
+from kidxlib.records.reader import Record, messages, records
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_file import open_log
 from kidxlib.storage.opened_log import LogFile
@@ -63,24 +65,73 @@ from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
+_Read = TypeVar("_Read")
+
 #: The number of no entry: a lookup without an entry leads to byte 0.
 _NO_ENTRY: Final = -1
 
 
-@contextlib.contextmanager
-def _opened_log(path: Path) -> Iterator[LogFile]:
-    with contextlib.closing(LogFile(str(path))) as log:
-        if log.size > layouts.SEGMENT_BYTES_MAX:
-            raise DumpError(f"{log.size} bytes, expected {layouts.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
-        yield log
+@dataclass(slots=True)
+class ShownAs:
+    """The release that one file is shown as. It is not frozen: the release is looked for once something differs by it,
+    which may take a read of the cluster's metadata.
 
-
-def _content(path: PathLike[str]) -> bytes:
-    """The present content of a small file. Not mapped: a broker that truncates a mapped file would kill this
-    process.
+    Attributes:
+        path: the file.
+        given: the release that the user has named; None without one.
+        counts: whether something has differed.
     """
-    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
-        return file.read()
+
+    path: Path
+    given: KafkaRelease | None
+    counts: bool = field(default=False, init=False)
+    _of_node: NodeRelease = field(default_factory=NodeRelease, init=False)
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the release counts, and nothing says which one it is."""
+        return self.counts and self._of_node.is_assumed
+
+    def release(self) -> KafkaRelease:
+        """The release that counts (`NodeRelease`). What the node has registered is read where nobody has named one."""
+        if not self.counts:
+            self.counts = True
+            self._of_node = release_of_node(self.path.absolute(), self.given)
+        return self._of_node.release
+
+    def decoded(self, record: Record, decode: Decoder) -> Decoded:
+        if self.counts:
+            return decode(record, self.release())
+        newest = decode(record, NEWEST)
+        if newest.may_differ and decode(record, OLDEST) != newest:
+            return decode(record, self.release())
+        return newest
+
+    def as_released(self, read: Callable[[KafkaRelease], _Read]) -> _Read:
+        """The result of a reading that the newest release may refuse and older ones take."""
+        try:
+            return read(NEWEST)
+        except (MalformedError, UnknownVersionError):
+            read(OLDEST)  # else releases do not differ
+            return read(self.release())
+
+
+def dump_file(source: DumpSource, options: DumpOptions, shown_as: ShownAs | None = None) -> Iterator[DumpItem]:
+    """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
+    path = source.path
+    shown_as = shown_as or ShownAs(path, options.release)
+    match source.kind:
+        case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
+            yield from _dump_log(path, options, shown_as)
+        case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
+            yield from _dump_index(source, options)
+        case FileKind.TRANSACTION_INDEX:
+            yield from _dump_transaction_index(path, shown_as)
+        case FileKind.SNAPSHOT:
+            yield from _dump_snapshot(path)
+        case FileKind.LEADER_EPOCHS:
+            for entry in read_epoch_entries(path) or ():
+                yield CheckpointEntry(entry.epoch, entry.start_offset)
 
 
 def _dump_log(path: Path, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpItem]:
@@ -370,24 +421,6 @@ def _compared(
     return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 
-def dump_file(source: DumpSource, options: DumpOptions, shown_as: ShownAs | None = None) -> Iterator[DumpItem]:
-    """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
-    path = source.path
-    shown_as = shown_as or ShownAs(path, options.release)
-    match source.kind:
-        case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
-            yield from _dump_log(path, options, shown_as)
-        case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
-            yield from _dump_index(source, options)
-        case FileKind.TRANSACTION_INDEX:
-            yield from _dump_transaction_index(path, shown_as)
-        case FileKind.SNAPSHOT:
-            yield from _dump_snapshot(path)
-        case FileKind.LEADER_EPOCHS:
-            for entry in read_epoch_entries(path) or ():
-                yield CheckpointEntry(entry.epoch, entry.start_offset)
-
-
 def _dump_transaction_index(path: Path, shown_as: ShownAs) -> Iterator[DumpItem]:
     entries = _content(path)
 
@@ -416,3 +449,19 @@ def _dump_snapshot(path: Path) -> Iterator[DumpItem]:
             last_offset=last_offset if has_batch else None,
             offset_delta=delta if has_batch else None,
         )
+
+
+@contextlib.contextmanager
+def _opened_log(path: Path) -> Iterator[LogFile]:
+    with contextlib.closing(LogFile(str(path))) as log:
+        if log.size > layouts.SEGMENT_BYTES_MAX:
+            raise DumpError(f"{log.size} bytes, expected {layouts.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
+        yield log
+
+
+def _content(path: PathLike[str]) -> bytes:
+    """The present content of a small file. Not mapped: a broker that truncates a mapped file would kill this
+    process.
+    """
+    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
+        return file.read()

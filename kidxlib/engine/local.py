@@ -22,10 +22,8 @@ from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
-from kidxlib.engine.staged import StagedFiles
-from kidxlib.engine.units import UnitDone, do_unit, run_in_process, units_of
 from kidxlib.engine.without_pandas import import_no_pandas
-from kidxlib.engine.work import RowsInFile, Work
+from kidxlib.engine.work import RowsInFile, StagedFiles, UnitDone, Work, do_unit, run_in_process, units_of
 from kidxlib.errors import WorkersDiedError
 from kidxlib.jit import compiling
 from kidxlib.storage.scratch import writing_in
@@ -79,7 +77,6 @@ class _Worker:
         return True
 
     def kill(self) -> None:
-        """End it amid its unit."""
         self._process.kill()
 
     def join(self) -> None:

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import SharedRows, Work
+from kidxlib.engine.work import SharedRows, Staged, Work
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source
 from kidxlib.indexing.summary import PROBLEMS_KEPT
@@ -68,7 +67,6 @@ class Engine(Protocol):
 
 
 def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
-    """The directories of the sources with these names."""
     return [source.path for source in sources if source.name in names]
 
 

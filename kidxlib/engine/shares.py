@@ -42,7 +42,7 @@ def shares(
         numbers = positions_in(rows, piece, PARTITIONS.key)  # −1 for other partitions that meet the conditions
         in_order = np.lexsort([*(rows[name].to_numpy() for name in reversed(order)), numbers])
         bounds = np.searchsorted(numbers, np.arange(piece.num_rows + 1), sorter=in_order)
-        for start, stop in cut(_weights(piece), share_rows):
+        for start, stop in cut_by_weight(_weights(piece), share_rows):
             # A copy: a slice would take the whole table to its worker.
             share = rows.take(in_order[bounds[start] : bounds[stop]])
             yield piece.slice(start, stop - start), share
@@ -57,8 +57,8 @@ def _read_together(partitions: pa.Table, most: int) -> Iterator[pa.Table]:
     partitions = partitions.sort_by([(name, "ascending") for name in PARTITIONS.order])
     weights = _weights(partitions)
     begins = [*(start for start, _ in runs([partitions["topic"].combine_chunks()])), len(weights)]
-    for first, end in cut(np.add.reduceat(weights, begins[:-1]), most):
-        for start, stop in cut(weights[begins[first] : begins[end]], most):
+    for first, end in cut_by_weight(np.add.reduceat(weights, begins[:-1]), most):
+        for start, stop in cut_by_weight(weights[begins[first] : begins[end]], most):
             piece = partitions.slice(begins[first] + start, stop - start)
             yield piece.sort_by([(name, "ascending") for name in PARTITIONS.key])
 
@@ -74,7 +74,7 @@ def _weights(partitions: pa.Table) -> NDArray[np.int64]:
     return counts + 1
 
 
-def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
+def cut_by_weight(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
     """Cut a sequence into pieces of at most this weight, or of one heavier item: for each piece the positions of its
     first item and after its last.
     """
@@ -87,7 +87,7 @@ def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
+def keys_with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
     """Partitions with their numbers of rows, for `shares`. `counts` may lack some, and have others."""
     partitions = rows_of_keys(keys)
     positions = positions_in(partitions, counts, PARTITIONS.key)

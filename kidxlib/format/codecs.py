@@ -12,11 +12,13 @@ needed, so that an audit of uncompressed logs does not wait for them. The accept
 from __future__ import annotations
 
 import functools
+import sys
 import zlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from kidxlib.errors import MalformedError
+from kidxlib.errors import MalformedError, MissingLibraryError
 from kidxlib.format import layouts
 
 if TYPE_CHECKING:
@@ -264,6 +266,20 @@ def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
         raise MalformedError(f"lz4 data that lz4 refuses ({error})", "what lz4 writes") from error
 
 
+def zstd_module() -> ModuleType:
+    """Zstd in Python: the standard library's from Python 3.14 on, and its backport before."""
+    if sys.version_info < (3, 14):
+        from backports import zstd
+    else:
+        try:
+            from compression import zstd
+        except ImportError as error:
+            raise MissingLibraryError(
+                f"{sys.executable}: no compression.zstd, so this Python was built without libzstd; use one that has it"
+            ) from error
+    return zstd
+
+
 #: How many bytes zstd-jni reads at a time: `ZSTD_DStreamInSize`.
 _ZSTD_READ_BYTES: Final = 128 * 1024 + 3
 
@@ -272,21 +288,20 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
     """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame ended in the
     last read: zstd-jni takes that for the end.
     """
-    from kidxlib.format.zstd import ZstdDecompressor, ZstdError
-
-    frame, has_ended = ZstdDecompressor(), True
+    zstd = zstd_module()
+    frame, has_ended = zstd.ZstdDecompressor(), True
     while data := compressed.take(_ZSTD_READ_BYTES):
         has_ended = False
         while data or not frame.needs_input:
             try:
                 chunk = frame.decompress(data, CHUNK_BYTES)
-            except ZstdError as error:
+            except zstd.ZstdError as error:
                 raise MalformedError(f"zstd data that zstd refuses ({error})", "what zstd writes") from error
             if chunk:
                 yield chunk
             data = b""
             if frame.eof:
-                data, frame, has_ended = frame.unused_data, ZstdDecompressor(), True
+                data, frame, has_ended = frame.unused_data, zstd.ZstdDecompressor(), True
     if not has_ended:
         raise MalformedError("the end of the data within a zstd frame", "its rest")
 

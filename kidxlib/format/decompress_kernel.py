@@ -19,7 +19,7 @@ from llvmlite import binding
 from numba import types
 
 from kidxlib.format import layouts
-from kidxlib.format.c_library import c_library
+from kidxlib.format.bytes_kernel import copy_16_bytes, copy_bytes, int32, uint8
 from kidxlib.format.codecs import (
     BLOCK_STORED,
     LZ4_MAGIC,
@@ -28,9 +28,8 @@ from kidxlib.format.codecs import (
     XERIAL_MAGIC,
     header_checksum,
 )
-from kidxlib.format.varint import int32, uint8
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import copy_16_bytes, copy_bytes
+from kidxlib.jit.machine import c_library
 
 #: The backport is for Pythons without zstd. The zstd of later ones may be hidden within the interpreter.
 _OF_ZSTD: Final = ("backports.zstd", "_zstd") if sys.version_info < (3, 14) else ("zstandard", "_cffi")
@@ -216,7 +215,7 @@ def _unsnappy_block(source, at, end, target, start):
 
 @njit
 def _unsnappy(source, at, end, target, start):
-    """See `snappy.unsnappy`; frames one after the other are left to it."""
+    """`codecs._unsnappy`, to which frames one after the other are left."""
     if end - at < _XERIAL_HEAD_BYTES or int32(source, at) != _XERIAL or int32(source, at + 4) != _XERIAL_REST:
         return _unsnappy_block(source, at, end, target, start)
     at += _XERIAL_HEAD_BYTES

@@ -141,3 +141,29 @@ CODEC_ZSTD: Final = CODECS.index("zstd")
 #: The largest file that Kafka opens as a segment (`FileRecords`), and the largest offset relative to its base.
 SEGMENT_BYTES_MAX: Final = 2**31 - 1
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+#: The smallest batch of any format.
+BATCH_BYTES_MIN: Final = LOG_OVERHEAD + ENTRY_SIZE_MIN
+
+#: Where the fields of a header stand, as constants for compiled loops.
+SIZE_AT: Final = field_position(BATCH_V2, "batch_length")
+MAGIC_AT: Final = field_position(BATCH_V2, "magic")
+V2_EPOCH_AT: Final = field_position(BATCH_V2, "partition_leader_epoch")
+V2_CRC_AT: Final = field_position(BATCH_V2, "crc")
+V2_ATTRIBUTES_AT: Final = field_position(BATCH_V2, "attributes")
+V2_LAST_OFFSET_DELTA_AT: Final = field_position(BATCH_V2, "last_offset_delta")
+V2_MAX_TIMESTAMP_AT: Final = field_position(BATCH_V2, "max_timestamp")
+V2_BASE_TIMESTAMP_AT: Final = field_position(BATCH_V2, "base_timestamp")
+V2_PRODUCER_ID_AT: Final = field_position(BATCH_V2, "producer_id")
+V2_PRODUCER_EPOCH_AT: Final = field_position(BATCH_V2, "producer_epoch")
+V2_BASE_SEQUENCE_AT: Final = field_position(BATCH_V2, "base_sequence")
+V2_RECORDS_COUNT_AT: Final = field_position(BATCH_V2, "records_count")
+V1_CRC_AT: Final = field_position(MESSAGE_V1, "crc")
+V1_ATTRIBUTES_AT: Final = field_position(MESSAGE_V1, "attributes")
+V1_TIMESTAMP_AT: Final = field_position(MESSAGE_V1, "timestamp")
+
+
+def batch_size(header: bytes) -> int:
+    """The size of a batch by its header, which may be negative (`LogInputStream`)."""
+    return LOG_OVERHEAD + int.from_bytes(header[SIZE_AT:LOG_OVERHEAD], signed=True)

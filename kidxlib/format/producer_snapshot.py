@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 
 CRC_COVERS_FROM: Final = layouts.field_position(layouts.SNAPSHOT_HEADER, "entries")
 

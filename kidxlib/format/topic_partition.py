@@ -58,7 +58,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     topic, dash, number = name.rpartition("-")
     if not dash or not _NUMBER.fullmatch(number) or int(number) > PARTITION_MAX:
         return None
-    return TopicPartition(topic, int(number)) if is_name(topic) else None
+    return TopicPartition(topic, int(number)) if is_topic_name(topic) else None
 
 
 def is_moved(name: str) -> bool:
@@ -96,7 +96,7 @@ def is_other_name(name: str) -> bool:
     return name.startswith(".") or parse_partition_directory(name) is None
 
 
-def looks_like(name: str, partition: TopicPartition) -> bool:
+def may_be_renamed(name: str, partition: TopicPartition) -> bool:
     """Whether a directory may be a renamed partition's, such as `t-2.bak`, `t-02` or `.t-2` for `t-2`, which no command
     takes for that partition. False for a directory that Kafka moves or deletes.
     """
@@ -107,6 +107,6 @@ def looks_like(name: str, partition: TopicPartition) -> bool:
     return name != partition.directory and re.fullmatch(like, name, re.DOTALL) is not None
 
 
-def is_name(text: str) -> bool:
+def is_topic_name(text: str) -> bool:
     """Whether a name is valid for a topic, and so is exactly one part of a path (`Topic.validate`)."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..") and len(text) <= TOPIC_LENGTH_MAX

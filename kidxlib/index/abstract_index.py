@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
@@ -23,10 +24,55 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, IndexFullError, IndexSizeError, NoSuchEntryError, OffsetOverflowError
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
-from kidxlib.index.search import Trace
+from kidxlib.index.search_kernel import (
+    OFFSET_ENTRY_BYTES,
+    POSITION,
+    TIME_ENTRY_BYTES,
+    entries_at,
+    increases,
+    many_slots,
+    warm_cold_slot,
+    warm_cold_traced,
+)
 from kidxlib.java import as_long
 from kidxlib.storage.opened_file import map_file
+
+#: Bytes of a page, the unit in which a file is read into memory.
+PAGE_BYTES: Final = 4096
+
+#: More probes than a search of 2**31 entries makes.
+_PROBES_MAX: Final = 64
+#: Checking whether the entries increase costs about an eighth of a search per entry: it pays from this ratio on.
+_ENTRIES_PER_TARGET: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The entries and pages that a search touched.
+
+    Attributes:
+        slot: the answer.
+        entries: the probed slots, in order.
+        pages: the pages of 4 KiB with these entries, numbered from the start of the file, in the order of first touch.
+    """
+
+    slot: int
+    entries: tuple[int, ...]
+    pages: tuple[int, ...]
+
+
+def trace_search(
+    data: NDArray[np.uint8], entries: int, column: int, base_offset: int, target: int, upper: bool
+) -> Trace:
+    """The entries and pages that `warm_cold_slot` touches."""
+    touched = np.empty(_PROBES_MAX, np.int64)
+    answer, probes = warm_cold_traced(data, entries, column, base_offset, target, upper, touched)
+    probed = touched[:probes].tolist()
+    entry_bytes = OFFSET_ENTRY_BYTES if column <= POSITION else TIME_ENTRY_BYTES
+    # An entry of 12 bytes may lie on two pages.
+    pages = [byte // PAGE_BYTES for at in probed for byte in (at * entry_bytes, (at + 1) * entry_bytes - 1)]
+    return Trace(slot=answer, entries=tuple(probed), pages=tuple(dict.fromkeys(pages)))
+
 
 #: The name in messages of an index made from bytes.
 IN_MEMORY: Final = "index in memory"
@@ -48,7 +94,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
     """
 
     entry_bytes: ClassVar[int]
-    #: The column of `kidxlib.index.columns` that Kafka calls KEY; VALUE is the one after it.
+    #: The column in `search_kernel` that Kafka calls KEY; VALUE is the one after it.
     _key: ClassVar[int]
     #: The dtype of `lookup_many`'s answers.
     _answers: ClassVar[np.dtype[Any]]
@@ -180,8 +226,8 @@ class AbstractIndex(ABC, Generic[EntryT]):
         pairs = answers.view(np.int64).reshape(-1, 2)  # holds the slots of the entries first, then the entries
         increasing = self._known(self._key, len(searched))
         slots = pairs[:, 1]
-        search.slots(memory, self._entries, self._key, self.base_offset, searched, False, increasing, slots)
-        columns.entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
+        many_slots(memory, self._entries, self._key, self.base_offset, searched, False, increasing, slots)
+        entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
         return answers
 
     def trace(self, target: int, *, by_value: bool = False, upper: bool = False) -> Trace:
@@ -192,7 +238,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
             upper: search for the upper bound.
         """
         memory = self._bytes()
-        return search.trace(memory, self._entries, self._key + by_value, self.base_offset, target, upper)
+        return trace_search(memory, self._entries, self._key + by_value, self.base_offset, target, upper)
 
     # ---- for subclasses ----
 
@@ -214,10 +260,10 @@ class AbstractIndex(ABC, Generic[EntryT]):
     def _known(self, column: int, targets: int) -> bool:
         """Whether a column increases. Checked only if the number of targets makes it pay."""
         if column not in self._increases:
-            if not search.worth_asking(self._entries, targets):
+            if targets * _ENTRIES_PER_TARGET < self._entries:
                 return False
             memory = self._bytes()
-            self._increases[column] = columns.increases(memory, self._entries, column, self.base_offset)
+            self._increases[column] = increases(memory, self._entries, column, self.base_offset)
         return self._increases[column]
 
     def _check_length(self) -> None:
@@ -253,7 +299,7 @@ def without_room(content: bytes, entry_bytes: int) -> bytes:
 class MutableIndex(AbstractIndex[EntryT]):
     """An index that can be changed in memory."""
 
-    #: The column of `kidxlib.index.columns` that holds offsets.
+    #: The column in `search_kernel` that holds offsets.
     _offset: ClassVar[int]
 
     @classmethod
@@ -272,7 +318,7 @@ class MutableIndex(AbstractIndex[EntryT]):
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from this offset on. Their bytes stay after the entries until `trim_to_valid_size`."""
         memory = self._bytes()
-        slot = search.slot(memory, self._entries, self._offset, self.base_offset, offset, False)
+        slot = warm_cold_slot(memory, self._entries, self._offset, self.base_offset, offset, False)
         keep = 0
         if slot >= 0:
             keep = slot if self._offset_at(slot) == offset else slot + 1

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, LogChangedError
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
 from kidxlib.index.abstract_index import MutableIndex, filled_bytes
+from kidxlib.index.search_kernel import OFFSET, POSITION, warm_cold_slot
 from kidxlib.java import as_int, as_long
 from kidxlib.storage.small_files import last_filled
 
@@ -36,8 +36,8 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
     """Positions of some batches in a segment's log."""
 
     entry_bytes: ClassVar[int] = _ENTRY.size
-    _key: ClassVar[int] = columns.OFFSET
-    _offset: ClassVar[int] = columns.OFFSET
+    _key: ClassVar[int] = OFFSET
+    _offset: ClassVar[int] = OFFSET
     _answers: ClassVar[np.dtype[Any]] = np.dtype([("offset", "i8"), ("position", "i8")])
 
     def lookup(self, offset: int) -> OffsetPosition:
@@ -48,19 +48,19 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
         memory = self._memory
         if memory is None:
             memory = self._bytes()
-        slot = search.slot(memory, self._entries, columns.OFFSET, self.base_offset, offset, False)
+        slot = warm_cold_slot(memory, self._entries, OFFSET, self.base_offset, offset, False)
         return self._entry(memory, slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def fetch_upper_bound(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
         """The first entry that a fetch of this size does not reach; None if there is none.
 
         That is the first entry at `start.position + fetch_bytes` or after it, but never the index's first entry if it
-        is exactly there (see `kidxlib.index.search`). Kafka computes the sum in 32 bits (`fetchUpperBoundOffset`): for
+        is exactly there (see `search_kernel`). Kafka computes the sum in 32 bits (`fetchUpperBoundOffset`): for
         a fetch that would end past 2 GiB the answer is the first entry.
         """
         memory = self._bytes()
         end = as_int(start.position + fetch_bytes)
-        slot = search.slot(memory, self._entries, columns.POSITION, self.base_offset, end, True)
+        slot = warm_cold_slot(memory, self._entries, POSITION, self.base_offset, end, True)
         return self._entry(memory, slot) if slot >= 0 else None
 
     @property

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, InvalidTimestampError
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
 from kidxlib.index.abstract_index import MutableIndex
+from kidxlib.index.search_kernel import OFFSET_OF_TIMESTAMP, TIMESTAMP, warm_cold_slot
 from kidxlib.java import as_long
 
 _ENTRY: Final = layouts.as_struct(layouts.TIME_INDEX_ENTRY)
@@ -34,8 +34,8 @@ class TimeIndex(MutableIndex[TimestampOffset]):
     """The largest timestamps of a segment, up to some of its batches."""
 
     entry_bytes: ClassVar[int] = _ENTRY.size
-    _key: ClassVar[int] = columns.TIMESTAMP
-    _offset: ClassVar[int] = columns.OFFSET_OF_TIMESTAMP
+    _key: ClassVar[int] = TIMESTAMP
+    _offset: ClassVar[int] = OFFSET_OF_TIMESTAMP
     _answers: ClassVar[np.dtype[Any]] = np.dtype([("timestamp", "i8"), ("offset", "i8")])
 
     def lookup(self, timestamp: int) -> TimestampOffset:
@@ -46,7 +46,7 @@ class TimeIndex(MutableIndex[TimestampOffset]):
         memory = self._memory
         if memory is None:
             memory = self._bytes()
-        slot = search.slot(memory, self._entries, columns.TIMESTAMP, self.base_offset, timestamp, False)
+        slot = warm_cold_slot(memory, self._entries, TIMESTAMP, self.base_offset, timestamp, False)
         return self._entry(memory, slot) if slot >= 0 else TimestampOffset(layouts.NO_TIMESTAMP, self.base_offset)
 
     @property

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,

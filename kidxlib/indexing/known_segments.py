@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
-from kidxlib.catalog.segment_views import KnownSegment
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, KnownSegment
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.plan import Plan

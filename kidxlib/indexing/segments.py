@@ -21,7 +21,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
-from kidxlib.jit.processor import cores
+from kidxlib.jit.machine import cores
 from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status

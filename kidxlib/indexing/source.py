@@ -17,7 +17,7 @@ from kidxlib.format.topic_partition import (
     INTERNAL_TOPICS,
     TOPIC_LENGTH_MAX,
     TopicPartition,
-    is_name,
+    is_topic_name,
     parse_partition_directory,
 )
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
@@ -112,7 +112,7 @@ def parse_source(text: str, name_required: bool, remote: RemoteOptions = NOT_SAI
 def split_name(text: str) -> tuple[str, str]:
     """The name, or "", and the place that `[NAME=]PLACE` means."""
     name, equals, path = text.partition("=")
-    if equals and is_name(name):
+    if equals and is_topic_name(name):
         return name, path
     if equals and not is_object(text) and not os.path.exists(text):
         raise UsageError(

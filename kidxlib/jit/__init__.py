@@ -1,3 +1,4 @@
-"""Numba, and its cache of compiled code. The cache's key covers the sources of all code that is compiled in, so that no
-edit is missed, in a checkout, a wheel or a zip.
+"""Numba, and its cache of compiled code (`compiler`). The cache's key covers the sources of all code that is compiled
+in, so that no edit is missed, in a checkout, a wheel or a zip. `compiling` tells whether a loop is being compiled, and
+`machine` has what compiled code finds here: cores, instructions, C functions in wheels.
 """

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.rows import PARTITION_KEY
-from kidxlib.catalog.segment_views import SegmentToSearch
+from kidxlib.catalog.segments import SegmentToSearch
 from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset

@@ -1,4 +1,5 @@
-"""What a command does from its listing to its report, written once for all engines and for all that keep tables. Small
-operations are one file: `compaction` makes index files smaller, `doctor` says which packages are there and what the
-machine has.
+"""What a command does from its listing to its report, written once for all engines and for all that keep tables. A
+`backend` is an engine and a `catalog`. Small operations are one file: `compaction` makes index files smaller,
+`maintenance` the catalog's tables, `packed` records and unpacks index files that are in the catalog, `doctor` says
+which packages are there and what the machine has.
 """

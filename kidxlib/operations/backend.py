@@ -1,8 +1,12 @@
-"""A backend: the engine that does the work of an operation, and the catalog that the operation reads and writes."""
+"""A backend: the engine that does the work of an operation, and the catalog that the operation reads and writes.
+`local_backend` opens one with a catalog.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,3 +36,20 @@ class Backend:
         """The upkeep of the catalog's tables."""
         assert self.maintenance_of is not None  # only operations on a catalog ask for it
         return self.maintenance_of(self.catalog.tables)
+
+
+@contextlib.contextmanager
+def open_without_catalog(processes: int | None) -> Iterator[Backend]:
+    """Open processes of this machine that do the work, and an empty catalog in memory, which ends with the run. This
+    needs no package of an extra.
+
+    Args:
+        processes: how many processes work at a time; None: one for each core.
+    """
+    from kidxlib.engine.local import LocalEngine, Workers  # here, as workers import this module and need none of these
+    from kidxlib.operations.catalog import TablesCatalog
+    from kidxlib.run.heartbeat import scratch_directory
+    from kidxlib.tables.memory_tables import MemoryTables
+
+    with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
+        yield Backend(LocalEngine(workers, scratch), TablesCatalog(MemoryTables("no catalog", scratch)), {})

@@ -1,9 +1,9 @@
 """A catalog that is kept without Spark: operations read its tables and write into them. A large table is read in pieces
 that fit into memory.
 
-`forget` removes all rows of a source, or counts them. Segments go first, as in `UPGRADE_ORDER`: a build that finds a
-segment relies on its rows in the other tables. Builds go last. If a run is stopped, the source is still found in a
-later table, so the next run removes the rest.
+`forget_source` removes all rows of a source. Segments go first, as in `UPGRADE_ORDER`: a build that finds a segment
+relies on its rows in the other tables. Builds go last. If a run is stopped, the source is still found in a later table,
+so the next run removes the rest.
 """
 
 from __future__ import annotations
@@ -31,23 +31,19 @@ from kidxlib.catalog.tables import BUILDS, TABLES, UPGRADE_ORDER, BuildRow
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.operations.damage.damaged_segments import (
-    DamagedSegment,
-    KnownDamage,
-    audited_sources,
-    broken_by_audits,
-    known_damage,
-    last_findings,
-)
+from kidxlib.operations.damage.damaged_segments import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders
-from kidxlib.tables.held_changes import HeldChanges
+from kidxlib.tables.memory_tables import HeldChanges
 from kidxlib.tables.protocol import FirstAndLast, Tables
 from kidxlib.text.times import NS_PER_MS
 
-#: How many segments are marked at a time; each row, 1 kB, is held in memory as a whole.
-_MARKED_AT_ONCE: Final = 200_000
+#: How many rows one commit marks or removes; each, of segments 1 kB, is held in memory as a whole.
+_ROWS_AT_ONCE: Final = 200_000
+
+#: A row of `builds` names all sources of the build, so it stays for the other sources.
+_SOURCES: Final = "sources"
 
 
 class TablesCatalog:
@@ -75,7 +71,6 @@ class TablesCatalog:
         return min((version for version in versions if version is not None), default=None)
 
     def has_segments(self) -> bool:
-        """Whether the table `segments` exists."""
         return self.tables.version(SEGMENTS) is not None
 
     def make_tables(self) -> bool:
@@ -131,22 +126,10 @@ class TablesCatalog:
         """The names of the sources of which the catalog has segments, deleted ones included."""
         return [str(source) for source in self.tables.counts(SEGMENTS, ["source"])["source"].to_pylist()]
 
-    def audited_sources(self) -> list[str]:
-        """The names of the sources that were ever audited."""
-        return audited_sources(self.tables)
-
     def broken_files(self, sources: Sequence[str]) -> list[JudgedFile]:
         """The files that the last audit of each partition of some sources found broken. Missing files are left out."""
         is_broken = Among("verdict", (Verdict.BROKEN.value,))
         return JudgedFile.of_arrow(last_findings(self.tables, sources, [is_broken], JudgedFile.names()))
-
-    def damage(self, sources: Sequence[str], topics: re.Pattern[str], gone: pa.Table | None) -> KnownDamage:
-        """The damage that the catalog knows in some sources and topics."""
-        return known_damage(self.tables, sources, topics, gone)
-
-    def broken_by_audits(self, sources: Sequence[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
-        """The logs that the last audits found broken and that no build will read again."""
-        return broken_by_audits(self.tables, sources, topics)
 
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """The first base offset and the last next offset of the segments that are present, by partition."""
@@ -157,7 +140,6 @@ class TablesCatalog:
         }
 
     def known_partitions(self, sources: Sequence[str]) -> list[PartitionRow]:
-        """The rows of `partitions` of some sources."""
         return PartitionRow.of_arrow(self.tables.read(PARTITIONS, None, [_of(sources)]))
 
     def mark(self, changes: Changes, build_id: str, commit: Callable[[], None]) -> int:
@@ -174,12 +156,10 @@ class TablesCatalog:
         return marked
 
     def merge_partitions(self, rows: Sequence[PartitionRow]) -> None:
-        """Add or replace rows of `partitions`."""
         found = {"row": pa.Table.from_pylist([row.values() for row in rows], PARTITIONS.schema())}
         self.tables.change_rows(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
 
     def append_build(self, build: BuildRow) -> None:
-        """Add the row of one run."""
         self.tables.append(BUILDS, _table(BUILDS, build.values()))
 
     def sweep_staging(self, older_than_ms: int) -> None:
@@ -200,8 +180,8 @@ def _marks(changes: Changes) -> Iterator[pa.Table]:
     schema = pa.schema([*SEGMENTS.schema(SEGMENTS.key), *marked])
     # The rows of segments that are gone have null in the other columns; Arrow makes them without a copy.
     whole = pa.concat_tables([changes.gone, changes.relisted], promote_options="default")
-    for start in range(0, whole.num_rows, _MARKED_AT_ONCE):
-        part = whole.slice(start, _MARKED_AT_ONCE)
+    for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
+        part = whole.slice(start, _ROWS_AT_ONCE)
         is_gone = pa.array(np.arange(start, start + part.num_rows) < changes.gone.num_rows)
         active: Values = pc.if_else(is_gone, False, part["active"])
         status: Values = pc.if_else(is_gone, Status.GONE.value, None)
@@ -225,20 +205,12 @@ def _table(table: Table, values: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([entries], table.schema())
 
 
-#: A row of `builds` names all sources of the build, so it stays for the other sources.
-_SOURCES: Final = "sources"
-
-#: How many rows one commit removes.
-_ROWS_AT_ONCE: Final = 200_000
-
-
 def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
     """How many rows each table has of a source, by the table's name. A row of `builds` counts if the build read it."""
     return {table.name: _keys(tables, table, source).num_rows for table in UPGRADE_ORDER}
 
 
-def sources_of(tables: Tables) -> set[str]:
-    """The names of all sources that any table has."""
+def sources_in_tables(tables: Tables) -> set[str]:
     found: set[str] = set()
     for table in UPGRADE_ORDER:
         if table is BUILDS:
@@ -249,7 +221,7 @@ def sources_of(tables: Tables) -> set[str]:
     return found
 
 
-def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
+def forget_source(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
     """Remove the rows of a source. After a stop, it can be run again and goes on.
 
     Args:
@@ -269,7 +241,6 @@ def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
 
 
 def _keys(tables: Tables, table: Table, source: str) -> pa.Table:
-    """The keys of the rows of a source."""
     if table is not BUILDS:
         return tables.read(table, table.key, [Among("source", (source,))])
     builds = tables.read(BUILDS, [*BUILDS.key, _SOURCES])

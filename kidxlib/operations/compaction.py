@@ -1,5 +1,6 @@
 """Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`, by
-`compact_partitions`), and these are summed up by topic (`report`). Changes are made under the log dirs' locks.
+`compact_partitions`), and these are summed up by topic (`compaction_report`). Changes are made under the log dirs'
+locks.
 """
 
 from __future__ import annotations
@@ -23,10 +24,8 @@ from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import COMPACTED, CompactedFile
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
-from kidxlib.compaction.compact_partition import compact
-from kidxlib.compaction.task import (
+from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion, SegmentToCompact
+from kidxlib.compaction.compact_partition import (
     NOT_OURS,
     Change,
     ChangeAction,
@@ -34,11 +33,11 @@ from kidxlib.compaction.task import (
     CompactionOptions,
     CompactionTask,
     Mode,
+    compact,
 )
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, SharedRows, Work, reads_little
+from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory
@@ -298,7 +297,7 @@ class CompactionReport:
     problems: int
 
 
-def report(changes: Staged) -> CompactionReport:
+def compaction_report(changes: Staged) -> CompactionReport:
     rows = changes.rows("compacted", _LINE_COLUMNS)
     changed, kept = rows_where(rows, [_CHANGED]), rows_where(rows, [_KEPT])
     not_ours = rows_where(kept, [Among("reason", (NOT_OURS,))]).num_rows
@@ -372,6 +371,6 @@ def _line(row: dict[str, Any]) -> str:
     return f"{file}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
 
-def every_change(changes: Staged) -> list[dict[str, Any]]:
+def changes_as_json(changes: Staged) -> list[dict[str, Any]]:
     """The changes for JSON, in order."""
     return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()

@@ -26,10 +26,9 @@ from typing import Final
 import numpy as np
 from rich.filesize import decimal
 
-from kidxlib.format.checksums.choice import CHOSEN, FORCED_BY, candidates
-from kidxlib.format.checksums.folding import BLOCK_BYTES, folded_crc32c
+from kidxlib.format.checksum_kernel import BLOCK_BYTES, CHOSEN, FORCED_BY, checksum_candidates, folded_crc32c
 from kidxlib.jit.compiler import PACKAGE
-from kidxlib.jit.processor import cores, has_instructions
+from kidxlib.jit.machine import cores, has_instructions
 from kidxlib.storage.lock import MOUNTS
 
 #: The line by which a module imports the compiler.
@@ -143,7 +142,7 @@ def facts_of_checksums() -> Iterator[Fact]:
     data = np.zeros(BLOCK_BYTES + _TRIED_BYTES, np.uint8)
     address = data.ctypes.data + BLOCK_BYTES
     forced = f" ({FORCED_BY} asks for it)" if os.environ.get(FORCED_BY) else ""
-    for name, checksums in candidates().items():
+    for name, checksums in checksum_candidates().items():
         seconds = []
         for _ in range(_TRIES):
             start = time.perf_counter()

@@ -23,19 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among
-from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.findings import FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, TABLES
+from kidxlib.catalog.tables import BUILDS, FILE_BYTES, SMALL_FILE_BYTES, TABLES, counted_bytes
 from kidxlib.compaction.policy import Expiry
 from kidxlib.engine.shares import ROWS_AT_ONCE, shares
 from kidxlib.errors import CatalogError
 from kidxlib.recovery.outcome import ABSENT
-from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES, counted_bytes
 from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format.batch_header import ATTRIBUTE_TRANSACTIONAL, MAGIC_V2
+from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL, MAGIC_V2
 from kidxlib.jit.compiler import njit
 from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.header_kernel import OPTIONS

@@ -20,9 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.errors import CheckpointError, KidxError, LogChangedError, MalformedRecordsError
-from kidxlib.format.batch_header import ATTRIBUTE_CONTROL
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.layouts import MAGIC_V2
+from kidxlib.format.layouts import ATTRIBUTE_CONTROL, MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory

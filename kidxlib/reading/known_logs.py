@@ -18,10 +18,9 @@ from kidxlib.catalog.conditions import PRESENT, Among, Between, Condition
 from kidxlib.catalog.matching import positions_in, runs
 from kidxlib.catalog.partitions import EVENT_KINDS, PRODUCER_EVENTS, ProducerEventRow
 from kidxlib.catalog.rows import SEGMENT_KEY, Int32, Row, view_of
-from kidxlib.catalog.segment_views import SegmentToRead
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToRead
 from kidxlib.errors import LogChangedError
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import MAGIC_V2, TIME_INDEX_ENTRY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.bulk.wanted import Wanted

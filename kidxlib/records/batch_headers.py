@@ -13,9 +13,9 @@ from typing import Final
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import BATCH_BYTES_MIN, MAGIC_AT, batch_size
-from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
+from kidxlib.format.checksums import extend_crc32, extend_crc32c
 from kidxlib.format.codecs import CHUNK_BYTES, ByteStream
+from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, batch_size
 from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import BATCH_V2_BYTES_MIN, V2_ATTRIBUTES_AT, V2_CRC_AT
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
+from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, V2_ATTRIBUTES_AT, V2_CRC_AT
 from kidxlib.messages.writing import unsigned_varint
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from numba import types
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.layouts import (
     MAGIC_AT,
     SIZE_AT,
     V1_ATTRIBUTES_AT,
@@ -17,7 +18,6 @@ from kidxlib.format.batch_header import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_MAX_TIMESTAMP_AT,
 )
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 
 ENDS: Final = -1

@@ -16,7 +16,7 @@ import numpy as np
 from numba import from_dtype, types
 from numpy.typing import NDArray
 
-from kidxlib.format.varint import int64
+from kidxlib.format.bytes_kernel import int64
 from kidxlib.jit.compiler import njit
 from kidxlib.records.header_kernel import (
     BYTES,

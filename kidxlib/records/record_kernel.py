@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from kidxlib.format.varint import UNDERFLOW, skip_headers, varint, varlong
+from kidxlib.format.bytes_kernel import UNDERFLOW, skip_headers, varint, varlong
 from kidxlib.jit.compiler import njit
 from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum
 

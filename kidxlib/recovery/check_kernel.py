@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.layouts import (
     BATCH_BYTES_MIN,
     BATCH_V2_BYTES_MIN,
     LOG_OVERHEAD,
@@ -16,8 +18,6 @@ from kidxlib.format.batch_header import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 

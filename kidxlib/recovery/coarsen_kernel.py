@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.layouts import (
     BATCH_BYTES_MIN,
     BATCH_V2_BYTES_MIN,
     LOG_OVERHEAD,
@@ -17,7 +18,6 @@ from kidxlib.format.batch_header import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_MAX_TIMESTAMP_AT,
 )
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, TIME_ENTRY
 

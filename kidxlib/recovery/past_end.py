@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, V1_CRC_AT, V2_CRC_AT, batch_size
+from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, V1_CRC_AT, V2_CRC_AT, batch_size
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status

@@ -9,7 +9,7 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import NO_SEQUENCE
+from kidxlib.format.layouts import NO_SEQUENCE
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 

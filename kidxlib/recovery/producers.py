@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from kidxlib.recovery import producer_kernel
 from kidxlib.recovery.outcome import ScanEnd, Status

@@ -12,8 +12,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kidxlib.format import checksums as checksums
 from kidxlib.format import layouts
-from kidxlib.format.checksums import crc as checksums
 from kidxlib.recovery.facts import Cells, new_header_facts
 from kidxlib.recovery.log_facts import header_facts_kernel as kernel
 from kidxlib.recovery.options import RecoverOptions

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES
+from kidxlib.catalog.tables import COMMIT_LOCK_FILE, LAYOUT_VERSION, TABLES, made_by_an_older_release
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
-from kidxlib.tables.commit_lock import LOCK_FILE
-from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.terminal.extras import needing_packages
 
 if TYPE_CHECKING:  # delta-rs is an extra and slow to import; a run without a catalog needs neither
@@ -80,7 +78,7 @@ def _ensure_known(option: str, names: Iterable[str]) -> None:
     """Refuse to make a catalog in a directory with files that are not kidx's. Tables of kidx may be among its entries:
     a build may have been stopped while it made them.
     """
-    ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
+    ours = {STAGING, COMMIT_LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in names if name not in ours and not name.startswith("."))
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

@@ -11,7 +11,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.source import parse_topics
-from kidxlib.jit.processor import cores
+from kidxlib.jit.machine import cores
 from kidxlib.reading.absent import BrokersMetadata, absent_partitions
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.packed import CONTENT, CRC, KEY, SIZE, TABLE, PackedFile, name_of

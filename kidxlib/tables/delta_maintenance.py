@@ -19,24 +19,25 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import FILE_BYTES
 from kidxlib.errors import CatalogError
 from kidxlib.storage.store.delta import file_system_of
-from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
+    KeyRange,
+    SortedFile,
     counted_bytes_of,
     files_of,
     has_plain_files,
     in_schema,
-    remove_files,
-    replace_files,
+    key_ranges,
     rows_in,
     sizes_of,
+    uncommitted_files,
+    write_sorted,
 )
-from kidxlib.tables.delta_commits import commit_once
+from kidxlib.tables.delta_commits import commit_once, committing, replace_files
 from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
-from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
-from kidxlib.tables.sorted_files import KeyRange, SortedFile, key_ranges, write_sorted
 
 #: Files are cut by this number of sampled keys, or up to twice as many.
 _SAMPLED: Final = 50_000
@@ -130,12 +131,9 @@ class DeltaMaintenance:
         def attempt(delta: DeltaTable) -> bool:
             old = files_of(table, delta)
             place = file_system_of(delta)
-            new: list[SortedFile] = []
-            with contextlib.ExitStack() as stack:
-                # Files that are not committed would stay until the next vacuum.
-                stack.callback(remove_files, place, new)
+            with uncommitted_files(place) as (new, removing):
                 self._write_sorted(table, delta, old, place, new)
-                return self._replace(table, old, new, stack, _REWRITTEN)
+                return self._replace(table, old, new, removing, _REWRITTEN)
 
         self._committed(table, attempt)
 
@@ -199,13 +197,10 @@ class DeltaMaintenance:
         old = files.filter(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
         if old.num_rows < len(paths):
             return False
-        new: list[SortedFile] = []
-        with contextlib.ExitStack() as stack:
-            # Files that are not committed would stay until the next vacuum.
-            stack.callback(remove_files, place, new)
+        with uncommitted_files(place) as (new, removing):
             if not write_merged(place, table, old, new):
                 raise self._lost(table)
-            return self._replace(table, old, new, stack, _COMPACTED)
+            return self._replace(table, old, new, removing, _COMPACTED)
 
     def _replace(
         self,

@@ -12,7 +12,6 @@ Delta tables of users, outside a catalog, are read and written here, too (`read_
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,25 +32,41 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, sql_of
 from kidxlib.catalog.matching import Flags, Values, positions_in
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
+from kidxlib.catalog.tables import (
+    CATALOG_VERSION,
+    FILE_BYTES,
+    LAYOUT_VERSION,
+    commented_schema,
+    made_by_an_older_release,
+    properties_of,
+    version_of,
+)
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
+from kidxlib.storage.packed import SCHEME, in_catalog
 from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
+    FILES_AT_ONCE,
     counted_bytes_of,
     files_of,
     has_plain_files,
-    remove_files,
-    replace_files,
     rows_in,
     sizes_of,
+    uncommitted_files,
+    write_as_it_comes,
+    write_sorted,
 )
-from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, was_dropped, whole_answer
-from kidxlib.tables.layout import FILE_BYTES, commented_schema, made_by_an_older_release, properties_of, version_of
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of, with_packed_here
-from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_comes, write_sorted
+from kidxlib.tables.delta_commits import (
+    ATTEMPTS,
+    attempts,
+    commit_once,
+    committing,
+    replace_files,
+    was_dropped,
+    whole_answer,
+)
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
 
 _DELETED: Final = "_deleted"
 
@@ -98,7 +113,7 @@ class DeltaTables:
         delta = self.opened(table, version)
         if delta is None:
             return table.schema(names).empty_table()
-        return with_packed_here(self.rows(table, delta, names, sql_of(where)), self.path)
+        return _with_packed_here(self.rows(table, delta, names, sql_of(where)), self.path)
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
@@ -106,11 +121,9 @@ class DeltaTables:
         schema, delta = table.schema(names).append(ROWS), self.opened(table, version)
         grouped = _quoted(schema.names[:-1])
         sql = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
-        return (
-            schema.empty_table()
-            if delta is None
-            else with_packed_here(self._answer(table, delta, sql, schema), self.path)
-        )
+        if delta is None:
+            return schema.empty_table()
+        return _with_packed_here(self._answer(table, delta, sql, schema), self.path)
 
     def first_and_last(
         self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
@@ -122,21 +135,13 @@ class DeltaTables:
         return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 
     def ask(self, question: Question) -> pa.Table:
-        opened = {table.name: self.opened(table) for table in question.tables}
-        builder = QueryBuilder()
-        for name, delta in opened.items():
-            if delta is None:
+        opened: dict[str, DeltaTable] = {}
+        for table in question.tables:
+            if (delta := self.opened(table)) is None:
                 return question.schema.empty_table()
-            builder = builder.register(name, delta)
-
-        def read() -> pa.Table:
-            rows = builder.execute(question.for_datafusion)
-            return pa.RecordBatchReader.from_stream(rows).read_all().cast(question.schema)
-
-        try:
-            return whole_answer(read)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
+            opened[table.name] = delta
+        failed = f"{self.path}: cannot be asked for {question.name}"
+        return _answer(opened, question.for_datafusion, question.schema, failed)
 
     def change_rows(
         self,
@@ -191,18 +196,8 @@ class DeltaTables:
         return self._answer(table, delta, f"SELECT {columns} FROM rows WHERE {where}", schema)
 
     def _answer(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
-        """The answer to DataFusion's SQL, in which the table is named `rows`. It prunes files by their statistics.
-        `DeltaTable.to_pyarrow_table` takes five times as long, as it imports pandas.
-        """
-
-        def read() -> pa.Table:
-            rows = QueryBuilder().register("rows", delta).execute(sql)
-            return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
-
-        try:
-            return whole_answer(read)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
+        """The answer to DataFusion's SQL, in which the table is named `rows`."""
+        return _answer({"rows": delta}, sql, schema, f"{self.place(table)}: cannot be read")
 
     def place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
@@ -310,13 +305,10 @@ def _merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
     old = sizes_of(files.take(pa.array(touched.rows_that_stay, pa.int64())))
     if max(old.values(), default=0) > _BYTES_AT_ONCE:
         return False
-    new: list[SortedFile] = []
-    with contextlib.ExitStack() as stack:
-        # Files that are not committed would stay until the next vacuum.
-        stack.callback(remove_files, place, new)
+    with uncommitted_files(place) as (new, removing):
         for rows, count in _parts(place, table, files, touched, change):
             new += write_sorted(place, table, rows, count)
-        stack.pop_all()  # from here on the files may be committed
+        removing.pop_all()  # from here on the files may be committed
         replace_files(delta, old, new, data_change=True, history=_merge_history(change, len(old), len(new)))
     return True
 
@@ -470,12 +462,9 @@ def _append(table: Table, delta: DeltaTable, rows: ArrowStream) -> None:
         _merge(table, delta, TableChange.adding(table, pa.RecordBatchReader.from_stream(rows).read_all()))
         return
     place = file_system_of(delta)
-    new: list[SortedFile] = []
-    with contextlib.ExitStack() as stack:
-        # Files that are not committed would stay until the next vacuum.
-        stack.callback(remove_files, place, new)
+    with uncommitted_files(place) as (new, removing):
         new += write_as_it_comes(place, table, rows)
-        stack.pop_all()  # from here on the files may be committed
+        removing.pop_all()  # from here on the files may be committed
         # The names of delta-rs' own appends.
         metrics = {"num_added_files": len(new), "num_added_rows": sum(file.rows for file in new)}
         replace_files(delta, {}, new, data_change=True, history={"operationMetrics": metrics})
@@ -511,6 +500,41 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
         columns = [values.get(field.name, pa.nulls(count, field.type)) for field in nullable]
         rows = pa.concat_tables([rows.cast(nullable), pa.table(columns, schema=nullable)])
     return _in_order(table, rows)
+
+
+#: The column with the directory of a segment's index files, which may be packed in the same catalog.
+_INDEX_DIRECTORY: Final = "index_directory"
+
+
+def _with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
+    """Rows with the place of packed index files in the catalog as it is now: it may have moved since it was written."""
+    if _INDEX_DIRECTORY not in rows.column_names:
+        return rows
+    column = rows[_INDEX_DIRECTORY]
+    is_inside: Values = pc.starts_with(column, SCHEME)
+    if not pc.any(is_inside).as_py():
+        return rows
+    encoded: Values = column.combine_chunks().dictionary_encode()
+    words = pa.array([in_catalog(word, catalog) for word in encoded.dictionary.to_pylist()], pa.string())
+    number = rows.schema.get_field_index(_INDEX_DIRECTORY)
+    return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
+
+
+def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema, failed: str) -> pa.Table:
+    """The answer to DataFusion's SQL about tables by their names there. It prunes files by their statistics.
+    `DeltaTable.to_pyarrow_table` takes five times as long, as it imports pandas.
+    """
+    builder = QueryBuilder()
+    for name, delta in opened.items():
+        builder = builder.register(name, delta)
+
+    def read() -> pa.Table:
+        return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all().cast(schema)
+
+    try:
+        return whole_answer(read)
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise CatalogError(f"{failed}: {one_line(error)}") from error
 
 
 def one_line(error: Exception) -> str:

@@ -1,4 +1,7 @@
-"""A catalog's tables that end with the run: in memory, or in mapped files."""
+"""Tables in memory, wholly or in part: those of a run without a catalog, which end with it, in memory or in mapped
+files (`MemoryTables`); and changes of one table that wait and are committed together, which readers in this process see
+at once (`HeldChanges`).
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kidxlib.catalog.change import Change, Found
+from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
+from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
 from kidxlib.tables.protocol import (
+    ROWS,
     ArrowStream,
     FirstAndLast,
+    Tables,
     TablesToRead,
     counts_of,
-    first_and_last_of_groups,
     scope_of,
 )
 
@@ -73,7 +79,7 @@ class MemoryTables:
     ) -> pa.Table:
         schema = columns.schema(table, by)
         rows = self.read(table, [*by, columns.order, columns.last_column], where)
-        return first_and_last_of_groups(rows, schema.names[:-2], columns).cast(schema)
+        return _first_and_last_of_groups(rows, schema.names[:-2], columns).cast(schema)
 
     def change_rows(
         self,
@@ -107,3 +113,157 @@ class MemoryTables:
     def _put(self, table: Table, rows: pa.Table) -> None:
         self._rows[table.name] = rows
         self._versions[table.name] = self._versions.get(table.name, -1) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitingChange:
+    """A change to be committed. `kinds` are the kinds of its own rows, by their names in the common commit."""
+
+    kinds: dict[str, str]
+    found: Found
+    change: Change
+
+    def own_rows(self, found: Found) -> Found:
+        """The change's own rows among those of all changes, without overtaken ones."""
+        return {kind: found[name] for name, kind in self.kinds.items()}
+
+
+class HeldChanges:
+    """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; other calls pass through."""
+
+    def __init__(self, tables: Tables, table: Table) -> None:
+        self._tables, self._table = tables, table
+        self._waiting: list[_WaitingChange] = []
+        self._since: int | None = None
+        self._build_id = ""
+        self._pending = TableChange.none(table)
+
+    @property
+    def path(self) -> str:
+        return self._tables.path
+
+    def version(self, table: Table) -> int | None:
+        return self._tables.version(table)
+
+    def catalog_version(self, table: Table) -> int | None:
+        return self._tables.catalog_version(table)
+
+    def for_workers(self) -> TablesToRead | None:
+        return self._tables.for_workers()
+
+    def make(self, table: Table) -> None:
+        self._tables.make(table)
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`. The latest rows are those after `commit`: waiting changes override what others have
+        committed meanwhile.
+        """
+        pending = self._pending
+        if table is not self._table or version is not None or pending.is_empty:
+            return self._tables.read(table, names, where, version)
+        schema = table.schema(names)
+        rows = self._tables.read(table, [*schema.names, *table.key], where)
+        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        return pa.concat_tables([part.select(schema.names) for part in (pending.kept(table, rows), written)])
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`. Waiting rows count, and rows that they replace do not."""
+        pending = self._pending
+        if table is not self._table or version is not None or pending.is_empty:
+            return self._tables.counts(table, names, where, version)
+        names, keys, now = table.schema(names).names, pending.keys(table), self._tables.version(table)
+        rows = self._tables.read(table, [*names, *table.key], [*where, *scope_of({"key": keys}, table.key)], now)
+        replaced = rows.filter(positions_in(rows, keys, table.key) >= 0)
+        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        committed = self._tables.counts(table, names, where, now)
+        return _summed([committed, counts_of(written, names), _negated(counts_of(replaced, names))], names)
+
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        """See `TablesToRead.first_and_last`. Groups with waiting changes are read whole; `by` is of the key."""
+        committed, pending = self._tables.first_and_last(table, by, columns, where), self._pending
+        if table is not self._table or pending.is_empty:
+            return committed
+        changed = pending.keys(table)
+        rows = self.read(table, [*by, columns.order, columns.last_column], [*where, *scope_of({"key": changed}, by)])
+        rows = rows.filter(positions_in(rows, changed, by) >= 0)
+        after = _first_and_last_of_groups(rows, committed.column_names[:-2], columns).cast(committed.schema)
+        return pa.concat_tables([committed.filter(positions_in(committed, changed, by) < 0), after])
+
+    def change_rows(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        if table is not self._table:
+            return self._tables.change_rows(table, found, change, by=by, since=since, build_id=build_id)
+        table_change = change(self.read(table, None, scope_of(found, by)), found)
+        if not table_change.is_empty:
+            number = len(self._waiting)
+            # With `since`, `SCANNED` rows keep their name: the check of overtaken rows looks for it.
+            kinds = {kind if since is not None else f"{number}: {kind}": kind for kind in found}
+            self._waiting.append(_WaitingChange(kinds, found, change))
+            if since is not None:
+                self._since, self._build_id = since, build_id
+            self._pending = self._pending.then(table, table_change)
+        return table_change.counted
+
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
+        self._tables.append(table, rows)
+
+    def commit(self) -> None:
+        """Commit the waiting changes as one. Each is computed again, from the rows after the changes before it."""
+        if not self._waiting:
+            return
+        waiting, table = self._waiting, self._table
+        found = {name: held.found[kind] for held in waiting for name, kind in held.kinds.items()}
+
+        def change(known: pa.Table, found: Found) -> TableChange:
+            together = TableChange.none(table)
+            for held in waiting:
+                together = together.then(table, held.change(together.after(table, known), held.own_rows(found)))
+            return together
+
+        self._tables.change_rows(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
+        self._waiting, self._pending = [], TableChange.none(table)
+        self._since, self._build_id = None, ""  # these belong to the committed changes: the next may have none
+
+
+def _first_and_last_of_groups(rows: pa.Table, by: Sequence[str], columns: FirstAndLast) -> pa.Table:
+    """Values of the first and last row of each group of rows with the same values in some columns: these columns, each
+    combination once, `first` and `last`.
+    """
+    keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
+    groups = (
+        rows.sort_by(columns.order)
+        .group_by(list(by), use_threads=False)  # in order
+        .aggregate([(columns.order, "first"), (columns.last_column, "last", keep_nulls)])
+    )
+    return groups.rename_columns([*by, "first", "last"])
+
+
+def _summed(counts: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
+    """Add up counts of the same columns, and leave out zeros."""
+    rows = pa.concat_tables(counts).group_by(list(names)).aggregate([(ROWS.name, "sum")])
+    rows = rows.rename_columns([*names, ROWS.name])
+    return rows.filter(pc.field(ROWS.name) > 0)
+
+
+def _negated(counts: pa.Table) -> pa.Table:
+    """Counts to subtract in `_summed`."""
+    negative: Values = pc.negate(counts[ROWS.name])
+    return counts.set_column(counts.num_columns - 1, ROWS.name, negative)

@@ -1,5 +1,5 @@
 """The interface of a catalog's tables, for runs and for maintenance, whoever keeps the tables: delta-rs, Spark, or
-memory; which rows a change concerns, and rows in groups.
+memory; which rows a change concerns, and counts of rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Among, Between, Condition
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
-from kidxlib.storage.packed import SCHEME, in_catalog
 
 #: A condition lists up to this many values of a column; if there are more, it has the least and the greatest.
 _VALUES_MAX: Final = 1000
@@ -58,50 +57,6 @@ def counts_of(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.group_by(list(names)).aggregate([([], "count_all")]).rename_columns([*names, ROWS.name])
 
 
-def first_and_last_of_groups(rows: pa.Table, by: Sequence[str], columns: FirstAndLast) -> pa.Table:
-    """Values of the first and last row of each group of rows with the same values in some columns: these columns, each
-    combination once, `first` and `last`.
-    """
-    keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
-    groups = (
-        rows.sort_by(columns.order)
-        .group_by(list(by), use_threads=False)  # in order
-        .aggregate([(columns.order, "first"), (columns.last_column, "last", keep_nulls)])
-    )
-    return groups.rename_columns([*by, "first", "last"])
-
-
-def summed(counts: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Add up counts of the same columns, and leave out zeros."""
-    rows = pa.concat_tables(counts).group_by(list(names)).aggregate([(ROWS.name, "sum")])
-    rows = rows.rename_columns([*names, ROWS.name])
-    return rows.filter(pc.field(ROWS.name) > 0)
-
-
-def negated(counts: pa.Table) -> pa.Table:
-    """Counts to subtract in `summed`."""
-    negative: Values = pc.negate(counts[ROWS.name])
-    return counts.set_column(counts.num_columns - 1, ROWS.name, negative)
-
-
-#: The column with the directory of a segment's index files, which may be packed in the same catalog.
-_INDEX_DIRECTORY: Final = "index_directory"
-
-
-def with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
-    """Rows with the place of packed index files in the catalog as it is now: it may have moved since it was written."""
-    if _INDEX_DIRECTORY not in rows.column_names:
-        return rows
-    column = rows[_INDEX_DIRECTORY]
-    is_inside: Values = pc.starts_with(column, SCHEME)
-    if not pc.any(is_inside).as_py():
-        return rows
-    encoded: Values = column.combine_chunks().dictionary_encode()
-    words = pa.array([in_catalog(word, catalog) for word in encoded.dictionary.to_pylist()], pa.string())
-    number = rows.schema.get_field_index(_INDEX_DIRECTORY)
-    return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
-
-
 class TablesToRead(Protocol):
     """Reads one catalog's tables. Workers get such tables within an item. A table that cannot be read is a
     `CatalogError`.
@@ -131,7 +86,10 @@ class TablesToRead(Protocol):
     def first_and_last(
         self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
     ) -> pa.Table:
-        """`first_and_last_of_groups` of the rows that meet all conditions, in any order. No row is held."""
+        """Values of the first and last row of each group of rows with the same values in the columns `by`, among those
+        that meet all conditions: these columns, each combination once and in any order, `first` and `last`. No row is
+        held.
+        """
 
 
 @dataclass(frozen=True, slots=True)

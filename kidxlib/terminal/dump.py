@@ -11,10 +11,20 @@ from typing import Any, Final, get_args
 
 import click
 
-from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpFinding, DumpItem, Findings, NotCompared
-from kidxlib.dump.lines import RecordFormat, as_json_text, as_line, finding_lines, timestamp_type
-from kidxlib.dump.read import dump_file
-from kidxlib.dump.shown_as import ShownAs
+from kidxlib.dump.items import (
+    DumpedBatch,
+    DumpedRecord,
+    DumpFinding,
+    DumpItem,
+    Findings,
+    NotCompared,
+    RecordFormat,
+    as_json_text,
+    as_line,
+    finding_lines,
+    timestamp_type,
+)
+from kidxlib.dump.read import ShownAs, dump_file
 from kidxlib.dump.source import DumpOptions, DumpSource
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import layouts

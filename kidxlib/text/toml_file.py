@@ -107,7 +107,7 @@ Pattern = Annotated[re.Pattern[str], PlainValidator(pattern)]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def checked(path: Path, text: str, model: type[_Model]) -> _Model:
+def parse_toml(path: Path, text: str, model: type[_Model]) -> _Model:
     try:
         return model.model_validate(_parse(path, text))
     except ValidationError as error:
@@ -159,7 +159,7 @@ def _shown(value: object) -> str:
     return f"{text[:_SHOWN_MAX]}…" if isinstance(value, str) else "…"
 
 
-def read_text(path: Path, what: str = "policies") -> str:
+def read_toml_text(path: Path, what: str = "policies") -> str:
     """Read a user's text file; `what` names the expected content in messages."""
     try:
         is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""

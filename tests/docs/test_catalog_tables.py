@@ -21,15 +21,14 @@ from jobs.common.catalog import spark_tables as making
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.local_rows import spark_schema, spark_type
 from jobs.common.spark.session import session
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, VERSION_PROPERTY
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.context import RunContext
-from kidxlib.tables import layout
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import VERSION_PROPERTY
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import build_here
@@ -106,7 +105,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         tables = SparkTables(spark, str(path))
         with monkeypatch.context() as earlier:
             earlier.setattr(making, "CATALOG_VERSION", LAYOUT_VERSION - 1)
-            earlier.setattr(layout, "CATALOG_VERSION", LAYOUT_VERSION - 1)
+            earlier.setattr(catalog_tables, "CATALOG_VERSION", LAYOUT_VERSION - 1)
             for table in old:
                 tables.make(table)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")

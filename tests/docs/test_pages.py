@@ -12,7 +12,7 @@ import pytest
 import kidxlib.indexing.segments
 from benchmarks.figures import MEASURED, recorded
 from kidxlib.catalog.tables import TABLES
-from kidxlib.compaction import orphans, task
+from kidxlib.compaction import compact_partition
 from kidxlib.operations.compare import copy_in_store
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import partition_fold as fold
@@ -117,15 +117,15 @@ def test_every_verdict_on_a_copy_is_explained() -> None:
 def test_every_reason_of_compaction_is_explained() -> None:
     page = read("docs/compaction.md")
     removed = page[page.index("## Files that nothing needs") : page.index("## Tables")]
-    assert _WARNING_ROW.findall(removed) == [reason.value for reason in orphans.OrphanReason]
+    assert _WARNING_ROW.findall(removed) == [reason.value for reason in compact_partition.OrphanReason]
     kept = page[page.index("## What stays, and why") :]
     assert {
-        task.LOG_CHANGED,
-        task.UNREADABLE,
-        task.UNFINISHED,
-        task.NOT_LOCKED,
+        compact_partition.LOG_CHANGED,
+        compact_partition.UNREADABLE,
+        compact_partition.UNFINISHED,
+        compact_partition.NOT_LOCKED,
     } <= set(_WARNING_ROW.findall(kept))
-    assert f"`{task.NOT_OURS}`" in page
+    assert f"`{compact_partition.NOT_OURS}`" in page
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

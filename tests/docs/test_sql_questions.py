@@ -23,10 +23,9 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import TABLES, properties_of
 from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
-from kidxlib.tables.layout import properties_of
 from tests.docs import remote_answers
 from tests.docs.log_dirs import CLOCK, YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
 from tests.docs.pages import queries, views

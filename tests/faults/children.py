@@ -27,8 +27,7 @@ import pyarrow as pa
 import kidxlib.compaction.compact_partition
 import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
-from kidxlib.compaction.compact_partition import compact
-from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import compare
 from kidxlib.indexing.discover import find_segments

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.storage.packed import name_of
-from kidxlib.tables.commit_lock import LOCK_FILE
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import end, kidx, start_kidx
@@ -183,7 +183,7 @@ def test_a_catalog_that_cannot_be_written_is_read(tmp_path: Path, log_dir: Path,
     questions.write_text("topic,partition,offset\ntxn-mixed,0,5\n")
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64m"):
         _build(place)
-        (place.catalog / LOCK_FILE).unlink()
+        (place.catalog / COMMIT_LOCK_FILE).unlink()
         remount(place.catalog, "ro")
         of_catalog = ("--catalog", place.catalog)
         sought = kidx("seek", *of_catalog, "--queries", questions, "--output", tmp_path / "answers.csv")

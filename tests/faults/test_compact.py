@@ -16,9 +16,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.compaction.compact_partition import compact
+from kidxlib.compaction.compact_partition import (
+    ChangeAction,
+    ChangeOutcome,
+    CompactionOptions,
+    CompactionTask,
+    Mode,
+    compact,
+)
 from kidxlib.compaction.policy import Rule
-from kidxlib.compaction.task import ChangeAction, ChangeOutcome, CompactionOptions, CompactionTask, Mode
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

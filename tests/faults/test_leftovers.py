@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
+from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
-from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import KIDX, end, kidx, kill_session, start_kidx, while_it_runs
 from tests.faults.trees import indexes, small_log, write_log
@@ -32,7 +32,7 @@ heartbeat.PERIOD = timedelta(milliseconds=10)
 def _held(catalog: Path) -> Iterator[None]:
     """Nobody commits to the catalog while the context lasts: runs wait, with all that they have staged."""
     catalog.mkdir(exist_ok=True)
-    descriptor = os.open(catalog / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(catalog / COMMIT_LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -23,7 +23,7 @@ from kidxlib.errors import (
     UnknownVersionError,
 )
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
+from kidxlib.index import search_kernel
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
@@ -64,8 +64,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
-_TIME: Final = _Kind(TimeIndex, indexes.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, layouts.OFFSET_INDEX_ENTRY, search_kernel.OFFSET)
+_TIME: Final = _Kind(TimeIndex, indexes.time_index, layouts.TIME_INDEX_ENTRY, search_kernel.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -139,13 +139,15 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
     for by_value in (False, True):
         column = kind.key + by_value
         entries = len(ours)
-        increasing = bool(columns.increases(data, entries, column, base_offset))
+        increasing = bool(search_kernel.increases(data, entries, column, base_offset))
         for upper in (False, True):
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
             asked = (data, entries, column, base_offset)
-            assert [search.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-            assert search.slots(*asked, targets, upper, increasing).tolist() == slots, what
+            assert [search_kernel.warm_cold_slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            many = np.empty(len(targets), np.int64)
+            search_kernel.many_slots(*asked, targets, upper, increasing, many)
+            assert many.tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers

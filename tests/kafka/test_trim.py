@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.compaction.task import ChangeAction, ChangeOutcome
+from kidxlib.compaction.compact_partition import ChangeAction, ChangeOutcome
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.recovery.options import RecoverOptions
 from tests.conftest import Say

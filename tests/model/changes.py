@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from kidxlib.catalog.rows import SegmentKey
-from kidxlib.catalog.segment_views import KnownSegment
-from kidxlib.catalog.segments import IntervalSource
+from kidxlib.catalog.segments import IntervalSource, KnownSegment
 from kidxlib.catalog.tables import FACTS_VERSION
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (

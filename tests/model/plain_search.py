@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.index.search import PAGE_BYTES, Trace
+from kidxlib.index.abstract_index import PAGE_BYTES, Trace
 
 _ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 

@@ -11,9 +11,8 @@ from typing import Final
 import google_crc32c
 import numpy as np
 
-from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2, V2_ATTRIBUTES_AT
-from kidxlib.format.checksums.checksum_kernel import checksum
-from kidxlib.format.checksums.folding import BLOCK_BYTES, VECTOR_WORDS
+from kidxlib.format.checksum_kernel import BLOCK_BYTES, VECTOR_WORDS, checksum
+from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, V2_ATTRIBUTES_AT
 from kidxlib.jit.compiler import njit
 
 _ALIGNMENTS: Final = 64

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from llvmlite import binding
 
-from kidxlib.format.checksums.choice import FORCED_BY
+from kidxlib.format.checksum_kernel import FORCED_BY
 from tests.docs.pages import PROJECT
 from tests.processors.questions import Question, Told
 

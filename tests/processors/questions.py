@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.checksums.choice import CHOSEN
-from kidxlib.format.checksums.folding import VECTOR_WORDS
+from kidxlib.format.checksum_kernel import CHOSEN, VECTOR_WORDS
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kidxlib.errors import KidxError, MalformedRecordsError
+from kidxlib.format.codecs import zstd_module
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
-from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
@@ -22,6 +22,8 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import WholeLog
 from tests.processors.questions import Question, Said
+
+_ZSTD = zstd_module()
 
 
 def _indexes(question: Question, recovered: RecoveredSegment) -> tuple[OffsetIndex, TimeIndex]:
@@ -86,7 +88,9 @@ def _frames(data: bytes) -> Iterator[int | None]:
             if batch.is_v2 and batch.codec == CODEC_ZSTD:
                 try:
                     yield zlib.crc32(
-                        ZstdDecompressor().decompress(data[batch.position + BATCH_V2_BYTES_MIN : batch.next_position])
+                        _ZSTD.ZstdDecompressor().decompress(
+                            data[batch.position + BATCH_V2_BYTES_MIN : batch.next_position]
+                        )
                     )
-                except ZstdError:
+                except _ZSTD.ZstdError:
                     yield None

@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import given
 
-from kidxlib.format.checksums.choice import GOOGLE, ISAL
+from kidxlib.format.checksum_kernel import GOOGLE, ISAL
 from kidxlib.recovery.options import RecoverOptions
 from tests.conftest import Say
 from tests.kafka.mutations import mutated_log

@@ -8,8 +8,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.format.checksums.choice import FOLDING, GOOGLE, ISAL
-from kidxlib.format.checksums.folding import VECTOR_WORDS
+from kidxlib.format.checksum_kernel import FOLDING, GOOGLE, ISAL, VECTOR_WORDS
 from tests.conftest import Say
 from tests.kidxlib.recovery.test_segment import assert_as_kafka, assert_same
 from tests.processors.processor import Processor

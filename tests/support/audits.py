@@ -22,7 +22,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
-from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.backend import open_without_catalog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_summary
 from kidxlib.terminal.outcome import Outcome
@@ -82,7 +82,7 @@ def _found(
         tiering=tiering,
         topics=parse_topics(".*"),
     )
-    with open_local_once(1) as backend:
+    with open_without_catalog(1) as backend:
         results = run_audit(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
         yield results, [failure for stop in stops.values() for failure in stop.failures]
 

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.compaction.compact_partition import compact
-from kidxlib.compaction.orphans import Delays
+from kidxlib.catalog.segments import SegmentToCompact
+from kidxlib.compaction.compact_partition import Change, CompactionOptions, CompactionTask, Delays, Mode, compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
-from kidxlib.compaction.task import Change, CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task

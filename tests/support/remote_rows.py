@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.delta_tables import DeltaTables
 

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from jobs.common.catalog.spark_tables import CONFLICTS, SparkTables, while_others_commit
 from jobs.common.spark.local_rows import of_arrow, spark_type
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.commit_lock import committing_threads
-from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
+from kidxlib.catalog.tables import FILE_BYTES, SMALL_FILE_BYTES
+from kidxlib.tables.delta_commits import committing_threads
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 
 #: The size of files that OPTIMIZE writes; by default a GB, with which a table has one file.

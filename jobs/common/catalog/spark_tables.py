@@ -41,11 +41,10 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
-from kidxlib.tables.commit_lock import committing_threads
-from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
+from kidxlib.tables.delta_commits import committing_threads
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
@@ -414,7 +413,7 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`. Hadoop decides which: a path
+        """The catalog's local path, or else its URL, for `kidxlib.tables.delta_commits`. Hadoop decides which: a path
         without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)

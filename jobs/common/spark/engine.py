@@ -36,10 +36,22 @@ from jobs.common.spark.local_rows import as_column, one_a_task, spark_schema
 from jobs.common.spark.session import JobSession, hadoop_path, is_local, is_local_master, named_master
 from kidxlib.catalog.change import Found
 from kidxlib.catalog.conditions import Condition
-from kidxlib.engine.staged import Staged, StagedFiles, batch_of_kind
-from kidxlib.engine.units import Unit, do_unit, row_batches, run_in_process, units_of
 from kidxlib.engine.without_pandas import import_no_pandas
-from kidxlib.engine.work import ItemRows, RowsInFile, RowsInItem, SharedRows, Work
+from kidxlib.engine.work import (
+    ItemRows,
+    RowsInFile,
+    RowsInItem,
+    SharedRows,
+    Staged,
+    StagedFiles,
+    Unit,
+    Work,
+    batch_of_kind,
+    do_unit,
+    row_batches,
+    run_in_process,
+    units_of,
+)
 from kidxlib.errors import UsageError
 from kidxlib.jit import compiling
 from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory
@@ -177,7 +189,7 @@ class _Counters:
 
 @dataclass(frozen=True, slots=True)
 class StagedBySpark:
-    """Rows that Spark reads for the driver, from places that only Spark can read. See `kidxlib.engine.staged.Staged`.
+    """Rows that Spark reads for the driver, from places that only Spark can read. See `kidxlib.engine.work.Staged`.
 
     Attributes:
         data: the computed rows.

@@ -20,8 +20,7 @@ from kidxlib.audit.finding import Finding, Verdict, worse
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2
-from kidxlib.format.layouts import NO_SEQUENCE
+from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import batch_headers, header_search, reader

@@ -18,7 +18,7 @@ from kidxlib.format.topic_partition import (
     is_moved,
     is_other_name,
     loaded_as,
-    looks_like,
+    may_be_renamed,
 )
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
@@ -218,7 +218,7 @@ def _folders_set_aside(
     of_partition = [
         folder
         for folder in folders
-        if (looks_like(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
+        if (may_be_renamed(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
         and (not ids or _topic_id_or_none(folder) in {*ids, None})
     ]
     return tuple(sorted(of_partition, key=lambda folder: (-log_bytes(folder), str(folder))))

@@ -23,7 +23,7 @@ from kidxlib.format.topic_partition import (
     is_moved,
     is_other_name,
     loaded_as,
-    looks_like,
+    may_be_renamed,
 )
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -249,7 +249,7 @@ def _remarks_on_unknown_topics(
         for partition in offsets:
             topic = partition.topic
             is_known = topic in metadata.topics or topic == METADATA_TOPIC or partition in loaded
-            if not is_known and not any(looks_like(name, partition) for name in renamed):
+            if not is_known and not any(may_be_renamed(name, partition) for name in renamed):
                 by_topic[topic].setdefault(partition, []).append(file)
     for topic, partitions in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
         files = sorted(set(itertools.chain.from_iterable(partitions.values())))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteEpoch, RemoteObject
+from kidxlib.catalog.findings import ListedSegmentRow, RemoteEpoch, RemoteObject
 from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 

@@ -39,7 +39,7 @@ from kidxlib.audit.tiered.metadata import (
     findings_on_retention,
     findings_on_states,
 )
-from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
+from kidxlib.catalog.findings import ListedSegmentRow, RemoteObject
 from kidxlib.log.remote.layout import Layout, list_objects, object_name
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.storage.location import Location

@@ -33,7 +33,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kidxlib.format.topic_partition import PARTITION_MAX, is_name
+from kidxlib.format.topic_partition import PARTITION_MAX, is_topic_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.location import Location, entries_in, plain
 from kidxlib.storage.store.s3 import ObjectPath
@@ -120,7 +120,7 @@ def local_storage_directory(partition: TopicIdPartition) -> str:
 def parse_partition_directory(name: str) -> TopicIdPartition | None:
     """The partition whose directory has this name; None if it is not a partition's."""
     match = _DIRECTORY.fullmatch(name)
-    if match is None or not is_name(match[1]) or int(match[2]) > PARTITION_MAX:
+    if match is None or not is_topic_name(match[1]) or int(match[2]) > PARTITION_MAX:
         return None
     return TopicIdPartition(match[3], match[1], int(match[2]))
 
@@ -157,7 +157,7 @@ def _list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]
     directories: dict[TopicIdPartition, Location] = {}
     for topic in entries_in(bucket):
         match = _TOPIC.fullmatch(topic.name)
-        if match is None or not is_name(match[1]):
+        if match is None or not is_topic_name(match[1]):
             continue
         for place in entries_in(topic):
             if _PARTITION.fullmatch(place.name) and int(place.name) <= PARTITION_MAX:

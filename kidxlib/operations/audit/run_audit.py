@@ -42,16 +42,15 @@ from kidxlib.catalog.results import (
 )
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine, ensure_logs_visible, source_directories
-from kidxlib.engine.shares import share_rows_of, shares, with_rows
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, SharedRows, Work, reads_little
+from kidxlib.engine.shares import keys_with_rows, share_rows_of, shares
+from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.source import SegmentFile, Source
 from kidxlib.indexing.tasks import ScanTask
-from kidxlib.operations.events import (
+from kidxlib.operations.producer_events import (
     event_batches,
     event_rows,
     from_leader_epochs,
@@ -309,7 +308,7 @@ def partitions_to_audit(
         segments = segment_rows(staged.rows("segment", where=scope), TO_AUDIT)
         return pa.concat_tables([segments, event_rows(staged.rows("event", where=scope), TO_AUDIT)])
 
-    partitions = with_rows(audits, _counts(staged))
+    partitions = keys_with_rows(audits, _counts(staged))
     share_rows = share_rows_of(partitions, engine.cores, rows_max)
     for keys, rows in shares(read, partitions, share_rows, rows_max, ("base_offset", "position")):
         audits_of_share = {key: audits[key] for key in partition_keys(keys)}

@@ -54,10 +54,10 @@ from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.damaged_segments import KnownDamage
+from kidxlib.operations.damage.damaged_segments import KnownDamage, audited_sources
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
-from kidxlib.operations.packed import remove_left
+from kidxlib.operations.packed import remove_unused_packed
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.ranged_log import RANGE_BYTES
@@ -78,9 +78,9 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    audited_sources = catalog.audited_sources()
+    with_audits = audited_sources(catalog.tables)
     for source in sources:
-        if source.name not in audited_sources:
+        if source.name not in with_audits:
             raise UsageError(
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
                 f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
@@ -282,7 +282,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
     if not request.packs:
-        remove_left(catalog.tables, [source.name for source in request.sources])
+        remove_unused_packed(catalog.tables, [source.name for source in request.sources])
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")

@@ -18,7 +18,7 @@ from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.damaged_segments import DamagedSegment, KnownDamage
+from kidxlib.operations.damage.damaged_segments import DamagedSegment, KnownDamage, broken_by_audits, known_damage
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_as_line
@@ -53,10 +53,10 @@ def catalog_damage(
     elif changes is not None:
         not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
     lost = expected_in_log_dirs.lost(tables, logs, not_known)
-    broken = catalog.broken_by_audits(sources, request.topics)
+    broken = broken_by_audits(catalog.tables, sources, request.topics)
     if broken and changes is not None:
         broken = _not_read_again(broken, plan, changes)
-    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps, lost=lost, by_audits=broken)
+    return replace(known_damage(catalog.tables, sources, request.topics, gone), gaps=gaps, lost=lost, by_audits=broken)
 
 
 def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Changes) -> list[DamagedSegment]:

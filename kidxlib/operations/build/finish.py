@@ -18,9 +18,8 @@ from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.results import FINISHED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
-from kidxlib.engine.shares import cut
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work, reads_little
+from kidxlib.engine.shares import cut_by_weight
+from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange, count_unknown
 from kidxlib.indexing.plan import ListedPartition
@@ -204,5 +203,5 @@ def _finish(
 def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
     """Partitions that are finished together, neighbours in the tables."""
     keys = sorted(changes, key=itemgetter(1, 2, 0))  # as files are sorted
-    for start, end in cut([changes[key].segments for key in keys], _SEGMENTS_AT_ONCE):
+    for start, end in cut_by_weight([changes[key].segments for key in keys], _SEGMENTS_AT_ONCE):
         yield keys[start:end]

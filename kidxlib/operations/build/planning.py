@@ -21,8 +21,7 @@ from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work, mapped
+from kidxlib.engine.work import ItemRows, Staged, Work, mapped_table
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import PartitionKey
@@ -336,11 +335,11 @@ def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequ
         ((row["source"], row["topic"], row["partition"]), row["segments"]) for row in staged.rows("emptied").to_pylist()
     )
     return Changes(
-        to_read=mapped(staged.batches("to_read"), TO_READ),  # in the order of the units, so of the plan
+        to_read=mapped_table(staged.batches("to_read"), TO_READ),  # in the order of the units, so of the plan
         unchanged=summed["unchanged"],
         unchanged_bytes=summed["unchanged_bytes"],
-        relisted=mapped(staged.batches("relisted"), RELISTED),
-        gone=mapped(_of_filled_sources(plan, staged.batches("gone")), KEYS),
+        relisted=mapped_table(staged.batches("relisted"), RELISTED),
+        gone=mapped_table(_of_filled_sources(plan, staged.batches("gone")), KEYS),
         emptied={key: count for key, count in emptied if key[0] not in plan.empty},
         missing_at_end=dict(missing_at_end),
         to_finish=dict(_to_finish(plan, partitions)),

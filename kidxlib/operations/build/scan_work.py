@@ -20,11 +20,11 @@ from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.indexing.plan import SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
 from kidxlib.indexing.tasks import BuildTask
-from kidxlib.operations.events import event_batches, from_leader_epochs
+from kidxlib.operations.producer_events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.log_facts.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.partition_fold import NO_EVENTS

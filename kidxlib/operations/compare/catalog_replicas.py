@@ -35,7 +35,7 @@ from kidxlib.catalog.matching import Values, flags_of, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_pairs
@@ -118,7 +118,7 @@ class Copies:
         topics = [str(of_rows[start]) for start, _ in self.groups]
         begins = [number for number, topic in enumerate(topics) if not number or topic != topics[number - 1]]
         weights = [segments.get(topics[begin], 0) for begin in begins]
-        for start, end in cut(weights, _SEGMENTS_AT_ONCE):
+        for start, end in cut_by_weight(weights, _SEGMENTS_AT_ONCE):
             yield self._part(begins[start], [*begins, len(topics)][end])
 
     def _part(self, first: int, end: int) -> Copies:

@@ -13,8 +13,7 @@ from typing import Final
 
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work, reads_little
+from kidxlib.engine.work import ItemRows, Staged, Work, reads_little
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (

@@ -20,11 +20,9 @@ from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.results import COMPARED, CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
-from kidxlib.catalog.segment_views import SegmentToCompare
-from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.shares import cut, share_rows_of
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.catalog.segments import SEGMENTS, SegmentToCompare
+from kidxlib.engine.shares import cut_by_weight, share_rows_of
+from kidxlib.engine.work import ItemRows, Staged, Work
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
@@ -220,7 +218,7 @@ class ExpectedCopies:
         """Shares of about equal size, in order."""
         size = share_rows_of(self.counts, cores, _SHARE_SEGMENTS)
         counts = self.counts[ROWS.name].to_numpy()
-        for start, end in cut(counts, size):
+        for start, end in cut_by_weight(counts, size):
             segments = int(counts[start:end].sum())
             parts = -(-segments // size)  # more than one for a partition with more segments
             for part in range(parts):

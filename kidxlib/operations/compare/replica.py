@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
@@ -438,7 +438,7 @@ def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
     """A partition's offsets in ranges that begin where segments of A begin, or of B if A has none."""
     one, other = _logs(pair.one), _logs(pair.other)
     logs = one or other
-    starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]
+    starts = [start for start, _ in cut_by_weight([log.size for log in logs], _RANGE_BYTES)]
     firsts = [0, *(logs[start].base_offset for start in starts[1:])]
     for first, following in zip(firsts, [*firsts[1:], None], strict=True):
         last = OFFSET_MAX if following is None else following - 1

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Staged, Work
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import Done, begin_phase
 

@@ -27,7 +27,7 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import CheckpointError, ClusterMetadataError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, parse_segment_log
-from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition, looks_like
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition, may_be_renamed
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
@@ -691,7 +691,7 @@ def _misnamed(
     for key, (directory, topic_id) in listed.items():
         _, topic, number = key
         meant = TopicPartition(topic.lstrip("."), number)
-        if key in misnamed or (meant.topic, number) not in ids or not looks_like(directory.name, meant):
+        if key in misnamed or (meant.topic, number) not in ids or not may_be_renamed(directory.name, meant):
             continue
         if None in (topic_id, ids[meant.topic, number]) or topic_id == ids[meant.topic, number]:
             detail = f"it looks like {meant.directory}, which is there, too, and that somebody has copied or renamed"

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format.varint import uint8
+from kidxlib.format.bytes_kernel import uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.records.header_kernel import BYTES, OPTIONS
 

@@ -15,9 +15,8 @@ from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
 from kidxlib.audit.logs.partition_logs import MISSING
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS
-from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS

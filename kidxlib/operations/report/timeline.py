@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.catalog.matching import Values, flags_of, positions_in
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.recovery.outcome import Status

@@ -22,12 +22,10 @@ from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.matching import Positions, Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
-from kidxlib.catalog.segment_views import SegmentToPlan
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import SharedRows
+from kidxlib.engine.work import SharedRows, Staged
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listed import numbers_in

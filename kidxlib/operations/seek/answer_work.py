@@ -13,8 +13,7 @@ from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.matching import Flags, Values, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import SegmentToSearch
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs

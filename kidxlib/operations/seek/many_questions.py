@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values, numpy_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Staged, Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE

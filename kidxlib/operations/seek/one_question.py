@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
-from kidxlib.catalog.segment_views import SegmentToSearch
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.indexing.source import Source

@@ -25,8 +25,7 @@ from kidxlib.audit.tiered.finding import (
 from kidxlib.audit.tiered.listed_partition import RemotePartition
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work, reads_little
+from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX

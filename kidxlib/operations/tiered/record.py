@@ -11,7 +11,7 @@ import pyarrow as pa
 from kidxlib.audit.tiered.finding import RemoteFindingRow
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.catalog import updates
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS, RemoteFinding
+from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.operations.tiered.tiered_request import RecordedAudit
 from kidxlib.tables.protocol import Tables
 

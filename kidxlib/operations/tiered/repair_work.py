@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.engine.work import ItemRows
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.log.remote.layout import Layout, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.directory import Directory

@@ -13,7 +13,7 @@ from typing import Final
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.finding import Level
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.indexing.directories import ensure_no_overlap

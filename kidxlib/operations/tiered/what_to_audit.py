@@ -20,7 +20,7 @@ from kidxlib.audit.tiered.listed_partition import RemotePartition
 from kidxlib.audit.tiered.metadata import AsOf, Copying
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog.matching import Values
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
@@ -265,7 +265,7 @@ def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
 
 def _divide_into_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
     weights = [max(segment.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for segment in segments]
-    for start, end in cut(weights, _SHARE_BYTES):
+    for start, end in cut_by_weight(weights, _SHARE_BYTES):
         yield tuple(segments[start:end])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import NO_TIMESTAMP, batch_size
+from kidxlib.format.layouts import NO_TIMESTAMP, batch_size
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch, parse_batch
 from kidxlib.records.bulk.batch_table_kernel import (

@@ -11,9 +11,12 @@ import numpy as np
 from llvmlite import binding
 from numba import from_dtype, types
 
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int16, int32, int64
+from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_V2_BYTES_MIN,
     MAGIC_AT,
     MAGIC_V2,
     NO_SEQUENCE,
@@ -26,9 +29,6 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
-from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
-from kidxlib.format.varint import int16, int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.records.header_kernel import (
     BYTES,

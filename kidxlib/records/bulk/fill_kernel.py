@@ -8,8 +8,8 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format import layouts
+from kidxlib.format.bytes_kernel import copy_bytes, int16_at, varint_at
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import copy_bytes, int16_at, varint_at
 from kidxlib.records.bulk.place_kernel import PLACE
 from kidxlib.records.header_kernel import LONGS, OPTIONS
 

@@ -8,7 +8,9 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64, uint8
+from kidxlib.format.decompress_kernel import NO_ROOM, decompress
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
     BATCH_V2_BYTES_MIN,
@@ -19,8 +21,6 @@ from kidxlib.format.batch_header import (
     V1_ATTRIBUTES_AT,
     V1_TIMESTAMP_AT,
 )
-from kidxlib.format.decompress_kernel import NO_ROOM, decompress
-from kidxlib.format.varint import int32, int64, uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum

@@ -16,12 +16,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from kidxlib.format.batch_header import V2_ATTRIBUTES_AT
-from kidxlib.format.checksums.checksum_kernel import extended_crc32c
-from kidxlib.format.checksums.folding import CRC32C_POLYNOMIAL, by_x
-from kidxlib.format.varint import uint8
+from kidxlib.format.bytes_kernel import uint8
+from kidxlib.format.checksum_kernel import CRC32C_POLYNOMIAL, by_x, extended_crc32c
+from kidxlib.format.layouts import V2_ATTRIBUTES_AT
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.processor import has_instructions
+from kidxlib.jit.machine import has_instructions
 
 _ONE: Final = 1 << 31
 _TAKEN_OUT: Final = 33

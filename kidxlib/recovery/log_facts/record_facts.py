@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from kidxlib.format import checksums as checksums
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import batch_size
-from kidxlib.format.checksums import crc as checksums
+from kidxlib.format.layouts import batch_size
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.columns import records_in

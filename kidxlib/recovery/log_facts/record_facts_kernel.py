@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
     BATCH_V2_BYTES_MIN,
@@ -23,7 +24,6 @@ from kidxlib.format.batch_header import (
     V2_MAX_TIMESTAMP_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS
 from kidxlib.records.record_kernel import read_records

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numba import carray, from_dtype, types  # type: ignore[attr-defined]  # it does not name all that it exports
 
+from kidxlib.format.bytes_kernel import as_pointer
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import as_pointer
 from kidxlib.recovery.log_facts.header_facts_kernel import (
     HEADER_FACTS,
     HOUR,

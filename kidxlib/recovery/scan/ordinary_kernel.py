@@ -15,7 +15,9 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64, prefetch
+from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -36,10 +38,7 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import prefetch
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import HOUR_MS, TIMESTAMP_MAX, add_to_cell, digest_of
 from kidxlib.recovery.scan.scan_state import EventKind

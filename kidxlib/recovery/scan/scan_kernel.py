@@ -16,7 +16,9 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -36,8 +38,6 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
-from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import (

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import (
+from kidxlib.format.bytes_kernel import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
+from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
     BATCH_V2_BYTES_MIN,
@@ -23,7 +24,6 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.varint import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.scan.scan_state import OPEN_EVENT_SLOTS, EndReason, EventKind
 

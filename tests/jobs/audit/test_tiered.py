@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from jobs.common.catalog.spark_tables import SparkTables, while_others_commit
 from kidxlib.catalog.tables import BUILDS, BuildRow
-from kidxlib.tables import commit_lock
-from kidxlib.tables.commit_lock import committing
+from kidxlib.tables import delta_commits
+from kidxlib.tables.delta_commits import committing
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import filled
 
@@ -42,9 +42,9 @@ def test_a_commit_of_spark_waits_for_another_process(
     catalog: SparkTables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Having said so in one line that names the lock."""
-    monkeypatch.setattr(commit_lock, "_TOLD_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(delta_commits, "_TOLD_AFTER_SECONDS", 0.0)
     waits = _Said()
-    commit_lock._log.addHandler(waits)
+    delta_commits._log.addHandler(waits)
     try:
         with committing(catalog.path):
             commit = threading.Thread(target=_append_one, args=(catalog, "waits"))
@@ -53,9 +53,9 @@ def test_a_commit_of_spark_waits_for_another_process(
             assert commit.is_alive() and _recorded(catalog) == []
         commit.join()
     finally:
-        commit_lock._log.removeHandler(waits)
+        delta_commits._log.removeHandler(waits)
     assert _recorded(catalog) == ["waits"]
-    [line] = [record.getMessage() for record in caplog.records if record.name == commit_lock.__name__]
+    [line] = [record.getMessage() for record in caplog.records if record.name == delta_commits.__name__]
     held = f"{catalog.lock_place}/_commit.lock: held by another run that writes to this catalog"
     assert line == f"{held}; waiting until its commit is done"
 
@@ -109,8 +109,8 @@ class _Said(logging.Handler):
 
 
 def _append_when_free(path: str, said: Any, done: Any) -> None:
-    commit_lock._TOLD_AFTER_SECONDS = 0.0  # type: ignore[misc]
-    commit_lock._log.addHandler(_Said(said))
+    delta_commits._TOLD_AFTER_SECONDS = 0.0  # type: ignore[misc]
+    delta_commits._log.addHandler(_Said(said))
     DeltaTables(path).append(BUILDS, _as_arrow(_build("delta-rs")))
     done.set()
 

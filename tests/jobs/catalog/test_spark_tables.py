@@ -24,14 +24,13 @@ from pyspark.sql import SparkSession
 from jobs.common.catalog import spark_tables
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, properties_of
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.tables import layout
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import properties_of
 from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
 from tests.support.grouped import Segments, assert_grouped, rows_of
 from tests.support.spark.sessions import use_shared_session
@@ -208,13 +207,13 @@ def _assert_an_older_release_refuses_it(path: str, monkeypatch: pytest.MonkeyPat
     """It asks the table `segments` alone, in these words."""
     says = f"segments: written with catalog version {CATALOG_VERSION}, this code has {CATALOG_VERSION - 1}; use a newer"
     with monkeypatch.context() as older:
-        older.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
+        older.setattr(catalog_tables, "CATALOG_VERSION", CATALOG_VERSION - 1)
         with pytest.raises(CatalogError, match=says):
             DeltaTables(path).catalog_version(SEGMENTS)
 
 
 def _catalog_version(table: Path) -> int:
-    return int(DeltaTable(table).metadata().configuration[layout.VERSION_PROPERTY])
+    return int(DeltaTable(table).metadata().configuration[catalog_tables.VERSION_PROPERTY])
 
 
 def _kept_names(table: Table) -> list[str]:

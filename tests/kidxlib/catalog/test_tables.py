@@ -11,15 +11,20 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import KnownSegment, SegmentToCompact, SegmentToSearch
-from kidxlib.catalog.segments import SEGMENTS, SegmentRow
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.segments import SEGMENTS, KnownSegment, SegmentRow, SegmentToCompact, SegmentToSearch
+from kidxlib.catalog.tables import (
+    BUILDS,
+    CATALOG_VERSION,
+    COMMIT_LOCK_FILE,
+    LAYOUT_VERSION,
+    TABLES,
+    UPGRADE_ORDER,
+    properties_of,
+)
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import existing_tables
-from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import properties_of
 
 KEPT = Path(__file__).parents[2] / "catalogs"
 #: Of the oldest one that is upgraded here, which Spark alone wrote.
@@ -39,12 +44,15 @@ ROWS_KEPT = {
 KEPT_TABLES = tuple(table for table in TABLES if table.name in ROWS_KEPT)
 
 
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("kept")
-    with tarfile.open(KEPT / f"version-{KEPT_VERSION}.tar.gz") as archive:
+def kept_catalog(version: int, directory: Path) -> Path:
+    with tarfile.open(KEPT / f"version-{version}.tar.gz") as archive:
         archive.extractall(directory, filter="data")
     return directory / "catalog"
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kept_catalog(KEPT_VERSION, tmp_path_factory.mktemp("kept"))
 
 
 #: Columns that a later version has added; an upgrade fills them with nulls.
@@ -113,7 +121,7 @@ def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> No
     before = sorted(catalog.rglob("*"))
     with pytest.raises(CatalogError, match=r"made by an older release, .*: run \./spark-submit\.sh build_index once"):
         older.make_tables()
-    assert [path for path in sorted(catalog.rglob("*")) if path.name != LOCK_FILE] == before
+    assert [path for path in sorted(catalog.rglob("*")) if path.name != COMMIT_LOCK_FILE] == before
 
     half = tmp_path / "half"
     shutil.copytree(catalog, half)
@@ -131,9 +139,7 @@ def test_a_catalog_of_the_same_layout_needs_no_spark(tmp_path: Path) -> None:
     """It is read as it is. Who records in it gives each table this version, and makes what is missing; rows stay, and
     are not written anew; done once.
     """
-    with tarfile.open(KEPT / f"version-{LAYOUT_VERSION}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    path = tmp_path / "catalog"
+    path = kept_catalog(LAYOUT_VERSION, tmp_path)
     tables = existing_tables("--catalog", str(path))
     before = {table: tables.read(table) for table in TABLES}
     files = {
@@ -161,8 +167,6 @@ def test_every_catalog_has_the_tables_that_are_asked_for_its_version() -> None:
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_a_catalog_of_this_version_is_read_as_it_is(table: Table, tmp_path: Path) -> None:
-    with tarfile.open(KEPT / f"version-{CATALOG_VERSION}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    rows = DeltaTables(str(tmp_path / "catalog")).read(table)
+    rows = DeltaTables(str(kept_catalog(CATALOG_VERSION, tmp_path))).read(table)
     assert rows.schema.equals(table.schema()) and rows.num_rows > 0
     assert len(table.row.of_arrow(rows)) == rows.num_rows

@@ -139,14 +139,16 @@ def test_scanned(known: Rows, found: Rows) -> None:
     assert (after, made) == (in_order(expected), counted)
 
 
+EVENTS: Final = rows_of(
+    PRODUCER_EVENTS.schema(), PRODUCER_EVENTS.key, st.fixed_dictionaries({"producer_id": st.integers(0, 1)})
+)
+ABORTED: Final = rows_of(ABORTED_TRANSACTIONS.schema(), ABORTED_TRANSACTIONS.key, st.just({}))
+
+
 @FEW
 @given(
-    known=rows_of(
-        PRODUCER_EVENTS.schema(), PRODUCER_EVENTS.key, st.fixed_dictionaries({"producer_id": st.integers(0, 1)})
-    ),
-    found=rows_of(
-        PRODUCER_EVENTS.schema(), PRODUCER_EVENTS.key, st.fixed_dictionaries({"producer_id": st.integers(0, 1)})
-    ),
+    known=EVENTS,
+    found=EVENTS,
     scanned=rows_of(SCANNED_SEGMENT, SEGMENTS.key, SEGMENT),
 )
 def test_events(known: Rows, found: Rows, scanned: Rows) -> None:
@@ -170,8 +172,8 @@ FOLDED: Final = st.fixed_dictionaries({"unfolded": st.lists(st.integers(0, 2), u
 
 @FEW
 @given(
-    known=rows_of(ABORTED_TRANSACTIONS.schema(), ABORTED_TRANSACTIONS.key, st.just({})),
-    found=rows_of(ABORTED_TRANSACTIONS.schema(), ABORTED_TRANSACTIONS.key, st.just({})),
+    known=ABORTED,
+    found=ABORTED,
     finished=rows_of(kind(FINISHED, "partition"), PARTITIONS.key, FOLDED),
 )
 def test_aborted(known: Rows, found: Rows, finished: Rows) -> None:

@@ -34,7 +34,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kidxlib.index.columns import OFFSET_ENTRY_BYTES
+from kidxlib.index.search_kernel import OFFSET_ENTRY_BYTES
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.log.cluster_metadata.image import read_cluster_metadata

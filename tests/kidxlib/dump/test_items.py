@@ -1,12 +1,15 @@
-"""What is said of a file at the end of its dump."""
+"""What is said of a file at the end of its dump, and the forms of keys and values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.dump import SEGMENT, flip, objects, run
+from tests.support.dump import RECORDS, SEGMENT, flip, objects, run
 
 
 def test_the_last_line_says_what_is_wrong(segment: Path) -> None:
@@ -30,3 +33,29 @@ def test_the_last_line_says_what_is_wrong(segment: Path) -> None:
         result = run(*options, str(segment), str(index), str(segment.with_suffix(".txnindex")))
         assert result.return_value == ExitCode.PROBLEMS_FOUND
         assert result.stderr.splitlines()[-2:] == [of_log, of_index]
+
+
+@pytest.mark.parametrize(
+    ("form", "keys", "values"),
+    [
+        ("text", ["\0\0\0\t", None, "NaN"], ['{"a": 1.50,\n "b": null}', "ä", None]),
+        ("hex", ["00000009", None, "4e614e"], [RECORDS[0].value.hex() if RECORDS[0].value else "", "c3a4", None]),
+        ("json", ["\0\0\0\t", None, "NaN"], [{"a": 1.5, "b": None}, "ä", None]),
+        ("int", [9, None, "4e614e"], [int.from_bytes(b'{"a"'), "c3a4", None]),
+        ("long", ["00000009", None, "4e614e"], [int.from_bytes(b'{"a": 1.'), "c3a4", None]),
+    ],
+)
+def test_forms_of_keys_and_values(log: Path, form: str, keys: Sequence[object], values: Sequence[object]) -> None:
+    shown = [each for each in objects("--keys", form, "--values", form, str(log)) if each["type"] == "record"]
+    assert [each["key"] for each in shown] == keys
+    assert [each["value"] for each in shown] == values
+
+
+def test_json_within_lines(log: Path) -> None:
+    """In one line, and each number as it was written."""
+    assert ' payload: {"a": 1.50,  "b": null}' in run("--values", "json", str(log)).stdout
+
+
+def test_header_values_are_shown(log: Path) -> None:
+    first = objects("--values", "hex", str(log))[2]
+    assert first["headers"] == [{"key": "h", "value": "ff"}, {"key": "i", "value": None}]

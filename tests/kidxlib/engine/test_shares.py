@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.shares import cut, share_rows_of, shares, with_rows
+from kidxlib.engine.shares import cut_by_weight, keys_with_rows, share_rows_of, shares
 from kidxlib.tables.protocol import counts_of
 
 _SCHEMA: Final = SEGMENTS.schema(SEGMENTS.key)
@@ -47,7 +47,7 @@ def test_each_row_is_in_one_share(
         read.append(set(partition_keys(rows_where(rows, scope))) & counts.keys())
         return rows_where(rows, scope)
 
-    partitions = with_rows(counts, counts_of(rows, PARTITIONS.key))
+    partitions = keys_with_rows(counts, counts_of(rows, PARTITIONS.key))
     found = list(shares(read_some, partitions, share_rows, rows_at_once))
     assert sorted(key for of_share, _ in found for key in partition_keys(of_share)) == sorted(counts)
     in_shares = [list(zip(*of_share.to_pydict().values(), strict=True)) for _, of_share in found]
@@ -62,14 +62,14 @@ def test_each_row_is_in_one_share(
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 12))
 def test_a_piece_is_as_long_as_it_may_be(weights: list[int], most: int) -> None:
-    pieces = [weights[start:end] for start, end in cut(weights, most)]
+    pieces = [weights[start:end] for start, end in cut_by_weight(weights, most)]
     assert [weight for piece in pieces for weight in piece] == weights
     assert all(sum(piece) <= most or len(piece) == 1 for piece in pieces)
     assert all(sum(piece) + following[0] > most for piece, following in pairwise(pieces))
 
 
 def test_each_core_has_some_shares() -> None:
-    partitions = with_rows(
+    partitions = keys_with_rows(
         [("s", "t", number) for number in range(1000)], counts_of(_SCHEMA.empty_table(), SEGMENTS.key)
     )
     assert [share_rows_of(partitions, cores, most=100) for cores in (1, 10, 1000)] == [100, 26, 1]

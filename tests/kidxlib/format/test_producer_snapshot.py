@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from tests.support.logs import golden
 

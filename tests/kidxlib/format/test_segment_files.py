@@ -19,7 +19,7 @@ from kidxlib.format.topic_partition import (
     PARTITION_MAX,
     TOPIC_LENGTH_MAX,
     TopicPartition,
-    looks_like,
+    may_be_renamed,
     parse_partition_directory,
 )
 from tests.kidxlib.format.test_topic_partition import UUID
@@ -96,7 +96,7 @@ def test_other_files(name: str, reason: NotASegment) -> None:
 @pytest.mark.parametrize("name", ["t-2.bak", "t-2~", "t-2_old", "t-02", ".t-2", "t-2-copy"])
 def test_a_partitions_directory_that_somebody_has_renamed(name: str) -> None:
     """Not what is another partition's, or what Kafka has renamed."""
-    assert looks_like(name, TopicPartition("t", 2))
+    assert may_be_renamed(name, TopicPartition("t", 2))
     moved = f"t-2.{'0' * 32}-stray"
     for other in ("t-2", "t-20", "t-20.bak", "t-2-3", "at-2.bak", "t-3.bak", moved):
-        assert not looks_like(other, TopicPartition("t", 2)), other
+        assert not may_be_renamed(other, TopicPartition("t", 2)), other

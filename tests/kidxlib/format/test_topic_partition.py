@@ -14,7 +14,7 @@ from kidxlib.format.topic_partition import (
     PARTITION_MAX,
     TOPIC_LENGTH_MAX,
     TopicPartition,
-    is_name,
+    is_topic_name,
     parse_partition_directory,
 )
 from kidxlib.indexing.source import parse_source
@@ -51,7 +51,7 @@ def test_partition_directories(name: str, topic: str, partition: int) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a b", "ä", "a\n", "t" * (TOPIC_LENGTH_MAX + 1)])
 def test_a_path_is_made_of_no_such_name(name: str, tmp_path: Path) -> None:
     """Kafka refuses such topics (`Topic.validate`); nor is it a partition's directory, or a source's name."""
-    assert not is_name(name)
+    assert not is_topic_name(name)
     assert parse_partition_directory(f"{name}-0") is None
     with pytest.raises(UsageError, match=r"may hold only letters|No such file"):
         parse_source(f"{name}={tmp_path}", name_required=False)
@@ -59,5 +59,5 @@ def test_a_path_is_made_of_no_such_name(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["...", ".a", "-", "_", "t" * TOPIC_LENGTH_MAX])
 def test_a_path_may_be_made_of_such_a_name(name: str, tmp_path: Path) -> None:
-    assert is_name(name)
+    assert is_topic_name(name)
     assert parse_source(f"{name}={tmp_path}", name_required=True).name == name

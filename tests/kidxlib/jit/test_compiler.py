@@ -109,11 +109,7 @@ def make_zip(directory: Path, loop: str = LOOP) -> Path:
     directory.mkdir()
     path = directory / "kidx.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in (
-            ("__init__", ""),
-            ("loop", loop),
-            *JIT.items(),
-        ):
+        for name, text in {"__init__": "", "loop": loop, **JIT}.items():
             archive.writestr(zipfile.ZipInfo(f"kidxlib/{name}.py"), text)
     return path
 
@@ -319,8 +315,7 @@ def test_without_any_directory_it_is_compiled_at_each_start(starter: Starter, tm
 def read_only_library(directory: Path) -> Path:
     """The small library in a directory where nobody may make another one, not even root: a file stands in its way."""
     library = directory / "library"
-    (library / "kidxlib").mkdir(parents=True)
-    (library / "kidxlib" / "jit").mkdir()
+    (library / "kidxlib" / "jit").mkdir(parents=True)
     for name, text in {"__init__": "", "loop": LOOP, **JIT}.items():
         (library / "kidxlib" / f"{name}.py").write_text(text)
     (library / "kidxlib" / "__pycache__").touch()

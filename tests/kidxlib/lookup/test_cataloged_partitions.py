@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.catalog.partitions import PartitionToSearch
-from kidxlib.catalog.segment_views import SegmentToSearch
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.index.time import TimestampOffset
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition

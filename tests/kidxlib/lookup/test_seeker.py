@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib.catalog.partitions import PartitionToSearch
-from kidxlib.catalog.segment_views import SegmentToSearch
+from kidxlib.catalog.segments import SegmentToSearch
 from kidxlib.commands.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, offset_checkpoint

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.format.checksums.choice import CHOSEN, candidates
+from kidxlib.format.checksum_kernel import CHOSEN, checksum_candidates
 from kidxlib.operations import doctor
 from kidxlib.operations.doctor import Fact, fact_of_java, facts_of_kidx, facts_of_packages, requirements_of_kidx
 
@@ -42,7 +42,7 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
 
 def test_one_way_to_compute_checksums_is_taken() -> None:
     facts = list(doctor.facts_of_checksums())
-    assert [fact.name for fact in facts] == list(candidates())
+    assert [fact.name for fact in facts] == list(checksum_candidates())
     assert [fact.name for fact in facts if "taken" in fact.found] == [CHOSEN]
 
 

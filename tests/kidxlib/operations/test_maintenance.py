@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
@@ -22,7 +23,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.compaction.policy import Expiry
 from kidxlib.operations import maintenance as state_module
 from kidxlib.operations.maintenance import TableState, expired, table_state
-from kidxlib.tables import layout, sorted_files
+from kidxlib.tables import data_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
@@ -45,10 +46,10 @@ def _state(catalog: Path) -> TableState:
 
 def _file_bytes(monkeypatch: pytest.MonkeyPatch, file_bytes: int, row_bytes: int = 1) -> None:
     """Make so many bytes what a file should have, and what a row counts for at least."""
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
+    monkeypatch.setattr(data_files, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "_LARGE_BYTES", file_bytes * 3 // 2)
-    monkeypatch.setattr(layout, "ROW_BYTES", row_bytes)
+    monkeypatch.setattr(catalog_tables, "ROW_BYTES", row_bytes)
 
 
 def test_a_query_reads_the_files_that_may_have_its_row(catalog: Path) -> None:

@@ -23,7 +23,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS
+from kidxlib.catalog.tables import BUILDS, FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.operations import maintenance
 from kidxlib.operations.maintenance import (
     OptimizeLimits,
@@ -31,10 +31,9 @@ from kidxlib.operations.maintenance import (
     optimize_tables,
     optimized_as_line,
 )
-from kidxlib.tables import delta_maintenance, delta_tables, sorted_files
+from kidxlib.tables import data_files, delta_maintenance, delta_tables
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.tables.protocol import files_schema
 from tests.conftest import Say, one_in
 from tests.faults.trees import small_log, write_log
@@ -56,7 +55,7 @@ FEW: Final = one_in(20)
 
 @pytest.fixture
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sorted_files, delta_tables):
+    for module in (data_files, delta_tables):
         monkeypatch.setattr(module, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(maintenance, "SMALL_FILE_BYTES", _FILE_BYTES // 2)
 
@@ -159,7 +158,7 @@ def test_who_commits_meanwhile_is_given_way(tmp_path: Path, monkeypatch: pytest.
         append_rows(tmp_path, BUILDS, {"build_id": str(number)})
 
     def overtaken(*arguments: Any) -> list[Any]:
-        written = list(sorted_files.write_sorted(*arguments))
+        written = list(data_files.write_sorted(*arguments))
         maintenance.expire(BUILDS, lambda: pa.table({"build_id": ["3"]}))
         return written
 

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +26,7 @@ from kidxlib.storage import packed
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.kidxlib.catalog.test_tables import KEPT
+from tests.kidxlib.catalog.test_tables import kept_catalog
 from tests.support.catalog import append_rows
 from tests.support.logs import golden
 from tests.support.logs.random_logs import write_random_log
@@ -60,6 +59,12 @@ class Both:
         source = ("--source", f"{_SOURCE}={self.log_dir}", "--snapshots", "--epochs", *options)
         _kidx("build", *source, "--catalog", self.of_files, "--index-dir", self.index_dir, code=_OK)
         _kidx("build", *source, "--catalog", self.packed, "--pack", code=_OK)
+
+    def build_packed(self, *options: str) -> Ended:
+        """Build the packed ones alone."""
+        return _kidx(
+            "build", "--source", f"{_SOURCE}={self.log_dir}", "--catalog", self.packed, *_PACK, *options, code=_OK
+        )
 
     def unpack(self) -> dict[str, bytes]:
         """What unpacking writes into a new directory."""
@@ -119,14 +124,9 @@ def test_unpacked_files_are_those_of_a_build_without_pack(all_fixtures: Both) ->
     both.assert_same()
     again = _kidx("unpack", "--catalog", both.packed, "--index-dir", both.unpacked, "--json").json
     assert (again["written"], again["unchanged"]) == (0, len(_files(both.index_dir)))
-    built = _kidx(
-        "build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", both.packed, *_PACK, "--json", code=_OK
-    )
+    built = both.build_packed("--json")
     assert built.json["segments"] == 0 and built.json["rows_changed"] == 0
-    built = _kidx(
-        *("build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", both.packed, *_PACK, "--rebuild", "--json"),
-        code=_OK,
-    )
+    built = both.build_packed("--rebuild", "--json")
     assert set(built.json["by_published"]) <= {"unchanged", "none", "kept"}
 
 
@@ -159,8 +159,7 @@ def test_a_catalog_that_moves_takes_them_along(both: Both, tmp_path: Path) -> No
     moved.parent.mkdir()
     both.packed.rename(moved)
     both.packed = moved
-    built = _kidx("build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", moved, *_PACK, "--json", code=_OK)
-    assert built.json["segments"] == 0
+    assert both.build_packed("--json").json["segments"] == 0
     question = ("--topic", "plain-zstd", "--partition", "0", "--offset", "9000")
     assert _kidx("seek", *question, "--catalog", moved, "--json").json["answers"][0]["found"]
     both.assert_same()
@@ -227,7 +226,7 @@ def test_nothing_is_unpacked_beside_a_log_that_has_changed(both: Both, tmp_path:
     assert line.startswith(f"{log}: ")
     others = {name for name in _files(both.index_dir) if not name.startswith("plain-zstd-0/")}
     assert _files(tmp_path / "some").keys() == others != set()
-    _kidx("build", "--source", f"{_SOURCE}={both.log_dir}", "--catalog", both.packed, *_PACK, code=(0, 3))
+    both.build_packed()
     _kidx(*unpack)
     assert _files(tmp_path / "some").keys() > others
 
@@ -272,7 +271,7 @@ def test_a_source_changes_between_files_and_rows(both: Both, tmp_path: Path) -> 
     _kidx("build", *source, "--index-dir", tmp_path / "own", "--snapshots", "--epochs", code=_OK)
     assert _files(tmp_path / "own") == _files(both.index_dir)
     assert tables.read(INDEX_BYTES, INDEX_BYTES.key).num_rows == 0
-    back = _kidx("build", *source, *_PACK, code=_OK)
+    back = both.build_packed()
     assert f"those in {tmp_path / 'own'} stay" in back.err
     both.assert_same()
     directories = tables.read(SEGMENTS, ["index_directory"])["index_directory"].to_pylist()
@@ -309,15 +308,9 @@ def test_unpacked_files_are_those_of_generated_logs(tmp_path: Path, rng: random.
     both.assert_same()
 
 
-def _kept(version: int, directory: Path) -> Path:
-    with tarfile.open(KEPT / f"version-{version}.tar.gz") as archive:
-        archive.extractall(directory, filter="data")
-    return directory / "catalog"
-
-
 def test_a_catalog_of_an_older_release_gets_the_table(tmp_path: Path) -> None:
     """Until then it has no packed files, and commands that read it say so; its rows stay."""
-    catalog = _kept(9, tmp_path)
+    catalog = kept_catalog(9, tmp_path)
     tables = DeltaTables(str(catalog))
     before = tables.read(SEGMENTS).sort_by([(name, "ascending") for name in SEGMENTS.key])
     assert "it keeps no index files" in _kidx("unpack", "--catalog", catalog, "--index-dir", tmp_path / "u", code=2).err
@@ -327,7 +320,7 @@ def test_a_catalog_of_an_older_release_gets_the_table(tmp_path: Path) -> None:
     old = tables.read(SEGMENTS, where=[Among("source", (_SOURCE,), negated=True)])
     assert old.sort_by([(name, "ascending") for name in SEGMENTS.key]).equals(before)
     _kidx("unpack", "--catalog", catalog, "--index-dir", tmp_path / "u")
-    kept = _kept(10, tmp_path / "ten")
+    kept = kept_catalog(10, tmp_path / "ten")
     _kidx("unpack", "--catalog", kept, "--index-dir", tmp_path / "of-ten")
     assert _files(tmp_path / "u") == _files(tmp_path / "of-ten") != {}
 

@@ -1,4 +1,6 @@
-"""Tables that are kept small: nothing that they say is lost, whoever commits meanwhile, and skipping works."""
+"""Tables that are kept small: nothing that they say is lost, whoever commits meanwhile, and skipping works. Where some
+files are merged, all other files stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyarrow.fs import PyFileSystem
 
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables import delta_maintenance, layout, sorted_files
+from kidxlib.tables import data_files, delta_maintenance
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows, filled
 
 _DAY: Final = 24 * 3600
+_HISTORIES, _HISTORIES_EXHAUSTIVE = 6, 300
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
 
 
@@ -48,9 +51,15 @@ def said(tables: DeltaTables) -> list[str]:
     return sorted(map(str, tables.read(SEGMENTS).to_pylist()))
 
 
+def _append(tables: DeltaTables, partitions: int) -> None:
+    """A segment of each partition, in a file of its own."""
+    for number in range(partitions):
+        append_rows(Path(tables.path), SEGMENTS, segment("t", number, 0))
+
+
 def small_files(monkeypatch: pytest.MonkeyPatch, file_bytes: int) -> None:
-    monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
-    monkeypatch.setattr(layout, "ROW_BYTES", 1)
+    monkeypatch.setattr(data_files, "FILE_BYTES", file_bytes)
+    monkeypatch.setattr(catalog_tables, "ROW_BYTES", 1)
 
 
 def test_rows_end_up_in_files_that_queries_leave_out(
@@ -111,7 +120,7 @@ def _before_commit(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) ->
     times: list[int] = []
 
     def then(*arguments: Any) -> list[Any]:
-        written = list(sorted_files.write_sorted(*arguments))
+        written = list(data_files.write_sorted(*arguments))
         times.append(len(times))
         if len(times) == 1:
             what()
@@ -125,8 +134,7 @@ def test_rows_that_come_meanwhile_stay(
     tables: DeltaTables, maintenance: DeltaMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other rows are in other files: what was written is committed beside them."""
-    for number in range(3):
-        append_rows(Path(tables.path), SEGMENTS, segment("t", number, 0))
+    _append(tables, 3)
     times = _before_commit(monkeypatch, lambda: append_rows(Path(tables.path), SEGMENTS, segment("new", 0, 0)))
     maintenance.rewrite(SEGMENTS)
     assert times == [0] and maintenance.files(SEGMENTS).num_rows == 2
@@ -154,23 +162,23 @@ def _paths(tables: DeltaTables, version: int) -> list[dict[str, str]]:
     return pa.table(actions).select(["path"]).to_pylist()
 
 
-def test_a_write_that_fails_leaves_nothing(
-    tables: DeltaTables, maintenance: DeltaMaintenance, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("merges", [False, True], ids=["rewrite", "compact"])
+def test_a_write_that_fails_is_one_line_and_leaves_nothing(
+    merges: bool, tables: DeltaTables, maintenance: DeltaMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(2):
-        append_rows(Path(tables.path), SEGMENTS, segment("t", number, 0))
+    _append(tables, 2)
     before = sorted(Path(tables.path).rglob("*"))
 
-    def fail() -> None:
+    def write_one(*arguments: Any) -> Any:
+        yield from data_files.write_sorted(*arguments)
         raise OSError(28, "No space left on device")
-
-    def write_one(place: PyFileSystem, *arguments: Any) -> Any:
-        yield from sorted_files.write_sorted(place, *arguments)
-        fail()
 
     monkeypatch.setattr(delta_maintenance, "write_sorted", write_one)
     with pytest.raises(CatalogError, match=r"segments: cannot be written: .*No space left on device"):
-        maintenance.rewrite(SEGMENTS)
+        if merges:
+            maintenance.compact(SEGMENTS, _file_names(tables))
+        else:
+            maintenance.rewrite(SEGMENTS)
     assert sorted(Path(tables.path).rglob("*")) == before
 
 
@@ -208,8 +216,7 @@ def test_a_vacuum_keeps_what_a_version_of_the_last_week_needs(
     tables: DeltaTables, maintenance: DeltaMaintenance
 ) -> None:
     """However old its files are; and what is young, though nobody knows it."""
-    for number in range(3):
-        append_rows(Path(tables.path), SEGMENTS, segment("t", number, 0))
+    _append(tables, 3)
     directory = Path(tables.path, "segments")
     for path in directory.glob("*.parquet"):
         _age(path, 30 * _DAY)
@@ -254,3 +261,89 @@ def test_a_table_that_is_not_there_needs_nothing(tables: DeltaTables, maintenanc
 def _age(path: Path, seconds: float) -> None:
     then = time.time() - seconds
     os.utime(path, (then, then))
+
+
+def _file_names(tables: DeltaTables) -> list[str]:
+    return [str(path) for path in DeltaMaintenance(tables).files(SEGMENTS)["path"].to_pylist()]
+
+
+def _keys_in(tables: DeltaTables, path: str) -> list[tuple[Any, ...]]:
+    file = pq.read_table(Path(tables.path, "segments", path), columns=list(SEGMENTS.order))
+    return list(zip(*(file[name].to_pylist() for name in SEGMENTS.order), strict=True))
+
+
+def test_random_files_that_are_merged_keep_their_rows(
+    tmp_path: Path, rng: random.Random, exhaustive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever rows they have, and of however many of them keys are held; files that are not meant are not touched."""
+    for number in range(_HISTORIES_EXHAUSTIVE if exhaustive else _HISTORIES):
+        tables = DeltaTables(str(tmp_path / str(number)))
+        offsets = rng.sample(range(10_000), rng.randrange(20, 400))
+        keys = [(rng.choice(["a", "b", "it's", 'q"\xe4']), rng.randrange(4), offset) for offset in offsets]
+        parts = rng.randrange(1, 8)
+        for part in range(parts):
+            rows = (segment(*key, log_path=rng.randbytes(40).hex()) for key in keys[part::parts])
+            append_rows(Path(tables.path), SEGMENTS, *rows)
+        before, paths = said(tables), _file_names(tables)
+        merged = rng.sample(paths, rng.randrange(1, len(paths) + 1))
+        size = sum(Path(tables.path, "segments", path).stat().st_size for path in merged)
+        monkeypatch.setattr(data_files, "FILE_BYTES", size // rng.randrange(1, 6) + 1)
+        monkeypatch.setattr(delta_maintenance, "_SAMPLED", rng.choice([1, 7, 1000]))
+        assert DeltaMaintenance(tables).compact(SEGMENTS, merged)
+        assert said(tables) == before
+        new = set(_file_names(tables)) - set(paths)
+        assert set(_file_names(tables)) - new == set(paths) - set(merged)
+        in_order = [key for part in sorted(_keys_in(tables, path) for path in new) for key in part]
+        assert in_order == sorted(key for path in merged for key in _keys_in(tables, path))
+
+
+def test_merging_changes_nothing_for_who_follows_changes_or_reads_amid(
+    tables: DeltaTables, maintenance: DeltaMaintenance
+) -> None:
+    """The rows of both kinds of commit are the same; a reader that has opened the version before reads its files."""
+    _append(tables, 3)
+    reader = DeltaTable(f"{tables.path}/segments")
+    assert maintenance.compact(SEGMENTS, _file_names(tables))
+    history = DeltaTable(f"{tables.path}/segments").history(1)[0]
+    assert history["kidx.operation"] == "compact in order"
+    log = Path(tables.path, "segments", "_delta_log", f"{reader.version() + 1:020}.json").read_text()
+    assert log.count('"dataChange":false') == 4 and '"dataChange":true' not in log
+    assert reader.to_pyarrow_table().num_rows == 3 == tables.read(SEGMENTS).num_rows
+
+
+def test_merging_stands_beside_files_that_come_meanwhile(
+    tables: DeltaTables, maintenance: DeltaMaintenance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _append(tables, 3)
+    _before_commit(monkeypatch, lambda: append_rows(Path(tables.path), SEGMENTS, segment("new", 0, 0)))
+    assert maintenance.compact(SEGMENTS, _file_names(tables))
+    assert len(_file_names(tables)) == 2 and tables.read(SEGMENTS).num_rows == 4
+
+
+def test_merging_gives_way_to_who_has_changed_a_file_meanwhile(
+    tables: DeltaTables, maintenance: DeltaMaintenance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once; what was written goes."""
+    _append(tables, 3)
+    one = pa.table({"partition": pa.array([1], pa.int32())})
+    times = _before_commit(monkeypatch, lambda: maintenance.expire(SEGMENTS, lambda: one))
+    before = set(_file_names(tables))
+    assert not maintenance.compact(SEGMENTS, before)
+    assert times == [0] and tables.read(SEGMENTS).num_rows == 2
+    assert {path.name for path in Path(tables.path, "segments").glob("*.parquet")} == before | set(_file_names(tables))
+    assert not maintenance.compact(SEGMENTS, before), "one of these is not of the table any more"
+
+
+def test_tables_that_ask_for_more_are_put_together_by_delta_rs(
+    tables: DeltaTables, maintenance: DeltaMaintenance
+) -> None:
+    """As one whose changes somebody follows: what its files alone say may not be all of it. Nothing changes in it."""
+    append_rows(Path(tables.path), SEGMENTS, segment("t", 0, 0))
+    DeltaTable(f"{tables.path}/segments").alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    append_rows(Path(tables.path), SEGMENTS, segment("t", 1, 0))
+    before, version = said(tables), tables.version(SEGMENTS)
+    assert version is not None
+    assert maintenance.compact(SEGMENTS, _file_names(tables))
+    assert (len(_file_names(tables)), said(tables), tables.version(SEGMENTS)) == (1, before, version + 1)
+    followed = pa.table(DeltaTable(f"{tables.path}/segments").load_cdf(starting_version=version + 1).read_all())
+    assert followed.num_rows == 0

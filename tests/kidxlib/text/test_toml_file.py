@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from kidxlib.errors import UsageError
-from kidxlib.text.toml_file import Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.toml_file import Pattern, TomlTable, expected, parse_toml, read_toml_text
 
 PATH = Path("policy.toml")
 
@@ -27,9 +27,9 @@ class Outer(TomlTable):
 
 @pytest.mark.parametrize("text", ["log.bytes = 7", "'log.bytes' = 7", "[log]\nbytes = 7"])
 def test_a_key_with_a_dot_is_read_however_it_is_written(text: str) -> None:
-    read = checked(PATH, text, Inner)
+    read = parse_toml(PATH, text, Inner)
     assert read.log_bytes == 7 and read.given() == {"log_bytes": 7}
-    assert checked(PATH, "", Inner).given() == {}
+    assert parse_toml(PATH, "", Inner).given() == {}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_key_with_a_dot_is_read_however_it_is_written(text: str) -> None:
 )
 def test_what_is_wrong_is_said_with_its_key(text: str, said: str) -> None:
     with pytest.raises(UsageError) as raised:
-        checked(PATH, text, Outer)
+        parse_toml(PATH, text, Outer)
     assert str(raised.value).startswith(f"policy.toml: {said}")
 
 
@@ -69,5 +69,5 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
         (".", "cannot read the rules: Is a directory"),
     ):
         with pytest.raises(UsageError) as raised:
-            read_text(tmp_path / name, "rules")
+            read_toml_text(tmp_path / name, "rules")
         assert str(raised.value) == f"{tmp_path / name}: {said}"

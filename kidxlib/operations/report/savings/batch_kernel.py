@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from kidxlib.format.bytes_kernel import copy_bytes, varint_at
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import copy_bytes, varint_at
 
 _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
 #: `MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR`.

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.catalog.segments import FillableFacts
-from kidxlib.format.checksums.crc import extend_crc64nvme
+from kidxlib.format.checksums import extend_crc64nvme
 from kidxlib.java import as_long
 from tests.support.logs.golden import DATA, SAMPLES
 from tests.support.spark.jobs import Ended, kidx_build_here

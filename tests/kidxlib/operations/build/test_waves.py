@@ -70,7 +70,7 @@ def test_many_waves_end_as_one(
             for module, name in (
                 (waves, "_WAVE_SEGMENTS"),
                 (finishing, "_SEGMENTS_AT_ONCE"),
-                (marking, "_MARKED_AT_ONCE"),
+                (marking, "_ROWS_AT_ONCE"),
             ):
                 patch.setattr(module, name, rng.choice([1, 2, 5]) if step else 1)
             ended = _build(log_dir, tmp_path / "parts")

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey, broken
 from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS, ListedSegmentRow
+from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition

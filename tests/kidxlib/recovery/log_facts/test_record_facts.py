@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.checksums.crc import extend_crc64nvme
+from kidxlib.format.checksums import extend_crc64nvme
 from kidxlib.java import as_long
 from kidxlib.records import reader
 from kidxlib.records.batch_headers import parse_batch

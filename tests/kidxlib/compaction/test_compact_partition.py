@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kidxlib.compaction.orphans import Delays, Orphan, OrphanReason, find_orphans
+from kidxlib.compaction.compact_partition import Delays, Orphan, OrphanReason, find_orphans
 from kidxlib.format.segment_files import segment_file
 
 NOW, DELAYS = 1_000, Delays(staged=100, deleted=10)

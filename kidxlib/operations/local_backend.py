@@ -1,4 +1,4 @@
-"""The backend on one machine: processes do the work, and delta-rs keeps the catalog."""
+"""The backend on one machine with a catalog: processes do the work, and delta-rs keeps the catalog."""
 
 from __future__ import annotations
 

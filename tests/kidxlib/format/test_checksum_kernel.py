@@ -14,9 +14,16 @@ import numpy as np
 import pytest
 
 from kidxlib.errors import MissingLibraryError, UsageError
-from kidxlib.format.checksums import choice
-from kidxlib.format.checksums.choice import FORCED_BY, GOOGLE, ISAL, Checksums, candidates, choose
-from kidxlib.format.checksums.folding import BLOCK_BYTES
+from kidxlib.format.checksum_kernel import (
+    BLOCK_BYTES,
+    CHOSEN,
+    FORCED_BY,
+    GOOGLE,
+    ISAL,
+    Checksums,
+    checksum_candidates,
+    choose_checksums,
+)
 
 _LENGTHS = 4_097
 _ALIGNMENTS = 64
@@ -24,9 +31,9 @@ _ALIGNMENTS = 64
 _KNOWN = (google_crc32c.value, zlib.crc32)
 
 
-@pytest.mark.parametrize("name", sorted(candidates()))
+@pytest.mark.parametrize("name", sorted(checksum_candidates()))
 def test_they_agree_on_all_lengths_alignments_and_large_sizes(name: str, rng: random.Random, exhaustive: bool) -> None:
-    checksums = candidates()[name]
+    checksums = checksum_candidates()[name]
     data = np.frombuffer(rng.randbytes(8 << 20), np.uint8)
     address = data.ctypes.data
     asked = [(alignment, size) for size in range(1, _LENGTHS) for alignment in _alignments(size, exhaustive)]
@@ -46,26 +53,26 @@ def _alignments(size: int, exhaustive: bool) -> range:
 
 @pytest.mark.parametrize("of", Checksums._fields)
 def test_a_wrong_one_is_refused(of: str) -> None:
-    right = candidates()[ISAL]
+    right = checksum_candidates()[ISAL]
     whole: Callable[[int, int], int] = getattr(right, of)
     wrong = right._replace(**{of: lambda address, size: whole(address, min(size, 1_000))})
-    assert choose({GOOGLE: wrong, ISAL: right}) == ISAL
+    assert choose_checksums({GOOGLE: wrong, ISAL: right}) == ISAL
     with pytest.raises(MissingLibraryError, match=r"google: other checksums than the known ones of up to 65,536 bytes"):
-        choose({GOOGLE: wrong, ISAL: right}, GOOGLE)
+        choose_checksums({GOOGLE: wrong, ISAL: right}, GOOGLE)
 
 
 def test_a_name_that_nobody_knows_is_refused() -> None:
     with pytest.raises(UsageError, match=r"KIDX_CHECKSUMS: found 'zlib', expected one of .*isal, google"):
-        choose(candidates(), "zlib")
+        choose_checksums(checksum_candidates(), "zlib")
 
 
-@pytest.mark.parametrize("name", sorted(candidates()))
+@pytest.mark.parametrize("name", sorted(checksum_candidates()))
 def test_loops_take_the_one_that_is_asked_for(name: str) -> None:
     """Also those that were compiled by a process that took the other."""
     code = (
-        "import numpy as np; from kidxlib.format.checksums import checksum_kernel as kernel, choice; "
+        "import numpy as np; from kidxlib.format import checksum_kernel as kernel; "
         "from kidxlib.recovery.check_kernel import check_batches; "
-        "print(choice.CHOSEN, kernel._NUMBERS[choice.CHOSEN] == kernel._CHOSEN.value)"
+        "print(kernel.CHOSEN, kernel._NUMBERS[kernel.CHOSEN] == kernel._CHOSEN.value)"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, FORCED_BY: name}, capture_output=True, text=True, check=True
@@ -74,4 +81,4 @@ def test_loops_take_the_one_that_is_asked_for(name: str) -> None:
 
 
 def test_the_choice_is_a_library_that_there_is() -> None:
-    assert choice.CHOSEN in candidates()
+    assert CHOSEN in checksum_candidates()

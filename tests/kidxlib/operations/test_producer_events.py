@@ -14,7 +14,7 @@ from kidxlib.catalog.results import SCANNED, TO_FINISH
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
+from kidxlib.operations.producer_events import event_batches, from_leader_epochs, to_leader_epochs, with_events
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 from tests.conftest import one_in

@@ -1,4 +1,4 @@
-"""Converts producer events and leader epochs from arrays of the library to rows of the catalog, and back."""
+"""Converts what producers did and leader epochs from arrays of the library to rows of the catalog, and back."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import MissingLibraryError
-from kidxlib.format.c_library import c_library
+from kidxlib.jit.machine import c_library
 
 #: The extension module of `isal` that loads fastest, and has all of ISA-L's checksums.
 _ISAL: Final = c_library("isal", "igzip_lib", "crc32_iscsi")
@@ -35,7 +35,6 @@ _CRC64_NVME.restype = ctypes.c_uint64
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C of some bytes."""
     return int(google_crc32c.value(data))
 
 

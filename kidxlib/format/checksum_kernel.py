@@ -1,30 +1,44 @@
-"""Checksums by carry-less multiplication, for compiled loops and for Python: CRC-32C and CRC-32. Nobody calls them
-where the processor cannot multiply so.
+"""The checksum of a batch as compiled loops compute it, and the one in its header: CRC-32C, and CRC-32 up to magic 1.
 
-A message is a polynomial over GF(2), and its checksum is the remainder modulo the checksum's own polynomial. So a part
-of a message can be added to the part some bits after it, once it is multiplied by x to the power of that distance
-modulo the polynomial: the message is folded, a block at a time, until 128 bits are left (Gopal et al., "Fast CRC
-Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009).
+The fastest implementation on this processor is used, measured when the process starts (`choose_checksums`). None is the
+fastest everywhere. kidx's own loop (`folding`) needs instructions that x86-64 has since 2019. It needs no call, so it
+is the fastest for short batches wherever it runs. For long batches, ISA-L is as fast with AVX-512; without AVX-512,
+Google's may be faster. These are C functions, called through their symbols, where a Python call per batch would cost
+more than the checksum. All are measured on 64 KiB, which takes a quarter of a millisecond, in each process: a kept
+choice might be used on another processor. An implementation with wrong checksums is not used.
+
+kidx's own loop multiplies without carries. A message is a polynomial over GF(2), and its checksum is the remainder
+modulo the checksum's own polynomial. So a part of a message can be added to the part some bits after it, once it is
+multiplied by x to the power of that distance modulo the polynomial: the message is folded, a block at a time, until 128
+bits are left (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). Nobody calls
+it where the processor cannot multiply so.
 
 Blocks are laid out from the message's end. The bytes before the message in the first block count as zeros, which change
 nothing if a checksum starts with zero. So messages of all lengths up to a block take the same path, and the processor
-has no length to guess. Kafka's checksums start with ones: a table has their effect at the end of the first block.
-
-In numbers the highest bit is the coefficient of x⁰, as in both checksums.
+has no length to guess. Kafka's checksums start with ones: a table has their effect at the end of the first block. In
+numbers the highest bit is the coefficient of x⁰, as in both checksums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import ctypes
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from llvmlite import ir
+import numpy as np
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kidxlib.errors import MissingLibraryError, UsageError
+from kidxlib.format.bytes_kernel import int32
+from kidxlib.format.checksums import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
+from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, V1_CRC_AT, V2_ATTRIBUTES_AT, V2_CRC_AT
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.processor import has_instructions
+from kidxlib.jit.machine import has_instructions
 
 CRC32C_POLYNOMIAL: Final = 0x82F63B78
 CRC32_POLYNOMIAL: Final = 0xEDB88320
@@ -268,3 +282,141 @@ def folded_crc32c(address, size):
 def folded_crc32(address, size):
     """For Python to call: a CRC-32."""
     return fold_crc32(address, size)
+
+
+#: The environment variable that names the implementation to use.
+FORCED_BY: Final = "KIDX_CHECKSUMS"
+FOLDING: Final = "folding"
+ISAL: Final = "isal"
+GOOGLE: Final = "google"
+
+_PATTERN: Final = bytes(range(256)) * 256
+#: By number of bytes: the CRC-32C and the CRC-32 of the first bytes of the pattern, as computed with tables of 256
+#: numbers and by all checksum_candidates.
+_CHECKED: Final = {
+    1: (0x527D5351, 0xD202EF8D),
+    32: (0x46DD794E, 0x91267E8A),
+    333: (0x14A44C37, 0xC94237FC),
+    4_099: (0x7FC6F40F, 0xF869C143),
+    len(_PATTERN): (0xA224AF3D, 0xB11DE6A1),
+}
+_ROUNDS: Final = 4
+#: How many times as fast as the earlier checksum_candidates a candidate must be.
+_WORTH_A_CHANGE: Final = 1.1
+
+
+class Checksums(NamedTuple):
+    """Two functions of an address and a number of bytes, at least one. They may also read a block before the bytes."""
+
+    crc32c: Callable[[int, int], int]
+    crc32: Callable[[int, int], int]
+
+
+def checksum_candidates() -> Mapping[str, Checksums]:
+    """The implementations on this machine, by name; if several are as fast, the first is used."""
+    functions = {FOLDING: Checksums(folded_crc32c, folded_crc32)} if VECTOR_WORDS else {}
+    functions[ISAL] = Checksums(lambda address, size: ~ISAL_CRC32C(address, size, 0xFFFFFFFF) & 0xFFFFFFFF, _isal_crc32)
+    if (extend := GOOGLE_CRC32C) is not None:
+        functions[GOOGLE] = Checksums(lambda address, size: int(extend(0, address, size)), _isal_crc32)
+    return functions
+
+
+def _isal_crc32(address: int, size: int) -> int:
+    return int(CRC32(0, address, size))
+
+
+def choose_checksums(functions: Mapping[str, Checksums], forced: str | None = os.environ.get(FORCED_BY)) -> str:
+    """The name of the implementation to use, from `checksum_candidates`; `forced` is the name that the user sets."""
+    if forced and forced not in functions:
+        raise UsageError(f"{FORCED_BY}: found {forced!r}, expected one of {', '.join(functions)}")
+    pattern = ctypes.create_string_buffer(bytes(BLOCK_BYTES) + _PATTERN)
+    address = ctypes.addressof(pattern) + BLOCK_BYTES
+    asked = {forced: functions[forced]} if forced else functions
+    right = {name: checksums for name, checksums in asked.items() if _is_right(checksums, address)}
+    if not right:
+        raise MissingLibraryError(
+            f"{', '.join(asked)}: other checksums than the known ones of up to {len(_PATTERN):,} bytes; reinstall the "
+            f"library, or name another one in {FORCED_BY}"
+        )
+    chosen, best = "", float("inf")
+    for name, checksums in right.items():
+        seconds = min(_seconds(checksums, address) for _ in range(_ROUNDS))
+        if seconds * _WORTH_A_CHANGE < best:
+            chosen, best = name, seconds
+    return chosen
+
+
+def _is_right(checksums: Checksums, address: int) -> bool:
+    return all(
+        (checksums.crc32c(address, size), checksums.crc32(address, size)) == known for size, known in _CHECKED.items()
+    )
+
+
+def _seconds(checksums: Checksums, address: int) -> float:
+    start = time.perf_counter()
+    checksums.crc32c(address, len(_PATTERN))
+    return time.perf_counter() - start
+
+
+CHOSEN: Final = choose_checksums(checksum_candidates())
+
+
+_NUMBERS: Final = {ISAL: 0, GOOGLE: 1, FOLDING: 2}
+_GOOGLE: Final = _NUMBERS[GOOGLE]
+_FOLDING: Final = _NUMBERS[FOLDING]
+_CHOSEN: Final = ctypes.c_uint8(_NUMBERS[CHOSEN])
+
+# A compiled function loaded from numba's cache knows these symbols by name, so they must be there before any is loaded.
+# The choice is such a symbol, too, and no constant, which would stay in what is compiled.
+binding.add_symbol("kidx_isal_crc32c", ctypes.cast(ISAL_CRC32C, ctypes.c_void_p).value)
+binding.add_symbol("kidx_google_crc32c", ctypes.cast(GOOGLE_CRC32C or ISAL_CRC32C, ctypes.c_void_p).value)
+binding.add_symbol("kidx_chosen_checksum", ctypes.addressof(_CHOSEN))
+binding.add_symbol("kidx_crc32", ctypes.cast(CRC32, ctypes.c_void_p).value)
+_isal_crc32c = types.ExternalFunction("kidx_isal_crc32c", types.uint32(types.uintp, types.int32, types.uint32))
+_google_crc32c = types.ExternalFunction("kidx_google_crc32c", types.uint32(types.uint32, types.uintp, types.uintp))
+_gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, types.uintp, types.uint64))
+
+
+@intrinsic
+def _chosen(_context):
+    """The number of the implementation that this process uses."""
+
+    def generate(_context, builder, _signature, _arguments):
+        kind, name = ir.IntType(8), "kidx_chosen_checksum"
+        known = builder.module.globals.get(name)
+        return builder.load(cgutils.add_global_variable(builder.module, kind, name) if known is None else known)  # type: ignore[no-untyped-call]
+
+    return types.uint8(), generate
+
+
+@njit(forceinline=True)
+def stored_checksum(data, at, magic):
+    """The checksum in a batch's header; zero-extended, as the computed one."""
+    return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
+
+
+@njit(forceinline=True)
+def checksum(address, at, batch_bytes, magic):
+    """The checksum of a whole batch: CRC-32C from magic 2 on, CRC-32 before.
+
+    Args:
+        address: of the first byte that may be read.
+        at: how many bytes after it the batch starts.
+    """
+    covered_at = V2_ATTRIBUTES_AT if magic >= MAGIC_V2 else MAGIC_AT
+    start, size = address + at + covered_at, batch_bytes - covered_at
+    if _chosen() == _FOLDING and at + covered_at >= BLOCK_BYTES:  # type: ignore[call-arg]
+        return np.int64(fold_crc32c(start, size) if magic >= MAGIC_V2 else fold_crc32(start, size))
+    if magic >= MAGIC_V2:
+        return np.int64(extended_crc32c(np.uint32(0), start, size))
+    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(start), np.uint64(size)))
+
+
+@njit(forceinline=True)
+def extended_crc32c(crc, address, size):
+    """The CRC-32C of what `crc` covers (0: nothing) followed by the bytes at an address, at most 2 GiB less one: by a
+    library, as these are few bytes, or come in pieces.
+    """
+    if _chosen() == _GOOGLE:  # type: ignore[call-arg]
+        return np.uint32(_google_crc32c(np.uint32(crc), np.uintp(address), np.uintp(size)))
+    return np.uint32(~_isal_crc32c(np.uintp(address), np.int32(size), np.uint32(~crc)))

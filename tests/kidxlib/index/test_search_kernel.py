@@ -17,12 +17,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
+from kidxlib.index.abstract_index import PAGE_BYTES, trace_search
 from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.search_kernel import (
+    OFFSET,
+    OFFSET_OF_TIMESTAMP,
+    POSITION,
+    TIMESTAMP,
+    increases,
+    many_slots,
+    warm_cold_slot,
+)
 from tests.model.plain_search import plain_search
 from tests.support import page_cache
 
-OFFSET_ENTRIES_PER_PAGE: Final = search.PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
+OFFSET_ENTRIES_PER_PAGE: Final = PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
 WARM_OFFSET_ENTRIES: Final = 1024
 WARM_TIME_ENTRIES: Final = 682
 #: Sizes at which one or the other part of an index is empty, or almost.
@@ -39,23 +48,22 @@ class Column:
     data: NDArray[np.uint8]
 
     def slot(self, target: int, upper: bool) -> int:
-        return search.slot(self.data, len(self.values), self.number, self.base_offset, target, upper)
+        return int(warm_cold_slot(self.data, len(self.values), self.number, self.base_offset, target, upper))
 
     def slots(self, targets: Sequence[int], upper: bool, increasing: bool = False) -> list[int]:
-        wanted = np.array(targets, np.int64)
-        entries = len(self.values)
-        slots = search.slots(self.data, entries, self.number, self.base_offset, wanted, upper, increasing=increasing)
+        wanted, slots = np.array(targets, np.int64), np.empty(len(targets), np.int64)
+        many_slots(self.data, len(self.values), self.number, self.base_offset, wanted, upper, increasing, slots)
         return [int(slot) for slot in slots]
 
 
 def column(number: int, stored: NDArray[np.int64], base_offset: int) -> Column:
     """The entries of an index that has these values in one column, and other values in the other."""
-    layout = layouts.OFFSET_INDEX_ENTRY if number <= columns.POSITION else layouts.TIME_INDEX_ENTRY
+    layout = layouts.OFFSET_INDEX_ENTRY if number <= POSITION else layouts.TIME_INDEX_ENTRY
     names = layout.names or ()
     entries = np.zeros(len(stored), layout)
     entries[names[(number + 1) % 2]] = np.arange(len(stored))[::-1]
     entries[names[number % 2]] = stored
-    relative = number in (columns.OFFSET, columns.OFFSET_OF_TIMESTAMP)
+    relative = number in (OFFSET, OFFSET_OF_TIMESTAMP)
     with np.errstate(over="ignore"):
         values = stored + np.int64(base_offset if relative else 0)
     return Column(number, values.tolist(), base_offset, np.frombuffer(entries.tobytes(), np.uint8))
@@ -64,7 +72,7 @@ def column(number: int, stored: NDArray[np.int64], base_offset: int) -> Column:
 @st.composite
 def drawn_columns(draw: st.DrawFn, *, increasing: bool) -> Column:
     """Columns of all kinds, with 0 to 3,000 entries that increase, or do not."""
-    number = draw(st.sampled_from([columns.OFFSET, columns.POSITION, columns.TIMESTAMP, columns.OFFSET_OF_TIMESTAMP]))
+    number = draw(st.sampled_from([OFFSET, POSITION, TIMESTAMP, OFFSET_OF_TIMESTAMP]))
     size = draw(st.one_of(st.sampled_from(SIZES), st.integers(0, 20)))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     stored = np.cumsum(random.integers(1, draw(st.sampled_from([2, 5, 1000])), size))
@@ -102,7 +110,7 @@ def kafkas_slot(number: int, values: Sequence[int], target: int, upper: bool) ->
     if not values:
         return -1
     last = len(values) - 1
-    first_hot = max(0, last - (WARM_OFFSET_ENTRIES if number <= columns.POSITION else WARM_TIME_ENTRIES))
+    first_hot = max(0, last - (WARM_OFFSET_ENTRIES if number <= POSITION else WARM_TIME_ENTRIES))
     if values[first_hot] < target:
         begin, end = first_hot, last
     elif values[0] > target:
@@ -137,7 +145,7 @@ def test_bounds(column: Column, drawn: int) -> None:
     """One by one, all at once, in any order and sorted, a few and more than there are entries; with and without the
     promise that entries increase.
     """
-    assert columns.increases(column.data, len(column.values), column.number, column.base_offset)
+    assert increases(column.data, len(column.values), column.number, column.base_offset)
     targets = targets_for(drawn, column.values)
     times = len(column.values) // len(targets) + 1
     for asked in (targets, sorted(targets)):
@@ -160,25 +168,25 @@ def test_entries_that_do_not_increase(column: Column, drawn: int) -> None:
         assert [column.slot(target, upper) for target in targets] == slots
         assert column.slots(targets, upper) == slots
     increase = all(low < high for low, high in itertools.pairwise(column.values))
-    assert columns.increases(column.data, len(column.values), column.number, column.base_offset) == increase
+    assert increases(column.data, len(column.values), column.number, column.base_offset) == increase
 
 
 def test_upper_bound_passes_over_the_first_entry() -> None:
     """Positions 10, 23, 37: exactly 10 gives slot 1. With one entry there is then none."""
-    positions = column(columns.POSITION, np.array([10, 23, 37]), 45)
+    positions = column(POSITION, np.array([10, 23, 37]), 45)
     asked = {9: 0, 10: 1, 11: 1, 22: 1, 23: 1, 24: 2, 37: 2, 38: -1}
     assert {target: positions.slot(target, True) for target in asked} == asked
     assert positions.slots(list(asked), True, increasing=True) == list(asked.values())
-    one = column(columns.POSITION, np.array([10]), 45)
+    one = column(POSITION, np.array([10]), 45)
     assert [one.slot(target, True) for target in (9, 10, 11)] == [0, -1, -1]
 
 
 def test_offsets_wrap_as_javas_do() -> None:
     """Above the largest offset there is the smallest."""
     base_offset = 2**63 - 2
-    offsets = column(columns.OFFSET, np.array([0, 1, 2]), base_offset)
+    offsets = column(OFFSET, np.array([0, 1, 2]), base_offset)
     assert offsets.values == [2**63 - 2, 2**63 - 1, -(2**63)]
-    assert offsets.slot(2**63 - 1, False) == kafkas_slot(columns.OFFSET, offsets.values, 2**63 - 1, False)
+    assert offsets.slot(2**63 - 1, False) == kafkas_slot(OFFSET, offsets.values, 2**63 - 1, False)
 
 
 @given(column=drawn_columns(increasing=False), drawn=st.integers(0, 2**32 - 1), upper=st.booleans())
@@ -189,20 +197,20 @@ def test_trace_says_what_is_probed(column: Column, drawn: int, upper: bool) -> N
     """
     target = targets_for(drawn, column.values)[0]
     arguments = (len(column.values), column.number, column.base_offset, target, upper)
-    trace = search.trace(column.data, *arguments)
-    assert trace.slot == search.slot(column.data, *arguments)
-    entry_bytes = 8 if column.number <= columns.POSITION else 12
+    trace = trace_search(column.data, *arguments)
+    assert trace.slot == warm_cold_slot(column.data, *arguments)
+    entry_bytes = 8 if column.number <= POSITION else 12
     others = np.random.default_rng(drawn).integers(0, 256, len(column.data)).astype(np.uint8)
     for slot in trace.entries:
         others[slot * entry_bytes : (slot + 1) * entry_bytes] = column.data[
             slot * entry_bytes : (slot + 1) * entry_bytes
         ]
-    assert search.trace(others, *arguments) == trace
+    assert trace_search(others, *arguments) == trace
 
 
 def full_pages(pages: int) -> Column:
     """An offset index of so many full pages."""
-    return column(columns.OFFSET, np.arange(pages * OFFSET_ENTRIES_PER_PAGE), 0)
+    return column(OFFSET, np.arange(pages * OFFSET_ENTRIES_PER_PAGE), 0)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +222,7 @@ def test_published_example(pages: int, plain: tuple[int, ...], warm: tuple[int, 
     """
     index = full_pages(pages)
     last = len(index.values) - 1
-    trace = search.trace(index.data, len(index.values), columns.OFFSET, 0, last, False)
+    trace = trace_search(index.data, len(index.values), OFFSET, 0, last, False)
     assert (trace.slot, trace.pages) == (last, warm)
     before = plain_search(index.data, last)
     assert (before.slot, before.pages) == (last, plain)
@@ -226,28 +234,28 @@ def test_pages_of_lookups_at_the_tail() -> None:
     plain: set[int] = set()
     for pages in range(13, 2561):
         entries = pages * OFFSET_ENTRIES_PER_PAGE
-        trace = search.trace(index.data, entries, columns.OFFSET, 0, entries - 1, False)
+        trace = trace_search(index.data, entries, OFFSET, 0, entries - 1, False)
         assert (trace.slot, len(trace.pages)) == (entries - 1, 3)
-        plain.add(len(plain_search(index.data[: pages * search.PAGE_BYTES], entries - 1).pages))
+        plain.add(len(plain_search(index.data[: pages * PAGE_BYTES], entries - 1).pages))
     assert (min(plain), max(plain)) == (5, 13)
 
 
 def test_plain_search() -> None:
     """The model finds what the search finds, where entries increase."""
     for size in (0, 1, 2, 3, 700):
-        offsets = column(columns.OFFSET, np.arange(size) * 3, 0)
+        offsets = column(OFFSET, np.arange(size) * 3, 0)
         for target in range(-1, 3 * size + 1):
             assert plain_search(offsets.data, target).slot == offsets.slot(target, False)
 
 
-@pytest.mark.parametrize("number", [columns.OFFSET, columns.TIMESTAMP], ids=["offset index", "time index"])
+@pytest.mark.parametrize("number", [OFFSET, TIMESTAMP], ids=["offset index", "time index"])
 def test_warm_lookups_touch_three_pages_at_most(number: int) -> None:
     """However full the last page is, and whatever is looked for in the warm end."""
     index = column(number, np.arange(5000), 0)
-    warm = WARM_OFFSET_ENTRIES if number == columns.OFFSET else WARM_TIME_ENTRIES
+    warm = WARM_OFFSET_ENTRIES if number == OFFSET else WARM_TIME_ENTRIES
     for entries in range(3000, 5000, 7):
         for target in range(entries - warm, entries, 97):
-            assert len(search.trace(index.data, entries, number, 0, target, False).pages) <= 3
+            assert len(trace_search(index.data, entries, number, 0, target, False).pages) <= 3
 
 
 def test_lookup_reads_the_pages_of_its_trace(tmp_path: Path, rng: random.Random) -> None:

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kidxlib.format.varint import TOO_LONG, UNDERFLOW, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
+from kidxlib.format.bytes_kernel import (
+    TOO_LONG,
+    UNDERFLOW,
+    int16,
+    int32,
+    int64,
+    skip_bytes,
+    skip_headers,
+    varint,
+    varlong,
+)
 from kidxlib.jit.compiler import njit
 
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
