@@ -33,8 +33,7 @@ from kidxlib.audit.logs.partition_logs import (
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop
-from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.producer_snapshots import forgotten_producers
+from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, finding_on_local_epochs
