@@ -31,9 +31,9 @@ from kidxlib.audit.logs.partition_logs import (
     replaced_by_swaps,
 )
 from kidxlib.audit.segment import SegmentForPartition
-from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop
 from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
+from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, finding_on_local_epochs
@@ -411,7 +411,7 @@ def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
         or task.remedy
         or "restore it from a copy; where other replicas have the partition, the broker fetches it"
     )
-    others = map(str, checkpoints.failures_in_directory(task.directory))
+    others = map(str, obstacles_in_partition(task.directory))
     return StartupSimulation(failures=[f"{task.last_stop.why_empty}{named}; {remedy}", *others])
 
 

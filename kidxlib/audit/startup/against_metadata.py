@@ -8,7 +8,6 @@ Source: `LogManager.isStrayReplica` (`isStrayKraftReplica` before 4.0), `LogMana
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import re
@@ -17,19 +16,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib import java
-from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines
+from kidxlib.audit.startup.obstacles import Effect, KafkaThrows, Obstacle, Thrown, accepted_topic_id
 from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, LogChangedError, MalformedRecordsError
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.storage.location import Listed, Location, files_in
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_offset_checkpoint, small_file
-from kidxlib.text.words import quoted
 
 _FUTURE: Final = "-future"
 #: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
@@ -40,10 +37,6 @@ _KEEP_RECORDS_REMEDY: Final = (
     "nothing of it is deleted: where its records are wanted, copy it to a directory called {}, outside of the log "
     "dirs, and read that (kidx export)"
 )
-
-_FIELD_SEPARATOR: Final = re.compile(r":[ \t\n\x0b\f\r]+")
-_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
-_TOPIC_ID_BYTES: Final = 16
 
 #: `meta.properties` of a broker with KRaft (`MetaPropertiesVersion.V1`).
 _OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
@@ -164,7 +157,7 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
     by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
     for partition, directory in sorted(served.items()):
         try:
-            topic_id = read_topic_id(directory / PARTITION_METADATA)
+            topic_id = accepted_topic_id(directory / PARTITION_METADATA)
         except FileNotFoundError:
             if is_kraft:
                 yield Obstacle(directory, f"no {PARTITION_METADATA}", Effect.HIDES, STRAY, NO_TOPIC_ID)
@@ -174,12 +167,13 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
         by_topic[partition.topic][topic_id].append(directory)
         by_id[topic_id][partition.topic].append(directory)
     for most, topic_id, directory in _minority_directories(by_topic.values()):
-        has = f"topic id {topic_id}, {most[0].name} has {read_topic_id(most[0] / PARTITION_METADATA)}: a topic has one"
+        of_most = accepted_topic_id(most[0] / PARTITION_METADATA)
+        has = f"topic id {topic_id}, {most[0].name} has {of_most}: a topic has one"
         does = f"of the directory with the wrong one: {STRAY}"
         yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
     for most, topic, directory in _minority_directories(by_id.values()):
         if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
-            own = read_topic_id(directory / PARTITION_METADATA)
+            own = accepted_topic_id(directory / PARTITION_METADATA)
             has = f"topic id {own}, as {most[0].name} has: no two topics have one"
             does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
             yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
@@ -196,29 +190,6 @@ def _minority_directories(
                 yield most, value, directory
 
 
-def read_topic_id(path: Location | Listed) -> str:
-    """Read a topic id as `PartitionMetadataReadBuffer` does: from two lines, ignoring what is before their colons."""
-    lines = read_lines(path)
-    version = java.parse_integer(_metadata_field(lines, 1), INT_BITS)
-    if version is None or version < 0:
-        raise KafkaThrows(f"line 1: {quoted(lines[0])}, expected 'version: 0'", Thrown.IO)
-    topic_id = _metadata_field(lines, 2)
-    if _TOPIC_ID.fullmatch(topic_id) is None:
-        raise KafkaThrows(f"line 2: {quoted(lines[1])}, expected a topic id of 22 characters", Thrown.OTHER)
-    if base64.urlsafe_b64decode(f"{topic_id[:22]}==") == bytes(_TOPIC_ID_BYTES):
-        raise KafkaThrows(f"line 2: {quoted(lines[1])}, an id that no topic has", Thrown.IO)
-    return topic_id[:22]
-
-
-def _metadata_field(lines: list[str], number: int) -> str:
-    if len(lines) < number:
-        raise KafkaThrows(f"line {number}: not there, expected 'version: 0' and 'topic_id: <id>'", Thrown.OTHER)
-    parts = java.split_by_pattern(_FIELD_SEPARATOR, lines[number - 1])
-    if len(parts) != 2:
-        raise KafkaThrows(f"line {number}: {quoted(lines[number - 1])}, expected '<name>: <value>'", Thrown.IO)
-    return parts[1]
-
-
 def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFolder]:
     """The directories that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
     elsewhere.
@@ -230,7 +201,7 @@ def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFol
             if named is None or named.topic == topic_partition.METADATA_TOPIC or is_gone:
                 continue
             try:
-                yield _PartitionFolder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))
+                yield _PartitionFolder(directory, log_dir, named, accepted_topic_id(directory / PARTITION_METADATA))
             except FileNotFoundError:
                 yield _PartitionFolder(directory, log_dir, named, None)
             except (KafkaThrows, OSError):

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, why_false
 from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
-from kidxlib.audit.startup.obstacles import Obstacle
+from kidxlib.audit.startup.obstacles import Obstacle, accepted_offsets
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.topic_partition import (
@@ -285,7 +284,7 @@ def _last_stop(
     kafka_version: KafkaRelease | None,
 ) -> LastStop:
     names = checkpoint_files.LOG_DIR_CHECKPOINTS
-    read = [checkpoints.read_offsets(log_dir, name) for name in names]
+    read = [accepted_offsets(log_dir, name) for name in names]
     points, starts, watermarks, cleaned = read
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()

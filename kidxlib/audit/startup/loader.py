@@ -29,9 +29,7 @@ from typing import Final, NoReturn, Self
 
 import numpy as np
 
-from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.checkpoints import offset_of
-from kidxlib.audit.startup.obstacles import Thrown
+from kidxlib.audit.startup.obstacles import Thrown, obstacles_in_files, offset_in_name, why_misnamed
 from kidxlib.audit.startup.simulation import (
     ReadLog,
     Recovery,
@@ -59,7 +57,6 @@ from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.text.words import counted, shell_option
-
 
 _UNKNOWN_RELEASE: Final = NodeRelease()
 _SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
@@ -114,7 +111,7 @@ class ProducerSnapshots:
             {
                 offset: _is_readable_snapshot(file)
                 for name, file in files.items()
-                if name.endswith(segment_files.SNAPSHOT_SUFFIX) and (offset := offset_of(name)) is not None
+                if name.endswith(segment_files.SNAPSHOT_SUFFIX) and (offset := offset_in_name(name)) is not None
             }
         )
 
@@ -213,8 +210,8 @@ class _LoadState:
             arguments,
             read_before,
             read_log,
-            StartupSimulation(failures=[str(each) for each in checkpoints.failures_in_files(directory, files)]),
-            {name: file for name, file in files.items() if checkpoints.why_misnamed(name) is None},
+            StartupSimulation(failures=[str(each) for each in obstacles_in_files(directory, files)]),
+            {name: file for name, file in files.items() if why_misnamed(name) is None},
         )
 
     def log_of(self, base_offset: int) -> Listed:
@@ -300,7 +297,7 @@ def _remove_replaced(state: _LoadState, logs: Sequence[str]) -> None:
     least = min(base_offsets, default=segment_files.OFFSET_MAX)
     end = max((_end_of_swapped_log(state, offset) for offset in base_offsets), default=-1)
     for name in sorted(state.files):
-        offset = offset_of(name)
+        offset = offset_in_name(name)
         if not name.endswith(segment_files.SWAP_SUFFIX) and offset is not None and least <= offset < end:
             state.remove(name, Removal.SWAPPED)
 
@@ -542,7 +539,7 @@ def _fail_load(segment: SimulatedSegment, why: str) -> NoReturn:
 
 def _file_offset(name: str) -> int:
     """The offset in the name of a file that is known to have one."""
-    offset = offset_of(name)
+    offset = offset_in_name(name)
     assert offset is not None, name
     return offset
 

@@ -18,8 +18,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.audit.startup.against_metadata import log_bytes
-from kidxlib.audit.startup.checkpoints import failures_in_directory
-from kidxlib.audit.startup.obstacles import Effect, Obstacle, Thrown
+from kidxlib.audit.startup.obstacles import Effect, Obstacle, Thrown, obstacles_in_partition
 from kidxlib.format import segment_files, topic_partition
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location, is_directory
@@ -140,7 +139,7 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
         if partition.topic == topic_partition.METADATA_TOPIC:
             continue
         if topic_partition.parse_partition_directory(directory.name) is None:
-            yield from failures_in_directory(directory)
+            yield from obstacles_in_partition(directory)
         if (
             not topic_partition.is_moved(directory.name)
             and (other := served.setdefault(partition, directory)) is not directory

@@ -29,12 +29,20 @@ from kidxlib.audit.startup.against_metadata import (
     is_of_kraft,
     obstacles_by_metadata,
     obstacles_of_topic_ids,
-    read_topic_id,
 )
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
 from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_metadata
-from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
+from kidxlib.audit.startup.obstacles import (
+    INT_BITS,
+    LONG_BITS,
+    Effect,
+    KafkaThrows,
+    Obstacle,
+    Thrown,
+    accepted_topic_id,
+    unreadable,
+)
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
 from kidxlib.format.kafka_release import FIRST_SNAPSHOT_MAY_BE_EMPTY, METADATA_VERSION, KafkaRelease, NodeRelease
@@ -525,7 +533,7 @@ def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
     if path is None:
         return
     with contextlib.suppress(KafkaThrows, OSError):
-        if (topic_id := read_topic_id(path)) != METADATA_TOPIC_ID:
+        if (topic_id := accepted_topic_id(path)) != METADATA_TOPIC_ID:
             yield _obstacle_ending_node(
                 path,
                 f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",

@@ -20,8 +20,8 @@ from kidxlib.audit.gaps import FACTS, GAP, with_logs_aside
 from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
 from kidxlib.audit.logs.partition_logs import MISSING, missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
-from kidxlib.audit.startup.checkpoints import failures_in_directory
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints
+from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
@@ -388,7 +388,7 @@ def _failures(audits: Collection[PartitionAudit]) -> Iterator[StartFailure]:
     for audit in audits:
         if audit.is_brokers:
             directory = as_text(audit.directory)
-            yield from (StartFailure(directory, str(failure)) for failure in failures_in_directory(audit.directory))
+            yield from (StartFailure(directory, str(failure)) for failure in obstacles_in_partition(audit.directory))
 
 
 def _earlier(
