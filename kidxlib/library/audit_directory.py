@@ -14,7 +14,7 @@ from kidxlib.audit.gaps import FACTS, Directories, gaps_in
 from kidxlib.audit.logs.partition_logs import is_missing
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.audit.tiering import NotReady

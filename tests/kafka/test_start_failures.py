@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.audit.startup.log_dir_entries import obstacles_in_log_dir
+from kidxlib.audit.startup.directories import obstacles_in_log_dir
 from kidxlib.audit.startup.obstacles import Thrown, accepted_offsets, obstacles_in_partition
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib.audit.startup.last_stop import last_stops
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle, obstacles_in_partition
 from kidxlib.cli.main import kidx
 from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST, KafkaRelease

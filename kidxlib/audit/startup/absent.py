@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes
+from kidxlib.audit.startup.directories import ANYWHERE, log_bytes
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_topic_id
 from kidxlib.errors import CheckpointError

@@ -1,6 +1,6 @@
-"""Obstacles: what a node meets as it starts, that keeps it from starting, from a log dir, or from records. Those of single
-files are found here: checkpoints and other small text files that a broker cannot read, and names of files that it
-fails on.
+"""Obstacles: what a node meets as it starts, that keeps it from starting, from a log dir, or from records. Those of
+single files are found here: checkpoints and other small text files that a broker cannot read, and names of files that
+it fails on.
 
 Files are read as Kafka's own classes read them (`CheckpointFile`, `PartitionMetadataFile`), and names parsed as Kafka
 parses them (`LogFileUtils.offsetFromFileName`): only what Kafka fails on is an obstacle. `kidxlib.storage.log_dir` is

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError

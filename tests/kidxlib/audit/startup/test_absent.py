@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
-from kidxlib.audit.startup.against_metadata import ANYWHERE
+from kidxlib.audit.startup.directories import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
