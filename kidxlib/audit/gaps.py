@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.reading import read_snapshot_file
+from kidxlib.audit.index_files.index_file import read_snapshot_file
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY

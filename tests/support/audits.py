@@ -13,8 +13,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.partition import partition_audits
 from kidxlib.audit.rows import AuditRows, AuditSummary
-from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files

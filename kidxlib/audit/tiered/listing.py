@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding
-from kidxlib.audit.index_files.finding_builder import FAILS_CHECK
+from kidxlib.audit.finding import FAILS_CHECK, Finding
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, RemoteSegmentKey, broken, safe
 from kidxlib.catalog.matching import Values
 from kidxlib.format import layouts

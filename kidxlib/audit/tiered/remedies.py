@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kidxlib.audit.index_files.transaction_index import OTHER_VERSION
+from kidxlib.audit.finding import OTHER_VERSION
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
-from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
+from kidxlib.audit.tiered.local_log import DELETES, HIDES
 from kidxlib.audit.tiered.metadata import EXPIRED, STALLED
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.kafka_release import KAFKA_4_4

@@ -14,20 +14,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.finding_builder import FAILS_CHECK
+from kidxlib.audit.finding import FAILS_CHECK, OTHER_VERSION, Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.sparse_indexes import Entries, audit_offset_index, audit_time_index, one_of_each_class
 from kidxlib.audit.index_files.transaction_index import (
-    OTHER_VERSION,
     TransactionsOfSegment,
     audit_transaction_index,
     markers_in,
     refused_later,
     refused_transaction_index,
 )
-from kidxlib.audit.logs.log import audit_log
+from kidxlib.audit.segment import audit_log
 from kidxlib.audit.tiered.finding import METADATA, broken, safe
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
 from kidxlib.audit.tiered.remote_segment import Contents, RemoteSegmentToRead, read_contents

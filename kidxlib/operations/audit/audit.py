@@ -18,13 +18,13 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import IN_USE, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
-from kidxlib.audit.logs.partition_logs import MISSING
+from kidxlib.audit.partition import PartitionAudit, partition_audits
+from kidxlib.audit.partition_logs import MISSING
 from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
 from kidxlib.audit.startup.absent import has_no_partition, log_dirs_by_node
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
-from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS

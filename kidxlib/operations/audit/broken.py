@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.partition import partition_audits
 from kidxlib.audit.rows import Kind, broken_files
-from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.topic_partition import PartitionKey

@@ -18,11 +18,11 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import ALSO, DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, with_logs_aside
 from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
-from kidxlib.audit.logs.partition_logs import MISSING, missing_at_end
+from kidxlib.audit.partition import PartitionAudit
+from kidxlib.audit.partition_logs import MISSING, missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
-from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_offsets, accepted_topic_id, ensure_epochs_accepted
-from kidxlib.audit.tiered.local_epochs import TieredPartition, finding_on_local_epochs, mended_epochs
+from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
 from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
-from kidxlib.audit.logs.partition_logs import MISSING
+from kidxlib.audit.partition_logs import MISSING
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
