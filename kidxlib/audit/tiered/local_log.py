@@ -19,22 +19,18 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.tiered.finding import METADATA, broken
-from kidxlib.audit.tiered.listing import FindingOnSegment, key_of
+from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegment, broken, key_of
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.text.words import counted
 
-#: A leader that starts with the leader epochs deletes segments from the bucket, or does not find them there.
-DELETES: Final = "deletes-remote-segments"
-HIDES: Final = "hides-remote-segments"
 #: First and last offset.
 _Range: TypeAlias = tuple[int, int]
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
-from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.finding import what_to_do
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
