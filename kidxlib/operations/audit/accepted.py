@@ -29,15 +29,16 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.run_audit import ORDERS, AuditResults
-from kidxlib.operations.damage.acceptance_rule import (
+from kidxlib.operations.damage.acceptances import (
     ACCEPTABLE,
-    COLUMNS,
-    findings_of,
+    MATCHED_COLUMNS,
+    Acceptance,
     findings_of_audits,
+    findings_of_rows,
     match_acceptances,
+    still_accepted,
 )
-from kidxlib.operations.damage.acceptances import Acceptance, still_accepted
-from kidxlib.operations.damage.damaged_segments import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.audit import SHOWN
 from kidxlib.terminal.outcome import Outcome
@@ -46,7 +47,7 @@ from kidxlib.text.words import counted
 #: The key of a finding within an audit.
 FILE_KEY: Final = (*SEGMENTS.key, "file")
 #: The columns of a finding that are read.
-_COLUMNS: Final = tuple("verdict" if name == "found" else name for name in COLUMNS)
+_COLUMNS: Final = tuple("verdict" if name == "found" else name for name in MATCHED_COLUMNS)
 
 _R = TypeVar("_R", bound=Row)
 
@@ -154,7 +155,7 @@ def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance])
     if not acceptances:
         return AcceptedFindings()
     files = results.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
-    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(files), damages)
     files = files.append_column("is_accepted", pa.array(of_files.is_accepted))
     files = files.append_column("knows_consequence", pa.array(of_files.knows_consequence))
@@ -186,7 +187,7 @@ def _files_of_last_audits(
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
     findings = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
-    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(findings), damages)
     verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), findings["verdict"])
     of_sources = pa.table({"source": findings["source"], "verdict": verdict})

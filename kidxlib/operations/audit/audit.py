@@ -50,7 +50,7 @@ from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyo
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
+from kidxlib.operations.damage.acceptances import VERSION_NAMES
 from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status

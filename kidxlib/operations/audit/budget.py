@@ -36,9 +36,8 @@ from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.tasks import ScanTask
-from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
-from kidxlib.operations.damage.acceptances import version_now
-from kidxlib.operations.damage.damaged_segments import last_findings
+from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
+from kidxlib.operations.damage.known_damage import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in
 from kidxlib.storage.logs_aside import LogsAside
@@ -418,4 +417,4 @@ def _is_as_it_was(finding: FileFinding) -> bool:
     version = tuple(getattr(finding, name) for name in VERSION_NAMES)
     if finding.verdict == Verdict.SAFE and version == (None, None, None):
         return True
-    return version == version_now(finding.path)
+    return version == file_version_now(finding.path)

@@ -16,7 +16,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned, removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.waves import scan_in_waves
-from kidxlib.operations.damage.gaps import gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import gaps_between, known_logs
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.progress import begin_phase

@@ -23,7 +23,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict
 from kidxlib.operations.compare.catalog_replica_verdict import Verdict as PairVerdict
-from kidxlib.operations.damage.gaps import KnownGaps
+from kidxlib.operations.damage.known_damage import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
     CODECS,
