@@ -20,7 +20,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.operations.audit.accepted import summarise
+from kidxlib.operations.audit.audit_summary import summarise_audit
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -47,7 +47,7 @@ def audited(
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
     with _found(source, index_dir, tiering=tiering) as (results, of_log_dirs):
-        return summarise(results, of_log_dirs, tiering=tiering)
+        return summarise_audit(results, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:

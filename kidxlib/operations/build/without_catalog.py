@@ -60,9 +60,9 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
-        from kidxlib.operations.audit.broken import broken_now
+        from kidxlib.operations.audit.audit import audit_before_repair
 
-        broken = BrokenFiles(*broken_now(request, plan, backend))
+        broken = BrokenFiles(*audit_before_repair(request, plan, backend))
         plan = repairs(plan, broken.files)
     scanned = read_and_finish(request, plan, backend)
     tables = backend.catalog.tables
