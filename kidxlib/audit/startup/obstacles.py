@@ -159,7 +159,7 @@ def obstacles_in_partition(directory: Location) -> Iterator[Obstacle]:
 
 
 def obstacles_in_files(directory: Location, files: Mapping[str, Listed]) -> Iterator[Obstacle]:
-    """The same of listed files, in the order in which `UnifiedLog` reads them."""
+    """What is wrong with listed files of a partition, in the order in which `UnifiedLog` reads them."""
     is_metadata = directory.name == METADATA_DIRECTORY
     yield from _obstacles_of_file(files, LEADER_EPOCH_CHECKPOINT, ensure_epochs_accepted, ends=is_metadata)
     for name in sorted(files):
