@@ -126,7 +126,7 @@ class AuditedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSegment:
+class _ReadSegment:
     """A readable segment, as far as it is needed once all segments of the partition were read."""
 
     base_offset: int
@@ -261,7 +261,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
         )
     )
-    read: list[ReadSegment] = []
+    read: list[_ReadSegment] = []
     broken: dict[tuple[int, str], str | None] = {}
     base_offsets: list[int] = []
     logs: list[AuditedLog] = []
@@ -278,7 +278,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         if recovery is not None:
             recoveries[base_offset] = recovery
             if recovery.end.status is not Status.QUARANTINED:
-                read.append(ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
+                read.append(_ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
     in_place = task.index_directory == task.directory
     simulation = _simulate(task, recoveries, is_empty=not logs)
     if simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
@@ -440,7 +440,7 @@ def _indexed_base_offsets(task: PartitionAudit, base_offsets: Sequence[int]) -> 
 
 
 def _audit_transaction_indexes(
-    task: PartitionAudit, read: list[ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
+    task: PartitionAudit, read: list[_ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
 ) -> Iterator[SegmentFinding]:
     later = min(fold.ongoing, default=None)
     findings = []
@@ -481,7 +481,7 @@ def _without_later_aborts(content: NDArray[np.uint8], task: PartitionAudit, log:
 
 
 def _audit_snapshots(
-    read: list[ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
+    read: list[_ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
 ) -> Iterator[SegmentFinding]:
     states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
     states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
@@ -513,7 +513,7 @@ def _epochs_or_error(directory: Location) -> LeaderEpochs | CheckpointError | No
 
 
 def _audit_leader_epochs(
-    read: list[ReadSegment],
+    read: list[_ReadSegment],
     epochs: LeaderEpochs | CheckpointError | None,
     logs: LogEpochs,
     *,
@@ -593,7 +593,7 @@ def _with_logs_aside(
 
 def _findings_beside_logs(
     task: PartitionAudit,
-    read: list[ReadSegment],
+    read: list[_ReadSegment],
     fold: PartitionFold,
     cleaned: CleanedLogs,
     log_epochs: LogEpochs,

@@ -115,7 +115,7 @@ class SegmentForPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLog:
+class ScannedLog:
     """A log that was read together with others, and its scan."""
 
     log: LogBytes
@@ -123,7 +123,7 @@ class ReadLog:
     recovered: RecoveredSegment
 
 
-def read_together(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedTogether) -> Iterator[ReadLog | None]:
+def read_together(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedTogether) -> Iterator[ScannedLog | None]:
     """Read small logs in one pass, for `audit_segment`; their bytes are valid as long as they are `opened`. None for a
     log that is not small, is in an object store or cannot be read: `audit_segment` reads it, and says why it cannot.
     """
@@ -140,7 +140,7 @@ def read_together(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedToget
         if position is None:
             yield None
         else:
-            yield ReadLog(opened.logs[position], opened.versions[position], recovered_of(scans, position))
+            yield ScannedLog(opened.logs[position], opened.versions[position], recovered_of(scans, position))
 
 
 def _with_checksums(task: ScanTask) -> ScanTask:
@@ -149,7 +149,7 @@ def _with_checksums(task: ScanTask) -> ScanTask:
 
 
 def audit_segment(
-    task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool, read: ReadLog | None = None
+    task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool, read: ScannedLog | None = None
 ) -> AuditedSegment:
     """Read a segment's log, and check its offset and time index against it. `use_mmap` is as for
     `kidxlib.indexing.segments.build`; `deep` looks at the records, too. A log that was `read` is not read again, unless
@@ -206,7 +206,7 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
 
 
 def _audit_read_log(
-    task: ScanTask, read: ReadLog, use_mmap: bool, deep: bool, clean_shutdown: bool
+    task: ScanTask, read: ScannedLog, use_mmap: bool, deep: bool, clean_shutdown: bool
 ) -> AuditedSegment | None:
     """The audit of a segment whose log was read; None where it is no longer what it was."""
     files = _IndexFiles.of(task, use_mmap)
@@ -459,7 +459,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
     for table in _readable_batches(walk):
         last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
         before, last_offset = last_offsets[:-1], int(last_offsets[-1])
-        is_odd = _may_be_odd(table.rows, contents_of(placer, table), before)
+        is_odd = _may_be_odd(table.rows, _contents_of(placer, table), before)
         gaps = sequences.gaps(table.rows)
         expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
         is_odd[gaps.numbers] = True
@@ -492,7 +492,7 @@ def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> N
     return may_be_odd
 
 
-def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
+def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
     """Count and measure the records of some batches: an array of `CONTENTS`, a row for each batch."""
     contents = np.zeros(len(table.rows), CONTENTS)
     contents["is_well_formed"] = 1
@@ -596,7 +596,7 @@ def _sequence_gap(batch: Batch, expected: int) -> _Oddity:
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceGaps:
+class _SequenceGaps:
     """Batches that do not go on where their producer's batch before them in the segment ended, in the same epoch.
 
     Attributes:
@@ -614,7 +614,7 @@ class SequenceCheck:
     def __init__(self) -> None:
         self._last_by_producer = np.empty(0, _LAST_SEQUENCES)  # by producer id
 
-    def gaps(self, batches: _Rows) -> SequenceGaps:
+    def gaps(self, batches: _Rows) -> _SequenceGaps:
         """The gaps in the next batches of the log, rows of `BATCH`."""
         numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
         numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]
@@ -634,7 +634,7 @@ class SequenceCheck:
         others = self._last_by_producer[~np.isin(self._last_by_producer["producer_id"], ends["producer_id"])]
         last = np.concatenate([others, ends[is_last]])
         self._last_by_producer = last[np.argsort(last["producer_id"])]
-        return SequenceGaps(numbers[gaps], expected[gaps])
+        return _SequenceGaps(numbers[gaps], expected[gaps])
 
 
 def _last_sequences_of(rows: _Rows) -> _Rows:

@@ -84,7 +84,7 @@ _NO_LIMIT: Final = 2**63 - 1
 RESTORE: Final = "restore the directory from a backup, or copy it from another controller, before any start"
 
 #: `Uuid.METADATA_TOPIC_ID`.
-METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+_METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 #: `QuorumStateData`: what each version has to have.
 _QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
@@ -293,10 +293,10 @@ def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
     if path is None:
         return
     with contextlib.suppress(KafkaThrows, OSError):
-        if (topic_id := accepted_topic_id(path)) != METADATA_TOPIC_ID:
+        if (topic_id := accepted_topic_id(path)) != _METADATA_TOPIC_ID:
             yield _obstacle_ending_node(
                 path,
-                f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",
+                f"topic id {topic_id}, expected {_METADATA_TOPIC_ID}, which the metadata's topic always has",
                 "InconsistentTopicIdException",
                 "remove the file: the node makes it again",
             )

@@ -1,4 +1,4 @@
-"""Segments to which a broker writes while they are audited."""
+"""Logs are judged by their batches and records, and segments to which a broker writes while they are audited."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from kidxlib.audit import segment
 from kidxlib.audit.finding import IN_USE, Finding, Verdict
 from kidxlib.audit.segment import SequenceCheck, _oddities, _oddities_in_records, _Oddity, audit_records
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts, segment_files
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.segments import recover_task
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.java import incremented_sequence
@@ -160,12 +155,10 @@ def test_what_a_broker_does_after_the_listing_is_no_damage(tree: Path, happens: 
     assert found.partitions[0].failure is None
 
 
-_INT_MAX = 2**31 - 1
-
-_MAX = 2**31 - 1
+_INT_MAX: Final = 2**31 - 1
 _PRODUCER = st.integers(-1, 3)
 _EPOCH = st.integers(0, 1)
-_SEQUENCE = st.sampled_from([-1, 0, 1, 2, 3, 4, _MAX - 1, _MAX])
+_SEQUENCE = st.sampled_from([-1, 0, 1, 2, 3, 4, _INT_MAX - 1, _INT_MAX])
 _TABLES = st.lists(st.lists(st.tuples(_PRODUCER, _EPOCH, _SEQUENCE, st.integers(0, 3)), max_size=8), max_size=4)
 
 
@@ -323,7 +316,7 @@ def test_what_the_loops_pass_over_has_nothing_odd(log: bytes) -> None:
 
 def test_records_are_read_when_asked(tree: Path) -> None:
     """A batch whose checksum fits and whose records do not passes, but not with --deep-iteration."""
-    log = tree / "txn-mixed-0" / segment_files.segment_file(5797, segment_files.LOG_SUFFIX)
+    log = tree / "txn-mixed-0" / segment_file(5797, LOG_SUFFIX)
     data = bytearray(log.read_bytes())
     count = layouts.field_position(layouts.BATCH_V2, "records_count")
     data[count : count + 4] = (99).to_bytes(4)
@@ -333,7 +326,7 @@ def test_records_are_read_when_asked(tree: Path) -> None:
     log.write_bytes(data)
     assert not problems_of(audited(tree).files)
     files = verified(tree, "--deep-iteration", code=3)["files"]
-    logs = {each["base_offset"]: each for each in files if each["file"] == segment_files.LOG_SUFFIX}
+    logs = {each["base_offset"]: each for each in files if each["file"] == LOG_SUFFIX}
     assert len(logs) == 4
     assert (logs[5797]["reason"], logs[5797]["position"], logs[5797]["path"]) == ("malformed-records", 0, str(log))
 

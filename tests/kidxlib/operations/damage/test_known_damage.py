@@ -54,6 +54,10 @@ from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
 
 
+def _kidx(command: str, *arguments: str | Path) -> Ended:
+    return run_here(kidx, command, *arguments)
+
+
 class Scene:
     """Two sources, `a` and `b`, and how builds of them end."""
 
@@ -118,10 +122,8 @@ def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
     second = scene.build()
     assert second.code == 3, "nothing was read, and nothing is mended"
     [reported] = lines(second, "damaged: ")
-    assert (
-        reported.startswith(f"damaged: 2 segments of the catalog; the first is {truncated}")
-        and "crc-mismatch" in reported
-    )
+    assert reported.startswith(f"damaged: 2 segments of the catalog; the first is {truncated}"), reported
+    assert "crc-mismatch" in reported
     assert "kidx accept" in second.out and scene.figures() == both
     dry = scene.build("--dry-run", "--topics", "orders|nothing")
     assert dry.code == 3 and lines(dry, "damaged: 1 segment of the catalog; "), "of the topics that were asked for"
@@ -131,7 +133,7 @@ def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
     assert refused.code == 2 and scene.figures() == both, "a run that does nothing mends nothing"
 
     one = ("--segment", "orders-0/0", "--source", "a", "--reason", "replica on b is whole", "--by", "ann", "--apply")
-    done = run_here(kidx, "accept", "--catalog", scene.catalog, *one)
+    done = _kidx("accept", "--catalog", scene.catalog, *one)
     assert done.code == 0 and len(lines(done, "accepted: a: orders-0/0 .log: truncated: crc-mismatch")) == 1, done.err
     [row] = rows(scene.catalog, "SELECT * FROM accepted")
     assert (row["accepted_by"], row["accepted_reason"]) == ("ann", "replica on b is whole")
@@ -161,21 +163,21 @@ def test_what_an_audit_found_stays_visible_though_no_build_reads_it_again(scene:
     flip(scene.broken, 30)
     assert scene.build().code == 0, "nothing was read, and nobody has looked"
     catalog, sources = ("--catalog", scene.catalog), ("--source", f"a={scene.root}/a", "--source", f"b={scene.root}/b")
-    assert run_here(kidx, "verify", *sources, *catalog).code == 3
+    assert _kidx("verify", *sources, *catalog).code == 3
     found = f"the first is broken: {scene.broken}: byte 0: crc-mismatch"
     found = f"broken: 1 segment by the last audit, and not read again, as no log has changed; {found}"
     for more in ((), ("--dry-run",)):
         ended = scene.build(*more)
         assert ended.code == 3 and [line[: len(found)] for line in lines(ended, "broken: ")] == [found]
     assert scene.build("--topics", "payments").code == 0
-    reported = run_here(kidx, "report", *catalog, "--output", scene.root / "page.html")
+    reported = _kidx("report", *catalog, "--output", scene.root / "page.html")
     assert reported.code == 3 and lines(reported, "bad: 1 file broken: orders-0/")
 
     one = ("--segment", "orders-0/0", "--source", "a", "--reason", "a replica has it", "--by", "ann", "--apply")
-    assert run_here(kidx, "accept", *catalog, *one).code == 0
+    assert _kidx("accept", *catalog, *one).code == 0
     assert scene.build().code == 0 and not lines(scene.build(), "broken: ")
-    assert run_here(kidx, "report", *catalog, "--output", scene.root / "page.html").code == 0
-    assert run_here(kidx, "accept", *catalog, *one[:4], "--withdraw", "--apply").code == 0
+    assert _kidx("report", *catalog, "--output", scene.root / "page.html").code == 0
+    assert _kidx("accept", *catalog, *one[:4], "--withdraw", "--apply").code == 0
     assert scene.build().code == 3
 
     flip(scene.broken, 30)
@@ -277,10 +279,8 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else(tmp_path: Path)
     covered = [each for _, _, each in _COVERED]
     rule = match_acceptances(findings_of_rows(found), findings_of_rows(accepted))
     assert (rule.is_accepted.tolist(), rule.knows_consequence.tolist()) == (covered, covered)
-    other = match_acceptances(
-        findings_of_rows({**row, "consequence": "and deletes 2 segments after it"} for row in found),
-        findings_of_rows(accepted),
-    )
+    with_other = ({**row, "consequence": "and deletes 2 segments after it"} for row in found)
+    other = match_acceptances(findings_of_rows(with_other), findings_of_rows(accepted))
     gaps = [row["file"] == "gap" for row in found]
     assert other.is_accepted.tolist() == covered
     assert other.knows_consequence.tolist() == [one and is_gap for one, is_gap in zip(covered, gaps, strict=True)]
@@ -320,16 +320,12 @@ def _append(tables: DeltaTables, table: Table, rows: list[dict[str, Any]]) -> No
 def test_an_acceptance_that_does_not_say_what_or_why_is_refused(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
-    ended = run_here(kidx, "accept", "--catalog", tmp_path / "catalog", *arguments)
+    ended = _kidx("accept", "--catalog", tmp_path / "catalog", *arguments)
     [line] = ended.err.splitlines()
     assert ended.code == 2 and message in line
 
 
 _DETAIL = "offsets 3 to 5 are in no log (3 offsets)"
-
-
-def _kidx(command: str, *arguments: str | Path) -> Ended:
-    return run_here(kidx, command, *arguments)
 
 
 def _found(ended: Ended) -> list[tuple[Any, ...]]:
@@ -511,12 +507,11 @@ def test_a_gap_that_is_accepted_fails_nothing_until_it_grows(site: _Site) -> Non
     verify = ("--source", f"a={site.log_dir('a')}", "--catalog", site.catalog, "--index-dir", site.root / "index" / "a")
     assert site.build().code == 3
     of_catalog = ("--catalog", site.catalog, "--reason", "the copy is whole", "--by", "ann", "--apply")
-    assert_refused(
-        _kidx("accept", *of_catalog, "--gap", "orders-0/3"), "expected TOPIC-PARTITION/FIRST-LAST, as orders-"
-    )
-    assert_refused(
-        _kidx("accept", *of_catalog, "--gap", "orders-0/3-4"), "no gap of these offsets is known to the cata"
-    )
+    for gap, why in (
+        ("3", "expected TOPIC-PARTITION/FIRST-LAST, as orders-"),
+        ("3-4", "no gap of these offsets is known"),
+    ):
+        assert_refused(_kidx("accept", *of_catalog, "--gap", f"orders-0/{gap}"), why)
     accepted = _kidx("accept", *of_catalog, "--gap", "orders-0/3-5")
     assert (accepted.code, accepted.out.splitlines()[0]) == (0, f"accepted: a: orders-0/3-5: gap: {_DETAIL}")
 
