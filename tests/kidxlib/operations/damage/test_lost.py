@@ -21,10 +21,20 @@ from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State
 from kidxlib.storage import small_files
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.docs.log_dirs import put
-from tests.support.cluster_metadata import OTHER_ID, change, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.cluster_metadata import (
+    OTHER_ID,
+    change,
+    data,
+    leader_change,
+    partition,
+    topic,
+    topic_id,
+    write_copy,
+    write_properties,
+)
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, run_here
 
@@ -40,14 +50,9 @@ def log_dir(tmp_path: Path) -> Path:
     log_dir = tmp_path / "kafka-1"
     for number in range(3):
         put(log_dir / f"orders-{number}", 0, [Batch(), Batch(), Batch()])
-    _format(log_dir, _HERE)
+    write_properties(log_dir, _HERE)
     _write(log_dir, 3, 3, 3)
     return log_dir
-
-
-def _format(log_dir: Path, directory_id: str) -> None:
-    """As `kafka-storage format` does, of the one broker."""
-    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
 
 
 def _write(log_dir: Path, *watermarks: int) -> None:
@@ -125,7 +130,7 @@ def test_the_metadata_names_partitions_too(log_dir: Path) -> None:
     assert found["detail"].startswith("no such directory, and the cluster's metadata as of offset 7")
     replaced = log_dir.parent / "replaced"  # a new disk: nothing is left of the old one
     replaced.mkdir()
-    _format(replaced, there)
+    write_properties(replaced, there)
     sources = ("--source", f"a={log_dir}", "--source", f"b={replaced}", "--catalog", log_dir.parent / "both")
     of_both = _kidx("build", *sources, "--index-dir", log_dir.parent / "of-both", "--json")
     assert _lost(of_both) == (3, [(3, 0), (4, 0)], [])
@@ -225,7 +230,7 @@ def test_a_partition_in_two_log_dirs_is_named_by_build_report_and_retention(log_
         ("retention", "--catalog", catalog, "--retention-ms", "1"),
     ]
     for directory_id, is_second in ((_HERE, False), (OTHER_ID, True)):
-        _format(other, directory_id)
+        write_properties(other, directory_id)
         for name, *options in commands:
             shown = _kidx(str(name), *options, "--json").json
             found = shown.get("damage", shown.get("health", shown))["partitions_twice"]
@@ -268,7 +273,7 @@ def test_log_dirs_of_two_stops_are_named_by_build_report_and_retention(sign: str
     """In the words of `verify`. A marker of an earlier stop is a loss; leader epochs that are older may be none."""
     other, ids = log_dir.parent / "other", topic_id("t")
     put(other / "users-0", 0, [Batch(), Batch()])
-    _format(other, OTHER_ID)
+    write_properties(other, OTHER_ID)
     values = [topic("users", ids), partition(ids, 0, [1], [OTHER_ID])]
     values += [change("PartitionChangeRecord", partitionId=0, topicId=ids, leader=1)] * 2
     write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
@@ -297,7 +302,7 @@ def test_json_and_counts_have_what_a_run_fails_for(log_dir: Path) -> None:
     """A source that is empty, one that is not there, and a partition that is there twice, also before a first build."""
     other, catalog = log_dir.parent / "other", log_dir.parent / "catalog"
     put(other / "orders-1", 0, [Batch(), Batch()])
-    _format(other, OTHER_ID)
+    write_properties(other, OTHER_ID)
     metrics = log_dir.parent / "kidx.prom"
     counted = ("--json", "--metrics-file", metrics)
     sources = ("--source", f"a={log_dir}", "--source", f"b={other}", "--catalog", catalog)
