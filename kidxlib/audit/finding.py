@@ -9,6 +9,12 @@ from typing import Final
 #: The reason if the last segment's offset index is broken because its last entry is not near the end of the log.
 PROMISES_OTHER_END: Final = "wrong-log-end-offset"
 
+#: The reason of a finding that all indexes may have, those of buckets too.
+FAILS_CHECK: Final = "fails-sanity-check"
+
+#: The reason of a finding that buckets have, too.
+OTHER_VERSION: Final = "other-version"
+
 
 class Verdict(enum.StrEnum):
     """How good a file is; the mildest verdict first."""

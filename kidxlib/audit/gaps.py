@@ -19,8 +19,7 @@ other places of the same log dirs, other sources of the same topic, rows of logs
 producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
-`finding_row` for a row as an audit has it. `lacking_within` says whether logs lack records within, which shows that a
-topic is compacted.
+`finding_row` for a row as an audit has it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.reading import read_snapshot_file
+from kidxlib.audit.index_files.index_file import read_snapshot_file
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
@@ -333,7 +332,7 @@ def gaps_in(
     gap_rows = _gap_rows(borders)
     if not gap_rows.num_rows:
         return found
-    directories, lacking = directories or Directories(), lacking_within(rows)
+    directories, lacking = directories or Directories(), _lacking_within(rows)
     of_topics = {
         topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _distinct_topics(gap_rows)
     }
@@ -370,7 +369,7 @@ _GAP_ROWS: Final = pa.schema(
 )
 
 
-def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
+def _lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
     """Source and topic of logs that are whole and have fewer records than offsets, within batches that the cleaner has
     thinned out, or between batches. A log counts for nothing if wrappers of magic 0 or 1 hide how many records it has.
     """

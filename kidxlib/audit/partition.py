@@ -1,28 +1,36 @@
 """Audits a partition as a whole: what depends on the segments before and after, and on its directory; its transaction
 indexes, producer snapshots and leader epochs against what its logs show.
 
-It runs after all segments were read (`kidxlib.audit.segment`). It opens a log again only if the start-up simulation
+`partition_audits` says which partitions of a plan are audited, and how their brokers stopped; `audit_partition` runs
+after all segments of one were read (`kidxlib.audit.segment`). It opens a log again only if the start-up simulation
 needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
-from kidxlib.audit.gaps import with_logs_aside
+from kidxlib.audit.gaps import explains_gaps, with_logs_aside
+from kidxlib.audit.index_files.index_file import (
+    finding_on_unreadable_file,
+    read_index,
+    read_snapshot_file,
+    snapshot_files,
+)
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
-from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
-from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.logs.partition_logs import (
+from kidxlib.audit.partition_logs import (
     NO_SWAPS,
     EpochsOfLogs,
     SwappedLogs,
@@ -30,30 +38,80 @@ from kidxlib.audit.logs.partition_logs import (
     is_missing,
     replaced_by_swaps,
 )
-from kidxlib.audit.segment import SegmentForPartition
-from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop
-from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.producer_snapshots import forgotten_producers
+from kidxlib.audit.segment import AuditedLog, SegmentForPartition
+from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
+from kidxlib.audit.startup.last_stop import (
+    BELOW_CHECKPOINT_REASONS,
+    LastStop,
+    PartitionStop,
+    last_stop_of_folders,
+    last_stops,
+)
+from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
+from kidxlib.audit.startup.node import directory_ids_of, with_directory_ids
+from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks
-from kidxlib.audit.tasks import PartitionAudit
-from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, finding_on_local_epochs
-from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
-from kidxlib.errors import CheckpointError, LogChangedError, describe_error
-from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.audit.tiered.local_log import (
+    LocalLog,
+    NotReady,
+    TieredPartition,
+    epochs_in,
+    finding_on_local_epochs,
+    not_ready_for_tiering,
+)
+from kidxlib.errors import CheckpointError, LogChangedError, UsageError, describe_error
+from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.layouts import ABORTED_TRANSACTION
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.listing import offset_indexes
+from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.segments import why_not_read
+from kidxlib.indexing.source import PartitionDirectory, Source
+from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
-from kidxlib.storage.location import Location, listed_in, size_of, version_at
+from kidxlib.storage.location import Location, listed_in, location, size_of, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
 
 #: How many times a partition is audited at most if a broker changes its files in the meantime.
 _ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """One partition to audit.
+
+    Attributes:
+        directory: where its logs and the broker's snapshots are.
+        index_directory: where its index and auxiliary files are; may be the same directory.
+        options: the options with which a starting broker would make indexes.
+        last_stop: how the broker of its log dir stopped.
+        tiering: whether to say which segments are not ready for tiered storage.
+        known_to: what names the partition if its directory is missing; None if the directory exists.
+        remedy: what to do if the directory is missing.
+        is_brokers: whether a broker starts with it. False for partitions in a bucket of tiered storage.
+        tiered: its remote segments; None if none are known.
+        log_dirs: all log dirs at hand, any of which may have logs of it.
+        is_compacted: whether its topic is; None: nobody knows.
+    """
+
+    topic_partition: topic_partition.TopicPartition
+    directory: Location
+    index_directory: Location
+    options: RecoverOptions
+    last_stop: PartitionStop
+    tiering: bool
+    known_to: str | None = None
+    remedy: str = ""
+    is_brokers: bool = True
+    tiered: TieredPartition | None = None
+    log_dirs: tuple[Location, ...] = ()
+    is_compacted: bool | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +126,7 @@ class AuditedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSegment:
+class _ReadSegment:
     """A readable segment, as far as it is needed once all segments of the partition were read."""
 
     base_offset: int
@@ -76,106 +134,124 @@ class ReadSegment:
     markers: frozenset[tuple[int, int]]
 
 
-def _audit_transaction_indexes(
-    task: PartitionAudit, read: list[ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
-) -> Iterator[SegmentFinding]:
-    later = min(fold.ongoing, default=None)
-    findings = []
-    for segment in reversed(read):
-        aborted = segment.folded.aborted
-        name = segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
-        content = read_index(task.index_directory / name, use_mmap=False)
-        if content is not None and not isinstance(content, OSError) and segment.base_offset == logs[-1].base_offset:
-            content = _without_later_aborts(content, task, logs[-1])
-        by_logs = TransactionsOfSegment(
-            base_offset=segment.base_offset,
-            aborted=aborted,
-            state_source=segment.folded.state_source,
-            markers=segment.markers,
-            later_first_offset=later,
-            kafka=task.last_stop.kafka,
-        )
-        if isinstance(content, OSError):
-            finding = of_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
-            findings.append(SegmentFinding(segment.base_offset, finding))
-        elif content is not None or len(aborted):
-            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, by_logs)))
-        firsts = aborted["first_offset"].tolist()
-        later = min(firsts if later is None else [*firsts, later], default=None)
-    yield from reversed(findings)
-
-
-def _without_later_aborts(content: NDArray[np.uint8], task: PartitionAudit, log: AuditedLog) -> NDArray[np.uint8]:
-    """The last `.txnindex`, without the transactions that a running broker has aborted since the log was read."""
-    entries = np.frombuffer(content.data, ABORTED_TRANSACTION, len(content) // ABORTED_TRANSACTION.itemsize)
-    if log.recovery is None or not len(later := np.flatnonzero(entries["last_offset"] >= log.recovery.next_offset)):
-        return content
-    if log.finding is None or log.finding.reason != IN_USE:
-        path = task.directory / segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX)
-        if (now := version_at(path)) is None or now.size <= log.recovery.log_bytes:
-            return content
-    return content[: later[0] * ABORTED_TRANSACTION.itemsize]
-
-
-def _audit_snapshots(
-    read: list[ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
-) -> Iterator[SegmentFinding]:
-    states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
-    states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
-    for path in snapshot_files(index_directory):
-        offset = segment_files.parse_snapshot(path.name)
-        content = read_snapshot_file(path)
-        if offset is None or content is None:
-            continue
-        if offset in states:
-            expected, source = states[offset]
-            is_known = source is not StateSource.UNKNOWN
-            finding = audit_snapshot(content, expected, state_is_known=is_known, offset=offset, cleaned=cleaned)
-        else:
-            finding = Finding(
-                file=segment_files.SNAPSHOT_SUFFIX,
-                verdict=Verdict.SAFE,
-                reason="stray",
-                detail="no segment begins at its offset",
-                consequence="a broker that starts removes it, unless no other is of a later offset",
-            )
-        yield SegmentFinding(offset, finding)
-
-
-def _epochs_or_error(directory: Location) -> LeaderEpochs | CheckpointError | None:
-    try:
-        return read_leader_epochs(directory)
-    except CheckpointError as error:
-        return error
-
-
-def _audit_leader_epochs(
-    read: list[ReadSegment],
-    epochs: LeaderEpochs | CheckpointError | None,
-    logs: LogEpochs,
+def partition_audits(
+    plan: Plan,
+    sources: Iterable[Source],
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     *,
-    in_place: bool,
-    remote: Finding | None = None,
-) -> Iterator[SegmentFinding]:
-    """`remote` is the harm that a leader which starts with this file does to remote segments; None if it does none."""
-    first = read[0].base_offset if read else 0
-    if isinstance(epochs, CheckpointError):
-        without = "" if remote is None else f"; without the file {remote.consequence}"
-        finding = Finding(
-            file=checkpoint_files.LEADER_EPOCH_CHECKPOINT,
-            verdict=Verdict.BROKEN,
-            reason="unreadable",
-            detail=str(epochs),
-            consequence=f"a broker that starts takes the log dir out of use{without}",
+    clean_shutdown: bool | None,
+    tiering: bool,
+    topics: re.Pattern[str] | None = None,
+    metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
+    kafka_version: KafkaRelease | None = None,
+) -> tuple[dict[PartitionKey, PartitionAudit], Mapping[Location, LastStop]]:
+    """What to audit in a plan's partitions once their segments were read, and how the broker of each log dir stopped,
+    in the log dirs' order; the notes there are warnings to show.
+
+    A log dir without any segment counts, too: another one may know what it should have. Partitions of `topics` that
+    checkpoints or the cluster's metadata name are audited even if their directory is not there; None leaves them out.
+    `metadata` is by the source's name, `clean_shutdown` None reads the answer from each log dir, and `kafka_version`
+    None what each node has registered.
+    """
+    remote = _directories_above_remote(plan)
+    source_of = {source.path: source for source in sources if source.name in plan.log_dirs and source.remote is None}
+    log_dirs = {*source_of, *(partition.directory.log_dir for partition in plan.partitions)}
+    stops = _last_stops_of_log_dirs(plan, log_dirs - remote, source_of, clean_shutdown, metadata, kafka_version)
+    at_hand = tuple(sorted(log_dirs - remote, key=str))
+    # A copied log ends with a whole batch.
+    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None, kafka_version) for log_dir in remote}
+    audits = {
+        partition.key: PartitionAudit(
+            topic_partition=partition.directory.topic_partition,
+            directory=partition.directory.path,
+            index_directory=location(str(partition.index_directory)),
+            options=replace(partition.options, verify_crc=True),
+            last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
+            tiering=tiering,
+            is_brokers=partition.directory.remote is None,
+            log_dirs=at_hand,
+            is_compacted=_is_topic_compacted(partition.directory, metadata, stops[partition.directory.log_dir]),
         )
-    elif remote is not None:
-        finding = remote
-    else:
-        # A broker certainly has one. An index directory has one only if it was asked for.
-        if epochs is None and not (in_place and logs.recovered.entries):
-            return
-        finding = audit_epochs(epochs, logs)
-    yield SegmentFinding(first, finding)
+        for partition in plan.partitions
+        if partition.key not in plan.unlistable
+    }
+    if topics is not None:
+        known = {log_dir: metadata.get(source.name) for log_dir, source in source_of.items()}
+        for absent in absent_partitions_of_nodes({log_dir: stops[log_dir] for log_dir in source_of}, known):
+            source, partition = source_of[absent.log_dir], absent.partition
+            if topics.fullmatch(partition.topic):
+                audits[source.name, partition.topic, partition.partition] = PartitionAudit(
+                    topic_partition=partition,
+                    directory=absent.directory,
+                    index_directory=absent.directory,
+                    options=options_for(PartitionDirectory(source, partition, absent.directory)).of_id(None),
+                    last_stop=stops[absent.log_dir].of(partition),
+                    tiering=tiering,
+                    known_to=absent.known_to,
+                    remedy=absent.remedy,
+                    log_dirs=at_hand,
+                )
+    return audits, {log_dir: stops[log_dir] for log_dir in at_hand}
+
+
+def _is_topic_compacted(
+    directory: PartitionDirectory, metadata: Mapping[str, ClusterMetadata], stop: LastStop
+) -> bool | None:
+    """Whether a partition's topic is compacted, by the cluster's metadata; where that does not tell, by the cleaner's
+    checkpoint, in which a topic may stay that is no longer compacted.
+    """
+    topic, of_cluster = directory.topic_partition.topic, metadata.get(directory.source.name)
+    if of_cluster is not None and topic in of_cluster.to_end.topics:
+        policy = topic_config(of_cluster.to_end, BrokerSettings(None, None), topic, "cleanup.policy")
+        if policy is not None:
+            return explains_gaps(topic, policy)
+    return True if explains_gaps(topic, None) or directory.topic_partition in stop.cleaner_offsets else None
+
+
+def _last_stops_of_log_dirs(
+    plan: Plan,
+    log_dirs: Collection[Location],
+    source_of: Mapping[Location, Source],
+    clean_shutdown: bool | None,
+    metadata: Mapping[str, ClusterMetadata],
+    kafka_version: KafkaRelease | None,
+) -> dict[Location, LastStop]:
+    """How the brokers of log dirs stopped. The log dirs of one node are judged together. `source_of` has the log dirs
+    that were listed in full; of the others only the plan's directories are looked at.
+    """
+    folders = defaultdict[Location, list[Location]](list)
+    source_names = {log_dir: source.name for log_dir, source in source_of.items()}
+    for partition in plan.partitions:
+        folders[partition.directory.log_dir].append(partition.directory.path)
+        source_names.setdefault(partition.directory.log_dir, partition.directory.source.name)
+    # With what may not be committed yet: the node has directories of that, too.
+    read = {name: of_source.to_end for name, of_source in metadata.items()}
+    stops: dict[Location, LastStop] = {}
+    clusters = list({str(copy.directory): copy for copy in read.values()}.values())
+    for node_log_dirs in log_dirs_by_node(sorted(set(log_dirs) & source_of.keys(), key=str), clusters):
+        of_cluster = next(filter(None, (read.get(source_names[log_dir]) for log_dir in node_log_dirs)), None)
+        stops |= last_stops(node_log_dirs, clean_shutdown, of_cluster, kafka_version)
+    if len(clusters) == 1:  # a log dir without the file is looked at by itself, and may be another one's
+        ids = directory_ids_of(sorted(stops, key=str), clusters[0])
+        for log_dir in ids:
+            stop = stops[log_dir]
+            stops[log_dir] = replace(stop, obstacles=tuple(with_directory_ids(stop.obstacles, ids)))
+    for log_dir in set(log_dirs) - source_of.keys():
+        of_cluster = read.get(source_names[log_dir])
+        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster, kafka_version)
+    return stops
+
+
+def _directories_above_remote(plan: Plan) -> set[Location]:
+    """The directories above those of partitions in buckets of tiered storage."""
+    remote = [partition for partition in plan.partitions if partition.directory.remote is not None]
+    for partition in remote:
+        if partition.in_place:
+            raise UsageError(
+                f"{partition.directory.path}: in a bucket of tiered storage, whose own indexes kidx verify-tiered "
+                "audits; for those that a build has made name --index-dir, or the catalog"
+            )
+    return {partition.directory.log_dir for partition in remote}
 
 
 def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition]) -> AuditedPartition:
@@ -185,7 +261,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
         )
     )
-    read: list[ReadSegment] = []
+    read: list[_ReadSegment] = []
     broken: dict[tuple[int, str], str | None] = {}
     base_offsets: list[int] = []
     logs: list[AuditedLog] = []
@@ -202,7 +278,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         if recovery is not None:
             recoveries[base_offset] = recovery
             if recovery.end.status is not Status.QUARANTINED:
-                read.append(ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
+                read.append(_ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
     in_place = task.index_directory == task.directory
     simulation = _simulate(task, recoveries, is_empty=not logs)
     if simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
@@ -235,6 +311,51 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     return audited
 
 
+def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
+    if not task.is_brokers:
+        return StartupSimulation()
+    return _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
+
+
+def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
+    named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
+    remedy = (
+        LogsAside().remedy_of_empty(task.directory)
+        or task.remedy
+        or "restore it from a copy; where other replicas have the partition, the broker fetches it"
+    )
+    others = map(str, obstacles_in_partition(task.directory))
+    return StartupSimulation(failures=[f"{task.last_stop.why_empty}{named}; {remedy}", *others])
+
+
+def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:
+    stop, failure = task.last_stop, ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return simulate_startup(
+                task.directory,
+                task.options,
+                clean_shutdown=stop.clean_shutdown,
+                recovery_point=stop.recovery_point,
+                log_start_offset=stop.log_start_offset,
+                kafka=stop.kafka,
+                recoveries=recoveries,
+            )
+        except (LogChangedError, OSError) as error:
+            failure = describe_error(error)
+            if not isinstance(error, LogChangedError | FileNotFoundError):
+                break  # otherwise a running broker has deleted or rolled it, and the files have changed
+    return StartupSimulation(failures=[failure])
+
+
+def _stop_as_listed(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
+    """How the broker stopped, without offsets of a segment that it has begun since the listing: the listed logs cannot
+    be compared with these.
+    """
+    is_rolled = bool(logs and simulation.segments) and simulation.segments[-1].base_offset > logs[-1].base_offset
+    return replace(task.last_stop, recovery_point=0, high_watermark=0) if is_rolled else task.last_stop
+
+
 def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> SwappedLogs:
     """Read the logs that a starting broker puts in the place of others."""
     recoveries: dict[int, Recovery] = {}
@@ -253,6 +374,171 @@ def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> Swappe
             if not_read[base_offset].status is Status.GONE:  # a running broker has renamed it since
                 return NO_SWAPS
     return SwappedLogs(recoveries, not_read, task.is_compacted)
+
+
+def _log_epochs(
+    task: PartitionAudit,
+    fold: PartitionFold,
+    logs: Sequence[AuditedLog],
+    simulation: StartupSimulation,
+    changes: Mapping[int, NDArray[np.void]],
+) -> LogEpochs:
+    # If retention has deleted the first logs in the meantime, epochs begin with the logs that are left.
+    left = min((segment.base_offset for segment in simulation.segments), default=0)
+    in_order = tuple(
+        EpochEntry(epoch, start_offset)
+        for changes_of_log in changes.values()
+        for epoch, start_offset, _ in changes_of_log.tolist()
+        if start_offset >= 0
+    )
+    ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
+    names = (path.name for path in task.directory.glob(f"*{segment_files.KRAFT_SNAPSHOT_SUFFIX}"))
+    snapshots = [snapshot.end_offset for name in names if (snapshot := segment_files.parse_kraft_snapshot(name))]
+    return LogEpochs(
+        recovered=fold.leader_epochs,
+        changes=in_order,
+        all_are_known=fold.epochs_are_known,
+        log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
+        log_end_offset=max(ends, default=0),
+        remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
+        lost_log_starts=task.last_stop.lost_log_starts,
+        first_offset=_first_offset_of_logs(task, logs),
+        may_begin_in_bucket=not task.last_stop.begins_with_first_log,
+    )
+
+
+def _first_offset_of_logs(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
+    """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
+    if not logs or task.tiered is not None or may_be_deleting(task.directory, listed_in(task.directory)):
+        return None
+    return min(log.base_offset for log in logs)
+
+
+def _epochs_are_of_broker(
+    task: PartitionAudit, log_epochs: LogEpochs, in_index_directory: LeaderEpochs | CheckpointError | None
+) -> bool:
+    """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so."""
+    if not log_epochs.go_back():
+        return False
+    is_in_place = task.index_directory == task.directory
+    brokers = in_index_directory if is_in_place else _epochs_or_error(task.directory)
+    return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, log_epochs)
+
+
+def _indexed_base_offsets(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
+    """The base offsets of the offset indexes in an index directory. Those of logs that were begun since the listing,
+    and that a build has indexed already, are left out.
+    """
+    last = max(base_offsets, default=-1)
+
+    def was_begun(offset: int) -> bool:
+        return (
+            offset > last and (task.directory / segment_files.segment_file(offset, segment_files.LOG_SUFFIX)).exists()
+        )
+
+    return {offset for offset in offset_indexes(task.index_directory) if not was_begun(offset)}
+
+
+def _audit_transaction_indexes(
+    task: PartitionAudit, read: list[_ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
+) -> Iterator[SegmentFinding]:
+    later = min(fold.ongoing, default=None)
+    findings = []
+    for segment in reversed(read):
+        aborted = segment.folded.aborted
+        name = segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
+        content = read_index(task.index_directory / name, use_mmap=False)
+        if content is not None and not isinstance(content, OSError) and segment.base_offset == logs[-1].base_offset:
+            content = _without_later_aborts(content, task, logs[-1])
+        by_logs = TransactionsOfSegment(
+            base_offset=segment.base_offset,
+            aborted=aborted,
+            state_source=segment.folded.state_source,
+            markers=segment.markers,
+            later_first_offset=later,
+            kafka=task.last_stop.kafka,
+        )
+        if isinstance(content, OSError):
+            finding = finding_on_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
+            findings.append(SegmentFinding(segment.base_offset, finding))
+        elif content is not None or len(aborted):
+            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, by_logs)))
+        firsts = aborted["first_offset"].tolist()
+        later = min(firsts if later is None else [*firsts, later], default=None)
+    yield from reversed(findings)
+
+
+def _without_later_aborts(content: NDArray[np.uint8], task: PartitionAudit, log: AuditedLog) -> NDArray[np.uint8]:
+    """The last `.txnindex`, without the transactions that a running broker has aborted since the log was read."""
+    entries = np.frombuffer(content.data, ABORTED_TRANSACTION, len(content) // ABORTED_TRANSACTION.itemsize)
+    if log.recovery is None or not len(later := np.flatnonzero(entries["last_offset"] >= log.recovery.next_offset)):
+        return content
+    if log.finding is None or log.finding.reason != IN_USE:
+        path = task.directory / segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX)
+        if (now := version_at(path)) is None or now.size <= log.recovery.log_bytes:
+            return content
+    return content[: later[0] * ABORTED_TRANSACTION.itemsize]
+
+
+def _audit_snapshots(
+    read: list[_ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
+) -> Iterator[SegmentFinding]:
+    states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
+    states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
+    for path in snapshot_files(index_directory):
+        offset = segment_files.parse_snapshot(path.name)
+        content = read_snapshot_file(path)
+        if offset is None or content is None:
+            continue
+        if offset in states:
+            expected, source = states[offset]
+            is_known = source is not StateSource.UNKNOWN
+            finding = audit_snapshot(content, expected, state_is_known=is_known, offset=offset, cleaned=cleaned)
+        else:
+            finding = Finding(
+                file=segment_files.SNAPSHOT_SUFFIX,
+                verdict=Verdict.SAFE,
+                reason="stray",
+                detail="no segment begins at its offset",
+                consequence="a broker that starts removes it, unless no other is of a later offset",
+            )
+        yield SegmentFinding(offset, finding)
+
+
+def _epochs_or_error(directory: Location) -> LeaderEpochs | CheckpointError | None:
+    try:
+        return read_leader_epochs(directory)
+    except CheckpointError as error:
+        return error
+
+
+def _audit_leader_epochs(
+    read: list[_ReadSegment],
+    epochs: LeaderEpochs | CheckpointError | None,
+    logs: LogEpochs,
+    *,
+    in_place: bool,
+    remote: Finding | None = None,
+) -> Iterator[SegmentFinding]:
+    """`remote` is the harm that a leader which starts with this file does to remote segments; None if it does none."""
+    first = read[0].base_offset if read else 0
+    if isinstance(epochs, CheckpointError):
+        without = "" if remote is None else f"; without the file {remote.consequence}"
+        finding = Finding(
+            file=checkpoint_files.LEADER_EPOCH_CHECKPOINT,
+            verdict=Verdict.BROKEN,
+            reason="unreadable",
+            detail=str(epochs),
+            consequence=f"a broker that starts takes the log dir out of use{without}",
+        )
+    elif remote is not None:
+        finding = remote
+    else:
+        # A broker certainly has one. An index directory has one only if it was asked for.
+        if epochs is None and not (in_place and logs.recovered.entries):
+            return
+        finding = audit_epochs(epochs, logs)
+    yield SegmentFinding(first, finding)
 
 
 def _not_ready_for_tiering(
@@ -307,7 +593,7 @@ def _with_logs_aside(
 
 def _findings_beside_logs(
     task: PartitionAudit,
-    read: list[ReadSegment],
+    read: list[_ReadSegment],
     fold: PartitionFold,
     cleaned: CleanedLogs,
     log_epochs: LogEpochs,
@@ -342,100 +628,6 @@ def _with_findings_beside_logs(
     return [*(on_file for on_file in findings if (on_file.base_offset, on_file.finding.file) not in own), *own.values()]
 
 
-def _log_epochs(
-    task: PartitionAudit,
-    fold: PartitionFold,
-    logs: Sequence[AuditedLog],
-    simulation: StartupSimulation,
-    changes: Mapping[int, NDArray[np.void]],
-) -> LogEpochs:
-    # If retention has deleted the first logs in the meantime, epochs begin with the logs that are left.
-    left = min((segment.base_offset for segment in simulation.segments), default=0)
-    in_order = tuple(
-        EpochEntry(epoch, start_offset)
-        for changes_of_log in changes.values()
-        for epoch, start_offset, _ in changes_of_log.tolist()
-        if start_offset >= 0
-    )
-    ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
-    names = (path.name for path in task.directory.glob(f"*{segment_files.KRAFT_SNAPSHOT_SUFFIX}"))
-    snapshots = [snapshot.end_offset for name in names if (snapshot := segment_files.parse_kraft_snapshot(name))]
-    return LogEpochs(
-        recovered=fold.leader_epochs,
-        changes=in_order,
-        all_are_known=fold.epochs_are_known,
-        log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
-        log_end_offset=max(ends, default=0),
-        remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
-        lost_log_starts=task.last_stop.lost_log_starts,
-        first_offset=_first_offset_of_logs(task, logs),
-        may_begin_in_bucket=not task.last_stop.begins_with_first_log,
-    )
-
-
-def _first_offset_of_logs(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
-    """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
-    if not logs or task.tiered is not None or may_be_deleting(task.directory, listed_in(task.directory)):
-        return None
-    return min(log.base_offset for log in logs)
-
-
-def _epochs_are_of_broker(
-    task: PartitionAudit, log_epochs: LogEpochs, in_index_directory: LeaderEpochs | CheckpointError | None
-) -> bool:
-    """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so."""
-    if not log_epochs.go_back():
-        return False
-    is_in_place = task.index_directory == task.directory
-    brokers = in_index_directory if is_in_place else _epochs_or_error(task.directory)
-    return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, log_epochs)
-
-
-def _stop_as_listed(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
-    """How the broker stopped, without offsets of a segment that it has begun since the listing: the listed logs cannot
-    be compared with these.
-    """
-    is_rolled = bool(logs and simulation.segments) and simulation.segments[-1].base_offset > logs[-1].base_offset
-    return replace(task.last_stop, recovery_point=0, high_watermark=0) if is_rolled else task.last_stop
-
-
-def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
-    if not task.is_brokers:
-        return StartupSimulation()
-    return _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
-
-
-def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
-    named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
-    remedy = (
-        LogsAside().remedy_of_empty(task.directory)
-        or task.remedy
-        or "restore it from a copy; where other replicas have the partition, the broker fetches it"
-    )
-    others = map(str, checkpoints.failures_in_directory(task.directory))
-    return StartupSimulation(failures=[f"{task.last_stop.why_empty}{named}; {remedy}", *others])
-
-
-def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:
-    stop, failure = task.last_stop, ""
-    for _ in range(_ATTEMPTS):
-        try:
-            return simulate_startup(
-                task.directory,
-                task.options,
-                clean_shutdown=stop.clean_shutdown,
-                recovery_point=stop.recovery_point,
-                log_start_offset=stop.log_start_offset,
-                kafka=stop.kafka,
-                recoveries=recoveries,
-            )
-        except (LogChangedError, OSError) as error:
-            failure = describe_error(error)
-            if not isinstance(error, LogChangedError | FileNotFoundError):
-                break  # otherwise a running broker has deleted or rolled it, and the files have changed
-    return StartupSimulation(failures=[failure])
-
-
 def _harm_to_remote(
     task: PartitionAudit,
     base_offsets: Sequence[int],
@@ -458,17 +650,3 @@ def _harm_to_remote(
     )
     harm = finding_on_local_epochs(task.tiered.segments, local)
     return None if harm is None else harm[1]
-
-
-def _indexed_base_offsets(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
-    """The base offsets of the offset indexes in an index directory. Those of logs that were begun since the listing,
-    and that a build has indexed already, are left out.
-    """
-    last = max(base_offsets, default=-1)
-
-    def was_begun(offset: int) -> bool:
-        return (
-            offset > last and (task.directory / segment_files.segment_file(offset, segment_files.LOG_SUFFIX)).exists()
-        )
-
-    return {offset for offset in offset_indexes(task.index_directory) if not was_begun(offset)}

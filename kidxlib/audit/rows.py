@@ -11,10 +11,9 @@ from typing import Final
 
 from kidxlib.audit.finding import DAMAGE, IN_USE, Fate, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import GAP, FoundGaps
-from kidxlib.audit.partition import AuditedPartition
+from kidxlib.audit.partition import AuditedPartition, PartitionAudit
 from kidxlib.audit.segment import AuditedSegment
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.findings import FileFinding, JudgedFile
 from kidxlib.catalog.results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.rows import Row, SegmentKey

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, gaps_in
-from kidxlib.audit.logs.partition_logs import is_missing
-from kidxlib.audit.partition import audit_partition
+from kidxlib.audit.partition import PartitionAudit, audit_partition, partition_audits
+from kidxlib.audit.partition_logs import is_missing
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
-from kidxlib.audit.tasks import PartitionAudit, partition_audits
-from kidxlib.audit.tiering import NotReady
+from kidxlib.audit.tiered.local_log import NotReady
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.kafka_release import KafkaRelease

@@ -31,7 +31,7 @@ from kidxlib.catalog.tables import BUILDS, TABLES, UPGRADE_ORDER, BuildRow
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.operations.damage.damaged_segments import last_findings
+from kidxlib.operations.damage.known_damage import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders

@@ -19,7 +19,7 @@ from kidxlib.recovery import partition_fold as fold
 from kidxlib.storage.store import client
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
 from tests.docs.render import FIGURE, pages_made, rendered, with_what_is_kept
-from tests.kidxlib.audit.logs.test_log import CASES
+from tests.kidxlib.audit.test_segment import CASES
 from tests.support.damages import all_files
 
 _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")

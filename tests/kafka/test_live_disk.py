@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.audit.startup import checkpoints, log_dir_entries
-from kidxlib.audit.startup.obstacles import Thrown
+from kidxlib.audit.startup.directories import obstacles_in_log_dir
+from kidxlib.audit.startup.obstacles import Thrown, accepted_offsets, obstacles_in_partition
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
@@ -103,7 +103,7 @@ def test_checkpoints_are_read_as_by_kafka(kafka: Kafka, scratch: Path, rng: rand
         channel = kafkas.log.LogDirFailureChannel(1)
         checkpoint = kafkas.checkpoint.OffsetCheckpointFile(java(str(path)), channel)
         thrown = _thrown(checkpoint.read)
-        ours = checkpoints.read_offsets(scratch, path.name)
+        ours = accepted_offsets(scratch, path.name)
         reported = _reported([str(ours.failure)]) if ours.failure else None
         assert (ours.failure is not None) == (thrown is not None), path.read_bytes()
         assert (reported is Thrown.IO) == (thrown is Thrown.IO) == channel.hasOfflineLogDir(str(scratch))
@@ -156,7 +156,7 @@ def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) ->
     directory = Path(tempfile.mkdtemp(dir=directory.parent)) / directory.name
     write_random_log(directory, random.Random(1))
     (directory / name).write_bytes(content)
-    reported = _reported(map(str, checkpoints.failures_in_directory(directory)))
+    reported = _reported(map(str, obstacles_in_partition(directory)))
 
     def load() -> None:
         with kafka.opened_log(directory):
@@ -197,11 +197,11 @@ def test_a_log_dir_is_taken_as_by_log_manager(path: str, content: bytes, kafka: 
     if not path.endswith("/"):
         planted.write_bytes(content)
     read = [
-        checkpoints.read_offsets(log_dir, name)
+        accepted_offsets(log_dir, name)
         for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.LOG_START_OFFSET_CHECKPOINT)
     ]
     reported = [str(each.failure) for each in read if each.failure is not None]
-    reported += map(str, log_dir_entries.obstacles_in_log_dir(log_dir))
+    reported += map(str, obstacles_in_log_dir(log_dir))
     ended, offline = kafka.start_log_manager(log_dir)
     assert bool(reported) == (ended or offline), reported
     assert offline == any(Thrown.IO in failure for failure in reported), reported

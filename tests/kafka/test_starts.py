@@ -13,10 +13,9 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import last_stops
-from kidxlib.audit.startup.node import read_to_end
-from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.startup.obstacles import Effect, Obstacle, obstacles_in_partition
 from kidxlib.cli.main import kidx
 from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST, KafkaRelease
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
@@ -104,7 +103,7 @@ def _obstacles(disk: Disk, kafka: KafkaRelease | None = None) -> Iterator[Obstac
     for log_dir in log_dirs:
         for directory in log_dir.iterdir():
             if directory.is_dir() and not directory.name.endswith(("-future", "-delete", "-stray")):
-                yield from checkpoints.failures_in_directory(directory)
+                yield from obstacles_in_partition(directory)
 
 
 #: A node ends over these, and no file in its log dirs says where it looks (`metadata.log.dir`).

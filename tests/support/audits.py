@@ -13,14 +13,14 @@ from typing import Any
 from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.partition import partition_audits
 from kidxlib.audit.rows import AuditRows, AuditSummary
-from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.operations.audit.accepted import summarise
+from kidxlib.operations.audit.audit_summary import summarise_audit
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import open_without_catalog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -47,7 +47,7 @@ def audited(
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
     with _found(source, index_dir, tiering=tiering) as (results, of_log_dirs):
-        return summarise(results, of_log_dirs, tiering=tiering)
+        return summarise_audit(results, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:

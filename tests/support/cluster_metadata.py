@@ -23,6 +23,7 @@ from kidxlib.messages.writing import unsigned_varint as varint
 from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
+from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.support.logs import encoded
 
 _LEADER_CHANGE: Final = 2
@@ -107,6 +108,11 @@ def write_checkpoints(log_dir: Path, ends: Mapping[TopicPartition, int] | None =
         if not (log_dir / name).exists():
             of_stop = {} if name == LOG_START_OFFSET_CHECKPOINT else (ends or {})
             (log_dir / name).write_bytes(offset_checkpoint(of_stop))
+
+
+def write_properties(log_dir: Path, directory_id: str) -> None:
+    """Write `meta.properties` of a log dir of node 1, as `kafka-storage format` does."""
+    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
 
 
 def topic_id(letter: str) -> str:

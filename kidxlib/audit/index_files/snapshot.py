@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.reading import read_index
-from kidxlib.audit.logs.log import AuditedLog
+from kidxlib.audit.index_files.index_file import read_index
+from kidxlib.audit.segment import AuditedLog
 from kidxlib.errors import LogChangedError, SnapshotError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.producer_snapshot import read_snapshot

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import PROMISES_OTHER_END, Finding
-from kidxlib.audit.index_files.finding_builder import Bytes, FindingBuilder
+from kidxlib.audit.index_files.index_file import Bytes, FindingBuilder
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.index.abstract_index import filled_bytes

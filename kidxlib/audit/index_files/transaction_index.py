@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.finding_builder import FAILS_CHECK, entries_differ
+from kidxlib.audit.finding import FAILS_CHECK, OTHER_VERSION, Finding, Verdict
+from kidxlib.audit.index_files.index_file import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, NodeRelease
@@ -23,8 +23,6 @@ from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.scan import scan_state
 
-#: The reason of a finding that buckets have, too.
-OTHER_VERSION: Final = "other-version"
 _NO_BOUND: Final = 2**63 - 1
 
 

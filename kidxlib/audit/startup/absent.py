@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes, read_topic_id
+from kidxlib.audit.startup.directories import ANYWHERE, log_bytes
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
-from kidxlib.audit.startup.obstacles import KafkaThrows
+from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_topic_id
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import (
@@ -226,7 +226,7 @@ def _folders_set_aside(
 
 def _topic_id_or_none(folder: Location) -> str | None:
     try:
-        return read_topic_id(folder / PARTITION_METADATA)
+        return accepted_topic_id(folder / PARTITION_METADATA)
     except (KafkaThrows, OSError):
         return None
 

@@ -1,7 +1,15 @@
-"""How the broker of a log dir stopped, as a starting broker finds out."""
+"""How the broker of a log dir stopped, as a starting broker finds out, and what speaks against that: markers of a clean
+stop that are not to be believed, log dirs of another time than the cluster's metadata, checkpoints that are lost, and
+logs that end below what checkpoints say.
+
+Source: `LogManager.loadLogs`; `LogManager.shutdown`, which flushes and closes all logs, writes their ends as recovery
+points, and then one marker into each log dir, all with the epoch that the broker had; `AbstractIndex.close`, which
+trims indexes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,33 +17,70 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.log_dir_entries import directories_in
-from kidxlib.audit.startup.markers import of_another_time, why_false
+from kidxlib.audit.startup.directories import directories_in
 from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
-from kidxlib.audit.startup.obstacles import Obstacle
-from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.audit.startup.obstacles import Effect, Obstacle, accepted_offsets
+from kidxlib.errors import CheckpointError, LogChangedError
+from kidxlib.format import checkpoint_files
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
+from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
 from kidxlib.format.topic_partition import (
     METADATA_TOPIC,
     TopicPartition,
     is_moved,
     is_other_name,
     loaded_as,
-    may_be_renamed,
+    looks_like,
+    served_as,
 )
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
 from kidxlib.text.words import counted
 
 #: So many topics that the metadata does not have are told by name.
 _TOPICS_MAX: Final = 3
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINT_REASONS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
+
+#: What mends a marker that is not to be believed.
+_REMOVE_MARKERS: Final = (
+    f"remove {CLEAN_SHUTDOWN_FILE} in all log dirs of the broker, which then recovers as after a crash"
+)
+_ENTRY_BYTES: Final = {
+    OFFSET_INDEX_SUFFIX: OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: TIME_INDEX_ENTRY.itemsize,
+}
+#: What tells against a marker, of a partition.
+_WITH_RECORDS_BEYOND: Final = "with records from the recovery point on"
+_WITH_ZEROS_BEYOND: Final = "with zeros from the recovery point on, and no records"
+_WITH_PREALLOCATED_INDEXES: Final = "with a last segment whose index files are still preallocated"
+
+#: What nobody knows about a partition that a checkpoint does not name.
+_UNKNOWN_WITHOUT_CHECKPOINT: Final = {
+    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "whether logs end below what was flushed to disk",
+    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "whether logs end below their high watermark",
+    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "whether first logs are missing",
+}
+
+#: What a broker does that starts without such a checkpoint, or without the line.
+_STARTS_WITHOUT_CHECKPOINT: Final = {
+    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "takes 0 for it, and reads all of the logs after an unclean stop",
+    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "takes the log start for it until the replicas in sync are there",
+    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "serves records again that were deleted, where their segments are "
+    "left",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,65 +249,6 @@ def last_stops(
     return stops
 
 
-def _with_doubts(
-    log_dir: Location, stop: LastStop, metadata: ClusterMetadata | None, *, reads_marker: bool
-) -> LastStop:
-    """How it stopped, with what tells against its marker, and against its being as old as the metadata."""
-    folders, properties = directories_in(log_dir), accepted_properties(log_dir)
-    is_false = why_false(log_dir, folders, stop.recovery_points) if reads_marker and stop.clean_shutdown else None
-    differs, only_replicas = None, frozenset[TopicPartition]()
-    if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
-        differs = of_another_time(log_dir, folders, properties.node_id, metadata)
-        only = (properties.node_id,)
-        only_replicas = frozenset(
-            partition for partition, assignment in metadata.assignments.items() if assignment.replicas == only
-        )
-    lost = None
-    if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
-        lost = lost_metadata(metadata)
-    if lost is not None and lost.where in {obstacle.where for obstacle in stop.obstacles}:
-        lost = None
-    unknown = (
-        () if metadata is None or lost is not None else _remarks_on_unknown_topics(log_dir, folders, stop, metadata)
-    )
-    notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
-    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
-
-
-def _remarks_on_unknown_topics(
-    log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
-) -> Iterator[str]:
-    """A remark for each topic that the cluster does not have, and that lines of checkpoints name although no directory
-    is there under any name. A broker that deletes a log writes its log dir's checkpoints anew without it
-    (`LogManager.asyncDelete`), and the one of high watermarks each five seconds, as long as the log dir has a partition
-    (`ReplicaManager.checkpointHighWatermarks`).
-    """
-    names = [folder.name for folder in folders if folder.name != METADATA_DIRECTORY]
-    loaded = {loaded_as(name) for name in names}
-    renamed = [name for name in names if is_other_name(name) and not is_moved(name)]  # few: each line looks at all
-    by_topic: defaultdict[str, dict[TopicPartition, list[str]]] = defaultdict(dict)
-    for file, offsets in (
-        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
-        (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
-        (checkpoint_files.HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks if names else {}),
-    ):
-        for partition in offsets:
-            topic = partition.topic
-            is_known = topic in metadata.topics or topic == METADATA_TOPIC or partition in loaded
-            if not is_known and not any(may_be_renamed(name, partition) for name in renamed):
-                by_topic[topic].setdefault(partition, []).append(file)
-    for topic, partitions in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
-        files = sorted(set(itertools.chain.from_iterable(partitions.values())))
-        yield (
-            f"{log_dir}: {' and '.join(files)}: {counted(len(partitions), 'partition')} of topic {topic} (as "
-            f"{min(partitions).directory}), which the cluster's metadata does not have, and no directory: a deletion "
-            "that was cut short leaves the lines; else the metadata is older than this log dir, or of another cluster, "
-            "and what was there is lost"
-        )
-    if len(by_topic) > _TOPICS_MAX:
-        yield f"{log_dir}: its checkpoints have {counted(len(by_topic) - _TOPICS_MAX, 'more topic')} of that kind"
-
-
 def last_stop_of_folders(
     log_dir: Location,
     folders: Sequence[Location],
@@ -285,7 +271,7 @@ def _last_stop(
     kafka_version: KafkaRelease | None,
 ) -> LastStop:
     names = checkpoint_files.LOG_DIR_CHECKPOINTS
-    read = [checkpoints.read_offsets(log_dir, name) for name in names]
+    read = [accepted_offsets(log_dir, name) for name in names]
     points, starts, watermarks, cleaned = read
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
@@ -328,21 +314,199 @@ def _has_broker_files(log_dir: Location) -> bool:
     )
 
 
-#: What nobody knows about a partition that a checkpoint does not name.
-_UNKNOWN_WITHOUT_CHECKPOINT: Final = {
-    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "whether logs end below what was flushed to disk",
-    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "whether logs end below their high watermark",
-    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "whether first logs are missing",
-}
+def _with_doubts(
+    log_dir: Location, stop: LastStop, metadata: ClusterMetadata | None, *, reads_marker: bool
+) -> LastStop:
+    """How it stopped, with what tells against its marker, and against its being as old as the metadata."""
+    folders, properties = directories_in(log_dir), accepted_properties(log_dir)
+    is_false = (
+        _why_marker_is_false(log_dir, folders, stop.recovery_points) if reads_marker and stop.clean_shutdown else None
+    )
+    differs, only_replicas = None, frozenset[TopicPartition]()
+    if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
+        differs = why_of_another_time(log_dir, folders, properties.node_id, metadata)
+        only = (properties.node_id,)
+        only_replicas = frozenset(
+            partition for partition, assignment in metadata.assignments.items() if assignment.replicas == only
+        )
+    lost = None
+    if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
+        lost = lost_metadata(metadata)
+    if lost is not None and lost.where in {obstacle.where for obstacle in stop.obstacles}:
+        lost = None
+    unknown = (
+        () if metadata is None or lost is not None else _remarks_on_unknown_topics(log_dir, folders, stop, metadata)
+    )
+    notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
+    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
 
 
-#: What a broker does that starts without such a checkpoint, or without the line.
-_STARTS_WITHOUT_CHECKPOINT: Final = {
-    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "takes 0 for it, and reads all of the logs after an unclean stop",
-    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "takes the log start for it until the replicas in sync are there",
-    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "serves records again that were deleted, where their segments are "
-    "left",
-}
+def _why_marker_is_false(
+    log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]
+) -> Obstacle | None:
+    """What tells against a log dir's marker; None for nothing. At most the first bytes of a log are read: no clean stop
+    leaves an index with zeros for its last entry, or bytes in a segment that begins at or above the recovery point, as
+    it cuts off zeros behind the records, too (`FileRecords.close`). Partitions without a recovery point (`points`) tell
+    nothing by it.
+    """
+    signs: defaultdict[str, list[str]] = defaultdict(list)
+    is_read: list[str] = []
+    for folder in folders:
+        partition = served_as(folder.name)
+        if partition is None:
+            continue
+        with contextlib.suppress(OSError, LogChangedError):  # a file that cannot be read is reported elsewhere
+            files = files_in(folder)
+            last = max((base for name in files if (base := parse_segment_log(name)) is not None), default=None)
+            if last is None or files[segment_file(last, LOG_SUFFIX)].stat().st_size == 0:
+                continue
+            of_folder = []
+            if points.get(partition, last + 1) <= last:
+                of_folder.append(
+                    _WITH_ZEROS_BEYOND
+                    if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)])
+                    else _WITH_RECORDS_BEYOND
+                )
+            if any(_ends_preallocated(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
+                of_folder.append(_WITH_PREALLOCATED_INDEXES)
+            for sign in of_folder:
+                signs[sign].append(folder.name)
+            if of_folder and segment_file(last, OFFSET_INDEX_SUFFIX) not in files:
+                is_read.append(folder.name)
+    if not signs:
+        return None
+    in_words = [
+        f"{counted(len(signs[sign]), 'partition')} {sign} (the first: {min(signs[sign])})"
+        for sign in (_WITH_RECORDS_BEYOND, _WITH_ZEROS_BEYOND, _WITH_PREALLOCATED_INDEXES)
+        if sign in signs
+    ]
+    return Obstacle(
+        log_dir / CLEAN_SHUTDOWN_FILE,
+        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(in_words)}, which no clean stop "
+        "leaves",
+        Effect.HIDES,
+        _what_start_does_despite_marker(len({name for names in signs.values() for name in names}), is_read),
+        _REMOVE_MARKERS,
+    )
+
+
+def _what_start_does_despite_marker(partitions: int, is_read: Sequence[str]) -> str:
+    """What a broker that believes the marker does with so many partitions. It recovers a segment without an `.index`
+    all the same (`LogSegment.sanityCheck`); `is_read` are the partitions whose last segment has none.
+    """
+    if not is_read:
+        return "a broker that starts reads no log that has an .index, and takes these and their indexes as they are"
+    reads = f"a broker that starts reads the last segment of {counted(len(is_read), 'partition')} all the same"
+    others = ", and takes the others and their indexes as they are" if len(is_read) < partitions else ""
+    return f"{reads}, as its .index is missing, and cuts off what is no whole batch (the first: {min(is_read)}){others}"
+
+
+def _begins_with_zeros(log: Location) -> bool:
+    with contextlib.closing(LogFile(str(log), HEADER_SIZE_UP_TO_MAGIC)) as opened:
+        return not any(opened.read(0, min(HEADER_SIZE_UP_TO_MAGIC, opened.size)))
+
+
+def _ends_preallocated(path: Location | None, suffix: str) -> bool:
+    """Whether an index's last entry is zeros, as if it was preallocated and never closed. The only entry of a time
+    index may be all zeros.
+    """
+    if path is None:
+        return False
+    size = _ENTRY_BYTES[suffix]
+    with contextlib.closing(LogFile(str(path), size)) as index:
+        return index.size > size and not any(index.read(index.size - size, size))
+
+
+def why_of_another_time(
+    log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata
+) -> str | None:
+    """Why a log dir may not be as old as the cluster's metadata (read to its end), as a remark; None where nothing says
+    so.
+
+    A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once
+    (`Partition.makeLeader`). So if all partitions that the node leads in a log dir have older epochs, the log dir may
+    be an older copy; if all have newer epochs, the metadata may be. It is never certain: as a broker loads a log it
+    removes the epochs from the log's end on (`LogLoader`, `LeaderEpochFileCache.truncateFromEnd`), and one that dies
+    before its next election has lost those in which nothing was written, however long it led.
+    """
+    older: dict[TopicPartition, tuple[int, int]] = {}
+    newer: dict[TopicPartition, tuple[int, int]] = {}
+    compared, led = 0, 0
+    for folder in folders:
+        partition = served_as(folder.name)
+        assignment = None if partition is None else metadata.assignments.get(partition)
+        if partition is None or assignment is None:
+            continue
+        newest = _newest_leader_epoch(folder)
+        if newest is None:
+            continue
+        compared, led = compared + 1, led + (assignment.last_leader == node_id)
+        if assignment.last_leader == node_id and newest < assignment.led_epoch:
+            older[partition] = newest, assignment.led_epoch
+        elif newest > assignment.leader_epoch:
+            newer[partition] = newest, assignment.leader_epoch
+        if len(older) < led and len(newer) < compared:
+            return None  # it takes all of them: of most log dirs two or three files are read
+    see = "see that all log dirs of the broker are of one time"
+    if older and len(older) == led:
+        return f"{log_dir}: it may be an older copy than the cluster's metadata: {_epochs_in_words(older)}; {see}"
+    if newer and len(newer) == compared:
+        directory = metadata.directory
+        return (
+            f"{directory}: the cluster's metadata may be an older copy than {log_dir}: {_epochs_in_words(newer)}; {see}"
+        )
+    return None
+
+
+def _epochs_in_words(epochs: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    first = min(epochs)
+    epoch, in_metadata = epochs[first]
+    return (
+        f"the newest leader epoch of {first.directory} is {epoch} there, and {in_metadata} in the metadata, and so it "
+        f"is of all {counted(len(epochs), 'partition')} that can be compared"
+    )
+
+
+def _newest_leader_epoch(folder: Location) -> int | None:
+    try:
+        epochs = read_leader_epochs(folder)
+    except (CheckpointError, OSError):
+        return None
+    return None if epochs is None or epochs.last is None else epochs.last.epoch
+
+
+def _remarks_on_unknown_topics(
+    log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
+) -> Iterator[str]:
+    """A remark for each topic that the cluster does not have, and that lines of checkpoints name although no directory
+    is there under any name. A broker that deletes a log writes its log dir's checkpoints anew without it
+    (`LogManager.asyncDelete`), and the one of high watermarks each five seconds, as long as the log dir has a partition
+    (`ReplicaManager.checkpointHighWatermarks`).
+    """
+    names = [folder.name for folder in folders if folder.name != METADATA_DIRECTORY]
+    loaded = {loaded_as(name) for name in names}
+    renamed = [name for name in names if is_other_name(name) and not is_moved(name)]  # few: each line looks at all
+    by_topic: defaultdict[str, dict[TopicPartition, list[str]]] = defaultdict(dict)
+    for file, offsets in (
+        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
+        (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
+        (checkpoint_files.HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks if names else {}),
+    ):
+        for partition in offsets:
+            topic = partition.topic
+            is_known = topic in metadata.topics or topic == METADATA_TOPIC or partition in loaded
+            if not is_known and not any(looks_like(name, partition) for name in renamed):
+                by_topic[topic].setdefault(partition, []).append(file)
+    for topic, partitions in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
+        files = sorted(set(itertools.chain.from_iterable(partitions.values())))
+        yield (
+            f"{log_dir}: {' and '.join(files)}: {counted(len(partitions), 'partition')} of topic {topic} (as "
+            f"{min(partitions).directory}), which the cluster's metadata does not have, and no directory: a deletion "
+            "that was cut short leaves the lines; else the metadata is older than this log dir, or of another cluster, "
+            "and what was there is lost"
+        )
+    if len(by_topic) > _TOPICS_MAX:
+        yield f"{log_dir}: its checkpoints have {counted(len(by_topic) - _TOPICS_MAX, 'more topic')} of that kind"
 
 
 def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
@@ -411,7 +575,7 @@ def finding_below_checkpoints(next_offset: int, position: int | None, stop: Part
             if file == checkpoint_files.LOG_START_OFFSET_CHECKPOINT and (why := stop.wrong_log_start(next_offset)):
                 consequence = f"{consequence}; {why}"
             return Finding(
-                file=segment_files.LOG_SUFFIX,
+                file=LOG_SUFFIX,
                 verdict=Verdict.BROKEN,
                 reason=reason,
                 position=position,

@@ -1,19 +1,18 @@
-"""All that a node meets in its log dirs as it starts, before it reads a partition's log.
+"""All that a node meets in its log dirs as it starts, before it reads a partition's log; and what it takes from
+`meta.properties`.
 
-A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata, and
-then, for each log dir, checkpoints and directories. `kidx verify` and `kidx recover` both go by this module.
+A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata
+(`metadata_log`), and then, for each log dir, checkpoints and directories (`directories`). `kidx verify` and `kidx
+recover` both go by this module.
 
-Sources: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`;
-`BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaRaftLog.recoverSnapshots` and `readSnapshot`, `Snapshots.parse`,
-`FileQuorumStateStore.readStateFromFile`, `KRaftControlRecordStateMachine.updateState`. A broker without a controller
-reads the same files.
+Sources: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`. A broker
+without a controller reads the same files.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import json
 import re
 from collections import Counter
@@ -22,52 +21,43 @@ from dataclasses import replace
 from typing import Final
 
 from kidxlib import java
-from kidxlib.audit.startup.against_metadata import (
+from kidxlib.audit.startup.directories import (
     SET_ASIDE,
     STRAY,
     NodeLogDir,
-    is_of_kraft,
+    directories_in,
     obstacles_by_metadata,
+    obstacles_in_log_dir,
     obstacles_of_topic_ids,
-    read_topic_id,
 )
-from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
-from kidxlib.audit.startup.markers import stopped_apart
-from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_metadata
-from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
-from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
-from kidxlib.format import segment_files, topic_partition
-from kidxlib.format.kafka_release import FIRST_SNAPSHOT_MAY_BE_EMPTY, METADATA_VERSION, KafkaRelease, NodeRelease
-from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
+from kidxlib.audit.startup.metadata_log import (
+    RESTORE,
+    loses_at_start,
+    lost_metadata,
+    obstacles_of_newer_records,
+    obstacles_of_raft,
+)
+from kidxlib.audit.startup.obstacles import (
+    INT_BITS,
+    Effect,
+    Obstacle,
+    Thrown,
+    unreadable,
+)
+from kidxlib.format import topic_partition
+from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import (
     METADATA_DIRECTORY,
-    QUORUM_STATE,
-    ensure_whole_snapshot,
-    names_voters,
-    whole_batches_of_torn,
 )
-from kidxlib.messages.typed_records import CLUSTER_METADATA, read_framed
-from kidxlib.records.batch_headers import batches
-from kidxlib.records.reader import records
-from kidxlib.storage.location import Location, entries_in, files_in
+from kidxlib.storage.location import Location, entries_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties, meta_properties_of
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, parse_properties, small_file
 from kidxlib.text.words import counted, quoted
 
-_NO_LIMIT: Final = 2**63 - 1
-#: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
-STARTS_WITHOUT_METADATA: Final = (
-    "a quorum's only voter that starts without it has an empty cluster, and sets all partitions aside (-stray); any "
-    "other node fetches it anew"
-)
-
-#: The same, where the copy at hand says that the node is the only voter.
-ONLY_VOTER_WITHOUT_METADATA: Final = (
-    "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
-)
+_RESERVED_ID: Final = "directory.id is one of those that are reserved"
 
 #: What ZooKeeper's brokers write, which is the default, too; and what KRaft writes.
 _NODE_ID_BY_VERSION: Final = {"0": "broker.id", "1": "node.id"}
@@ -82,28 +72,16 @@ _HOW_TO_MEND_PROPERTIES: Final = (
     "directory.id, with which the node does not serve what is there"
 )
 _TAKE_OUT_OTHER_NODES: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
+#: What a broker does with a log dir that is an older copy, and what to do.
+_SERVES_OLDER: Final = "a broker that starts serves it as it is, without what was written since"
+_PUT_BACK: Final = (
+    "put the log dir of the last stop in its place; where its partitions have other replicas, take what is in it away, "
+    "and they come back from those"
+)
 _BROKER_EPOCH: Final = re.compile(rb'"brokerEpoch" *: *[0-9]')
 
-#: `Uuid.METADATA_TOPIC_ID`.
-METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-#: `QuorumStateData`: what each version has to have.
-_QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
-    0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
-    1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
-}
-#: The version of a quorum whose voters are in `controller.quorum.voters`; else they are in snapshots and the log.
-_VOTERS_IN_PROPERTIES: Final = 0
-_REMOVE_QUORUM_STATE: Final = (
-    "remove the file: a node that is the quorum's only voter starts without it; of several voters, one that has "
-    "forgotten its vote may vote twice in one epoch, so start it only while the others have a leader"
-)
-_RESTORE_DIRECTORY: Final = (
-    "copy the directory from another node of the quorum, or from a backup; in a quorum of several a node that has an "
-    "empty one fetches it anew"
-)
-
-
-_REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
+#: `meta.properties` of a broker with KRaft (`MetaPropertiesVersion.V1`).
+_OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
 
 
 def obstacles_of_node(
@@ -120,6 +98,235 @@ def obstacles_of_node(
         )
         for log_dir in log_dirs
     }
+
+
+def obstacles_of_folders(
+    log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
+) -> tuple[Obstacle, ...]:
+    """What a node meets in some directories of a log dir, without a look at the others: ids and assignments."""
+    properties = accepted_properties(log_dir)
+    if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
+        return tuple(_obstacles_without_metadata(log_dir, folders))
+    of_node = [NodeLogDir(log_dir, properties.directory_id, folders)]
+    return tuple(obstacles_by_metadata(of_node, properties.node_id, metadata, are_all=False))
+
+
+def _obstacles_of_node(
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
+) -> Iterator[Obstacle]:
+    yield from with_directory_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
+    yield from _obstacles_of_two_metadata_logs(log_dirs)
+    yield from obstacles_of_older_log_dirs(log_dirs)
+    for log_dir in log_dirs:
+        own = metadata if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY else None
+        kafka = kafka_of(accepted_properties(log_dir), metadata, kafka_version)
+        yield from obstacles_of_raft(log_dir, kafka, metadata_is_read=own is not None and not own.left_out)
+        if own is not None:
+            yield from obstacles_of_newer_records(own, kafka)
+    for log_dir in log_dirs:
+        yield from obstacles_in_log_dir(log_dir)
+    directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}
+    yield from _obstacles_of_duplicates(directories)
+    properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
+    accepted = {log_dir: own for log_dir, own in properties.items() if isinstance(own, MetaProperties)}
+    by_metadata = {registered_node(metadata, own.directory_id) for own in accepted.values()} - {None}
+    node_ids = by_metadata or {own.node_id for own in accepted.values()}
+    if metadata is not None and len(node_ids) == 1 and (node_id := node_ids.pop()) is not None:
+        of_node = [
+            NodeLogDir(log_dir, accepted[log_dir].directory_id, directories[log_dir])
+            for log_dir in log_dirs
+            if log_dir in accepted
+        ]
+        has_all = set(metadata.log_dirs.get(node_id, ())) <= {log_dir.directory_id for log_dir in of_node}
+        yield from _obstacles_by_metadata(
+            of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
+        )
+        return
+    for log_dir in log_dirs:
+        yield from _obstacles_without_metadata(log_dir, directories[log_dir])
+
+
+def _obstacles_by_metadata(
+    log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, obstacles: Sequence[Obstacle]
+) -> Iterator[Obstacle]:
+    """The obstacles that were found by the metadata. If that has lost something itself, the directories that a node
+    would set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost,
+    and it is no obstacle.
+    """
+    aside = [
+        obstacle
+        for obstacle in obstacles
+        if obstacle.does in (STRAY, SET_ASIDE) and obstacle.where.name == PARTITION_METADATA
+    ]
+    lost = None
+    if aside and any(metadata.directory == log_dir.path / METADATA_DIRECTORY for log_dir in log_dirs):
+        lost = lost_metadata(metadata)
+    if lost is None and aside and not metadata.topics:
+        why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
+        lost = Obstacle(metadata.directory, why, Effect.HIDES, loses_at_start(metadata), RESTORE)
+    if lost is None:
+        yield from obstacles
+        return
+    folders = f"{counted(len(aside), 'directory', 'directories')} of partitions here, of topics that it does not have"
+    found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
+    yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
+    in_one_line = set(map(id, aside))
+    yield from (obstacle for obstacle in obstacles if id(obstacle) not in in_one_line)
+
+
+def _obstacles_without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
+    """What directories tell by themselves, where nobody knows the cluster's metadata."""
+    served: dict[TopicPartition, Location] = {}
+    futures: list[tuple[TopicPartition, Location]] = []
+    for folder in folders:
+        partition = topic_partition.loaded_as(folder.name)
+        if partition is None or partition.topic == topic_partition.METADATA_TOPIC:
+            continue
+        if folder.name.endswith("-future"):
+            futures.append((partition, folder))
+        elif not topic_partition.is_moved(folder.name):
+            served.setdefault(partition, folder)
+    yield from obstacles_of_topic_ids(served, is_kraft=_is_of_kraft(log_dir))
+    for partition, folder in futures:
+        yield Obstacle(
+            folder,
+            f"a copy of {partition.directory} on its way to this log dir",
+            Effect.HIDES,
+            "where the cluster's metadata has the partition here, a broker that starts takes the copy for it, and "
+            "deletes the other one; where it has it elsewhere and it is not there, all records of the copy are dropped",
+            "--cluster-metadata DIR tells which",
+        )
+
+
+def _is_of_kraft(log_dir: Location) -> bool:
+    try:
+        return _OF_KRAFT.search(small_file(log_dir / META_PROPERTIES).decode(errors="replace")) is not None
+    except OSError:
+        return False
+
+
+def _obstacles_of_two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
+    """`KafkaRaftServer.initializeLogDirs`: the metadata's log may be in one log dir alone."""
+    having = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
+    for log_dir in having[1:]:
+        yield Obstacle(
+            log_dir / METADATA_DIRECTORY,
+            f"the metadata's log, which {having[0]} has too",
+            Effect.ENDS,
+            str(Thrown.OTHER),
+            "move away the one that is not in metadata.log.dir, or in the first of log.dirs",
+        )
+
+
+def _obstacles_of_duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[Obstacle]:
+    """Partitions that two log dirs have: a broker does not start with both (`LogManager.loadLog`)."""
+    first: dict[TopicPartition, Location] = {}
+    for log_dir, folders in directories.items():
+        for folder in folders:
+            partition = topic_partition.served_as(folder.name)
+            if partition is None:
+                continue
+            other = first.setdefault(partition, folder)
+            if other is not folder and str(other.parent) != str(log_dir):
+                yield Obstacle(
+                    folder,
+                    f"{other.parent} has that partition too",
+                    Effect.ENDS,
+                    f"{Thrown.OTHER} (Duplicate log directories)",
+                    "look which of them is whole, and move the other one away",
+                )
+
+
+def obstacles_of_older_log_dirs(log_dirs: Iterable[Location]) -> Iterator[Obstacle]:
+    """The log dirs of one node whose markers are of an earlier stop than another one's. An epoch is an offset of the
+    cluster's metadata, and grows with each start of the broker; −1 is none, and tells nothing.
+    """
+    epochs = {log_dir: epoch for log_dir in log_dirs if (epoch := _broker_epoch_in_marker(log_dir)) is not None}
+    latest = max(epochs, key=lambda log_dir: epochs[log_dir], default=None)
+    for log_dir, epoch in epochs.items():
+        if latest is not None and epoch < epochs[latest]:
+            yield Obstacle(
+                log_dir / CLEAN_SHUTDOWN_FILE,
+                f"brokerEpoch {epoch}, and that of {latest} is {epochs[latest]}: the broker did not stop with the two "
+                "at one time, so this log dir is an older copy, or was not in use at the last stop",
+                Effect.HIDES,
+                _SERVES_OLDER,
+                _PUT_BACK,
+                is_loss=True,
+            )
+
+
+def _broker_epoch_in_marker(log_dir: Location) -> int | None:
+    """`CleanShutdownFileHandler.read`; None where there is no marker, or none with an epoch."""
+    try:
+        content = json.loads(small_file(log_dir / CLEAN_SHUTDOWN_FILE))
+    except (OSError, ValueError):
+        return None
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) and content.get("version") == 0 else None
+    return epoch if isinstance(epoch, int) and epoch >= 0 else None
+
+
+def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+    """What is wrong with `meta.properties` of a node's log dirs, by themselves and together."""
+    accepted: dict[Location, MetaProperties] = {}
+    of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
+    for log_dir in log_dirs:
+        properties = accepted_properties(log_dir)
+        if isinstance(properties, MetaProperties):
+            accepted[log_dir] = properties
+        elif properties is not None:
+            yield properties
+        elif of_kraft or was_formatted(log_dir):
+            yield Obstacle(
+                log_dir / META_PROPERTIES,
+                "missing",
+                Effect.ENDS,
+                f"{Thrown.OTHER} (RuntimeException)",
+                _HOW_TO_MEND_PROPERTIES,
+            )
+    yield from _contradicting_properties(accepted, metadata)
+
+
+def _contradicting_properties(
+    accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
+) -> Iterator[Obstacle]:
+    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). If the metadata has a log dir as one of
+    a node, its file is wrong, and not the log dir's place in `log.dirs`.
+    """
+    registered = {log_dir: registered_node(metadata, own.directory_id) for log_dir, own in accepted.items()}
+    by_id: dict[str, Location] = {}
+    in_order = sorted(accepted, key=lambda log_dir: metadata is None or log_dir != metadata.directory.parent)
+    for log_dir, own in accepted.items():
+        first = in_order[0]
+        path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
+        if node is not None and node != own.node_id:
+            yield Obstacle(
+                path,
+                f"node.id is {own.node_id}, and the cluster's metadata has this log dir as one of node {node}",
+                Effect.ENDS,
+                f"a broker with node.id={node} does not start",
+                f"write node.id={node} into the file; with node.id={own.node_id} in server.properties, too, a broker "
+                "starts as another node, and sets all partitions aside",
+            )
+        elif node is None and own.node_id != expected:
+            yield _contradiction(path, f"node.id is {own.node_id}", f"{first} is {expected}", _TAKE_OUT_OTHER_NODES)
+        if own.cluster_id != (of_cluster := accepted[first].cluster_id):
+            is_of_node = node is not None and node == registered[first]
+            mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
+            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT_OTHER_NODES
+            yield _contradiction(path, f"cluster.id is {own.cluster_id}", f"{first} is {of_cluster}", mend)
+        if own.directory_id is not None and (other := by_id.setdefault(own.directory_id, log_dir)) != log_dir:
+            yield Obstacle(
+                path,
+                f"directory.id {own.directory_id}, as {other} has it",
+                Effect.ENDS,
+                str(Thrown.OTHER),
+                "one of the two is a copy: take it out of log.dirs",
+            )
+
+
+def _contradiction(path: Location, says: str, other: str, remedy: str) -> Obstacle:
+    return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)
 
 
 def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
@@ -197,27 +404,6 @@ def with_directory_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str
         yield obstacle
 
 
-def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
-    """What is wrong with `meta.properties` of a node's log dirs, by themselves and together."""
-    accepted: dict[Location, MetaProperties] = {}
-    of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
-    for log_dir in log_dirs:
-        properties = accepted_properties(log_dir)
-        if isinstance(properties, MetaProperties):
-            accepted[log_dir] = properties
-        elif properties is not None:
-            yield properties
-        elif of_kraft or was_formatted(log_dir):
-            yield Obstacle(
-                log_dir / META_PROPERTIES,
-                "missing",
-                Effect.ENDS,
-                f"{Thrown.OTHER} (RuntimeException)",
-                _HOW_TO_MEND_PROPERTIES,
-            )
-    yield from _contradicting_properties(accepted, metadata)
-
-
 def was_formatted(log_dir: Location) -> bool:
     """Whether a node with KRaft has left something in a log dir: up to 4.3 `kafka-storage format` makes
     `bootstrap.checkpoint` in each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown`
@@ -261,9 +447,6 @@ def _ends_over_properties(properties: Mapping[str, str]) -> bool:
     return _why_not_directory_id(properties.get("directory.id", "")) == _RESERVED_ID
 
 
-_RESERVED_ID: Final = "directory.id is one of those that are reserved"
-
-
 def _why_not_directory_id(text: str) -> str | None:
     """`Uuid.fromString`, `DirectoryId.reserved`."""
     expected = f"directory.id is {quoted(text)}, expected an id of 22 characters"
@@ -276,395 +459,3 @@ def _why_not_directory_id(text: str) -> str | None:
     if len(decoded) != _ID_BYTES:
         return expected
     return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED_IDS_END else None
-
-
-def _contradicting_properties(
-    accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
-) -> Iterator[Obstacle]:
-    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). If the metadata has a log dir as one of
-    a node, its file is wrong, and not the log dir's place in `log.dirs`.
-    """
-    registered = {log_dir: registered_node(metadata, own.directory_id) for log_dir, own in accepted.items()}
-    by_id: dict[str, Location] = {}
-    in_order = sorted(accepted, key=lambda log_dir: metadata is None or log_dir != metadata.directory.parent)
-    for log_dir, own in accepted.items():
-        first = in_order[0]
-        path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
-        if node is not None and node != own.node_id:
-            yield Obstacle(
-                path,
-                f"node.id is {own.node_id}, and the cluster's metadata has this log dir as one of node {node}",
-                Effect.ENDS,
-                f"a broker with node.id={node} does not start",
-                f"write node.id={node} into the file; with node.id={own.node_id} in server.properties, too, a broker "
-                "starts as another node, and sets all partitions aside",
-            )
-        elif node is None and own.node_id != expected:
-            yield _contradiction(path, f"node.id is {own.node_id}", f"{first} is {expected}", _TAKE_OUT_OTHER_NODES)
-        if own.cluster_id != (of_cluster := accepted[first].cluster_id):
-            is_of_node = node is not None and node == registered[first]
-            mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
-            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT_OTHER_NODES
-            yield _contradiction(path, f"cluster.id is {own.cluster_id}", f"{first} is {of_cluster}", mend)
-        if own.directory_id is not None and (other := by_id.setdefault(own.directory_id, log_dir)) != log_dir:
-            yield Obstacle(
-                path,
-                f"directory.id {own.directory_id}, as {other} has it",
-                Effect.ENDS,
-                str(Thrown.OTHER),
-                "one of the two is a copy: take it out of log.dirs",
-            )
-
-
-def _contradiction(path: Location, says: str, other: str, remedy: str) -> Obstacle:
-    return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)
-
-
-def obstacles_of_folders(
-    log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
-) -> tuple[Obstacle, ...]:
-    """What a node meets in some directories of a log dir, without a look at the others: ids and assignments."""
-    properties = accepted_properties(log_dir)
-    if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
-        return tuple(_obstacles_without_metadata(log_dir, folders))
-    of_node = [NodeLogDir(log_dir, properties.directory_id, folders)]
-    return tuple(obstacles_by_metadata(of_node, properties.node_id, metadata, are_all=False))
-
-
-def read_to_end(directory: Location) -> ClusterMetadata | None:
-    """A node's copy of the cluster's metadata to its end, committed or not, as the node has directories of uncommitted
-    partitions, too. None where it cannot be read.
-    """
-    try:
-        return read_despite_damage(directory, _NO_LIMIT)
-    except (ClusterMetadataError, OSError):
-        return None
-
-
-def obstacles_of_raft(log_dir: Location, kafka: NodeRelease, *, metadata_is_read: bool) -> Iterator[Obstacle]:
-    """What is wrong with the files of Raft in a log dir, as far as it has any, for the node's Kafka.
-    `metadata_is_read`: the latest snapshot and the log were read, and are good.
-    """
-    yield from _bootstrap_obstacles(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
-    directory = log_dir / METADATA_DIRECTORY
-    try:
-        files = files_in(directory)
-    except OSError:  # it has none, or its partition says that it cannot be listed
-        return
-    yield from _quorum_state_obstacles(files.get(QUORUM_STATE))
-    yield from _snapshot_obstacles(directory, files, kafka, metadata_is_read=metadata_is_read)
-    yield from _topic_id_obstacles(files.get(PARTITION_METADATA))
-
-
-def _obstacle_ending_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
-    return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
-
-
-def _bootstrap_obstacles(path: Location) -> Iterator[Obstacle]:
-    """The cluster's `metadata.version` has to be there, though only a cluster's first start uses it."""
-    remedy = "remove the file: only the first start of a new cluster uses what is in it"
-    try:
-        with contextlib.closing(LogFile(str(path))) as log:
-            for batch in batches(log):
-                if batch.is_control:
-                    continue
-                for record in records(log, batch):
-                    framed = read_framed(record.value, CLUSTER_METADATA)
-                    if framed.message.name == "FeatureLevelRecord" and framed.values["name"] == METADATA_VERSION:
-                        return
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        yield unreadable(path, error)
-        return
-    except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
-        yield _obstacle_ending_node(path, str(error), "CorruptRecordException", remedy)
-        return
-    yield _obstacle_ending_node(
-        path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy
-    )
-
-
-def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
-    if path is None:
-        return
-    try:
-        content = small_file(path)
-    except OSError as error:
-        yield unreadable(path, error)
-        return
-    line = content.decode(errors="replace").split("\n", 1)[0].rstrip("\r")
-    if not content:
-        yield _obstacle_ending_node(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_QUORUM_STATE)
-        return
-    try:
-        state = json.loads(line)
-    except ValueError:
-        yield _obstacle_ending_node(
-            path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_QUORUM_STATE
-        )
-        return
-    if not isinstance(state, dict) or "data_version" not in state:
-        found = f"line 1: {quoted(line)}, expected an object with data_version"
-        yield _obstacle_ending_node(path, found, "UncheckedIOException", _REMOVE_QUORUM_STATE)
-    elif not isinstance(state["data_version"], int) or state["data_version"] not in _QUORUM_STATE_FIELDS:
-        found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _QUORUM_STATE_FIELDS))}"
-        yield _obstacle_ending_node(path, found, "IllegalStateException", _REMOVE_QUORUM_STATE)
-    elif lacks := [name for name in _QUORUM_STATE_FIELDS[state["data_version"]] if name not in state]:
-        yield _obstacle_ending_node(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_QUORUM_STATE)
-
-
-def _snapshot_obstacles(
-    directory: Location, files: Mapping[str, Location], kafka: NodeRelease, *, metadata_is_read: bool
-) -> Iterator[Obstacle]:
-    snapshots: list[SnapshotId] = []
-    renamed: dict[SnapshotId, Location] = {}
-    for name in sorted(files):
-        if not name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIXES):
-            continue
-        snapshot = _parse_snapshot_as_kafka(name)
-        if snapshot is None:
-            yield _obstacle_ending_node(
-                files[name],
-                "a name without an offset and an epoch",
-                "StringIndexOutOfBoundsException or NumberFormatException",
-                _REMEDY_OF_MISNAMED,
-            )
-        elif name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
-            if segment_files.kraft_snapshot_file(snapshot) in files:
-                snapshots.append(snapshot)
-            else:
-                renamed[snapshot] = files[name]
-    bases = [base for name in files if (base := segment_files.parse_segment_log(name)) is not None]
-    start, latest = min(bases, default=0), max(snapshots, default=None)
-    if renamed and (latest is None or max(renamed) > latest):
-        own = segment_files.kraft_snapshot_file(max(renamed))
-        newer = "reads the log from its first offset on"
-        if start > 0:
-            newer = f"does so, too (OffsetOutOfRangeException), as its log begins at offset {start}"
-        yield Obstacle(
-            renamed[max(renamed)],
-            f"a node takes it for {own}, looks for that file, and then for no other snapshot",
-            Effect.ENDS,
-            f"Kafka 3.9 ends with an error (NoSuchFileException); from 4.3 on a node {newer}",
-            f"name it {own} again if it is whole; else move it out of the directory",
-        )
-    if start > 0 and (latest is None or latest.end_offset < start):
-        has = "there is no snapshot" if latest is None else f"the latest snapshot ends at {latest.end_offset}"
-        yield _obstacle_ending_node(
-            directory,
-            f"its log begins at offset {start}, and {has}, expected one that ends there or later",
-            "IllegalStateException",
-            _RESTORE_DIRECTORY,
-        )
-    elif latest is not None and not metadata_is_read:
-        yield from _latest_snapshot_obstacles(files, start, snapshots, kafka)
-
-
-def _latest_snapshot_obstacles(
-    files: Mapping[str, Location], start: int, snapshots: Sequence[SnapshotId], kafka: NodeRelease
-) -> Iterator[Obstacle]:
-    """That of offset 0 has what `kafka-storage format` wrote (KIP-853, KIP-1170), which is in the log, too, once there
-    was a leader.
-    """
-    *_, latest = in_order = sorted(snapshots)
-    path = files[segment_files.kraft_snapshot_file(latest)]
-    try:
-        ensure_whole_snapshot(path)
-    except ClusterMetadataError as error:
-        does, batches_left = _BAD_SNAPSHOT_DOES, whole_batches_of_torn(path)
-        if latest.end_offset == 0 and batches_left is not None and _knows_voters(files, path, torn_counts=True):
-            if batches_left > 0 or kafka.release >= FIRST_SNAPSHOT_MAY_BE_EMPTY:
-                return
-            older = f"a node of Kafka before {FIRST_SNAPSHOT_MAY_BE_EMPTY}"
-            does = f"{older} that starts ends with an error (NoSuchElementException); {kafka}, counts"
-        if len(in_order) > 1 and in_order[-2].end_offset >= start:
-            instead: str | None = f"{segment_files.kraft_snapshot_file(in_order[-2])} and the log"
-        elif start == 0 and (latest.end_offset > 0 or _knows_voters(files, path, torn_counts=False)):
-            instead = "the log, from its first offset on"
-        else:
-            instead = None
-        remedy = (
-            _RESTORE_DIRECTORY if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
-        )
-        found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
-        what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
-        yield Obstacle(path, what, Effect.ENDS, does, remedy)
-    except OSError as error:
-        yield unreadable(path, error)
-
-
-def _knows_voters(files: Mapping[str, Location], snapshot: Location, *, torn_counts: bool) -> bool:
-    """Whether a node knows the quorum's voters by `controller.quorum.voters`, by its log, or by the whole batches of a
-    torn snapshot.
-    """
-    try:
-        state = json.loads(small_file(files[QUORUM_STATE]))
-    except (KeyError, OSError, ValueError):
-        state = None
-    if isinstance(state, dict) and state.get("data_version") == _VOTERS_IN_PROPERTIES:
-        return True
-    return names_voters(snapshot.parent, left_out=snapshot, left_out_counts=torn_counts)
-
-
-_BAD_SNAPSHOT_DOES: Final = (
-    "a node that starts ends with an error, finds no controller for a minute and then ends, or lacks what the snapshot "
-    "has lost"
-)
-
-
-def _parse_snapshot_as_kafka(name: str) -> SnapshotId | None:
-    """`Snapshots.parse`, which takes any text at the places of offset and epoch."""
-    end_offset = java.parse_integer(name[:20], LONG_BITS)
-    epoch = java.parse_integer(name[21:31], INT_BITS)
-    return None if len(name) < 31 or end_offset is None or epoch is None else SnapshotId(end_offset, epoch)
-
-
-def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
-    """What cannot be parsed is reported with the partition's files."""
-    if path is None:
-        return
-    with contextlib.suppress(KafkaThrows, OSError):
-        if (topic_id := read_topic_id(path)) != METADATA_TOPIC_ID:
-            yield _obstacle_ending_node(
-                path,
-                f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",
-                "InconsistentTopicIdException",
-                "remove the file: the node makes it again",
-            )
-
-
-def _newer_record_obstacles(metadata: ClusterMetadata, kafka: NodeRelease) -> Iterator[Obstacle]:
-    """The first record of the node's own copy that its Kafka does not know. A node reads its latest snapshot and all
-    records behind it as it starts (`KRaftControlRecordStateMachine.maybeLoadLog`).
-    """
-    unknown = [record for record in metadata.newer_records if kafka.release < record.since]
-    if unknown:
-        first = min(unknown, key=lambda record: -1 if record.offset is None else record.offset)
-        newest = max(record.since for record in unknown)
-        where = "its latest snapshot has" if first.offset is None else f"the record at offset {first.offset} is"
-        yield _obstacle_ending_node(
-            metadata.directory,
-            f"{where} {first.found}, which Kafka knows since {first.since}; {kafka}, counts",
-            first.exception,
-            f"start the node with Kafka {newest} or newer",
-        )
-
-
-def _obstacles_of_node(
-    log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
-) -> Iterator[Obstacle]:
-    yield from with_directory_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
-    yield from _obstacles_of_two_metadata_logs(log_dirs)
-    yield from stopped_apart(log_dirs)
-    for log_dir in log_dirs:
-        own = metadata if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY else None
-        kafka = kafka_of(accepted_properties(log_dir), metadata, kafka_version)
-        yield from obstacles_of_raft(log_dir, kafka, metadata_is_read=own is not None and not own.left_out)
-        if own is not None:
-            yield from _newer_record_obstacles(own, kafka)
-    for log_dir in log_dirs:
-        yield from obstacles_in_log_dir(log_dir)
-    directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}
-    yield from _obstacles_of_duplicates(directories)
-    properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
-    accepted = {log_dir: own for log_dir, own in properties.items() if isinstance(own, MetaProperties)}
-    by_metadata = {registered_node(metadata, own.directory_id) for own in accepted.values()} - {None}
-    node_ids = by_metadata or {own.node_id for own in accepted.values()}
-    if metadata is not None and len(node_ids) == 1 and (node_id := node_ids.pop()) is not None:
-        of_node = [
-            NodeLogDir(log_dir, accepted[log_dir].directory_id, directories[log_dir])
-            for log_dir in log_dirs
-            if log_dir in accepted
-        ]
-        has_all = set(metadata.log_dirs.get(node_id, ())) <= {log_dir.directory_id for log_dir in of_node}
-        yield from _obstacles_by_metadata(
-            of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
-        )
-        return
-    for log_dir in log_dirs:
-        yield from _obstacles_without_metadata(log_dir, directories[log_dir])
-
-
-def _obstacles_by_metadata(
-    log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, obstacles: Sequence[Obstacle]
-) -> Iterator[Obstacle]:
-    """The obstacles that were found by the metadata. If that has lost something itself, the directories that a node
-    would set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost,
-    and it is no obstacle.
-    """
-    aside = [
-        obstacle
-        for obstacle in obstacles
-        if obstacle.does in (STRAY, SET_ASIDE) and obstacle.where.name == PARTITION_METADATA
-    ]
-    lost = None
-    if aside and any(metadata.directory == log_dir.path / METADATA_DIRECTORY for log_dir in log_dirs):
-        lost = lost_metadata(metadata)
-    if lost is None and aside and not metadata.topics:
-        why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
-        lost = Obstacle(metadata.directory, why, Effect.HIDES, loses_at_start(metadata), RESTORE)
-    if lost is None:
-        yield from obstacles
-        return
-    folders = f"{counted(len(aside), 'directory', 'directories')} of partitions here, of topics that it does not have"
-    found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
-    yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
-    in_one_line = set(map(id, aside))
-    yield from (obstacle for obstacle in obstacles if id(obstacle) not in in_one_line)
-
-
-def _obstacles_of_two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
-    """`KafkaRaftServer.initializeLogDirs`: the metadata's log may be in one log dir alone."""
-    having = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
-    for log_dir in having[1:]:
-        yield Obstacle(
-            log_dir / METADATA_DIRECTORY,
-            f"the metadata's log, which {having[0]} has too",
-            Effect.ENDS,
-            str(Thrown.OTHER),
-            "move away the one that is not in metadata.log.dir, or in the first of log.dirs",
-        )
-
-
-def _obstacles_of_duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[Obstacle]:
-    """Partitions that two log dirs have: a broker does not start with both (`LogManager.loadLog`)."""
-    first: dict[TopicPartition, Location] = {}
-    for log_dir, folders in directories.items():
-        for folder in folders:
-            partition = topic_partition.served_as(folder.name)
-            if partition is None:
-                continue
-            other = first.setdefault(partition, folder)
-            if other is not folder and str(other.parent) != str(log_dir):
-                yield Obstacle(
-                    folder,
-                    f"{other.parent} has that partition too",
-                    Effect.ENDS,
-                    f"{Thrown.OTHER} (Duplicate log directories)",
-                    "look which of them is whole, and move the other one away",
-                )
-
-
-def _obstacles_without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
-    """What directories tell by themselves, where nobody knows the cluster's metadata."""
-    served: dict[TopicPartition, Location] = {}
-    futures: list[tuple[TopicPartition, Location]] = []
-    for folder in folders:
-        partition = topic_partition.loaded_as(folder.name)
-        if partition is None or partition.topic == topic_partition.METADATA_TOPIC:
-            continue
-        if folder.name.endswith("-future"):
-            futures.append((partition, folder))
-        elif not topic_partition.is_moved(folder.name):
-            served.setdefault(partition, folder)
-    yield from obstacles_of_topic_ids(served, is_kraft=is_of_kraft(log_dir))
-    for partition, folder in futures:
-        yield Obstacle(
-            folder,
-            f"a copy of {partition.directory} on its way to this log dir",
-            Effect.HIDES,
-            "where the cluster's metadata has the partition here, a broker that starts takes the copy for it, and "
-            "deletes the other one; where it has it elsewhere and it is not there, all records of the copy are dropped",
-            "--cluster-metadata DIR tells which",
-        )

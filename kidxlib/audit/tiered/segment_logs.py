@@ -1,36 +1,50 @@
-"""Reads the logs and objects of remote segments, and compares metadata and objects with what recovery makes of the
-logs, or with one another.
+"""Reads the logs and objects of remote segments, compares metadata and objects with what recovery makes of the logs, or
+with one another, and makes missing and broken objects anew.
 
 The state of producers at the start of a segment is in the snapshot that was copied with the segment before it. So the
-segments of a share follow one another, and shares are checked in any order.
+segments of a share follow one another, and shares are checked in any order. An object that is made from one log alone
+is right if the log is right. An object that depends on earlier producers is right if their state at the log's first
+offset is known: from offset 0 on, or by a snapshot that the log of the segment before bears out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.finding_builder import FAILS_CHECK
+from kidxlib.audit.finding import FAILS_CHECK, OTHER_VERSION, Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.sparse_indexes import Entries, audit_offset_index, audit_time_index, one_of_each_class
 from kidxlib.audit.index_files.transaction_index import (
-    OTHER_VERSION,
     TransactionsOfSegment,
     audit_transaction_index,
     markers_in,
     refused_later,
     refused_transaction_index,
 )
-from kidxlib.audit.logs.log import audit_log
-from kidxlib.audit.tiered.finding import METADATA, broken, safe
-from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
-from kidxlib.audit.tiered.remote_segment import Contents, RemoteSegmentToRead, read_contents
+from kidxlib.audit.segment import audit_log
+from kidxlib.audit.tiered.finding import (
+    CONSEQUENCES_OF_MISSING,
+    FETCHES_FAIL,
+    METADATA,
+    REPLICAS_FAIL,
+    SILENT,
+    broken,
+    safe,
+)
+from kidxlib.audit.tiered.remote_segment import (
+    SIDE_OBJECTS,
+    Contents,
+    RemoteSegmentToRead,
+    SegmentsToRemake,
+    read_contents,
+)
 from kidxlib.errors import CheckpointError, CorruptIndexError, LogChangedError, SnapshotError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
@@ -69,7 +83,7 @@ _CONSEQUENCES_FOR_REMOTE: Final[Mapping[tuple[str, str], str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSegment:
+class _ReadSegment:
     """A segment whose log was read, or could not be.
 
     Attributes:
@@ -91,13 +105,13 @@ class ReadSegment:
     log_bytes: int
     folded: FoldedSegment
     markers: frozenset[tuple[int, int]]
-    start: StateStart
+    start: _StateStart
     end_snapshot: bytes
     is_local: bool
 
 
 @dataclass(frozen=True, slots=True)
-class StateStart:
+class _StateStart:
     """Where the state of producers at the first offset of a segment comes from.
 
     Attributes:
@@ -111,26 +125,26 @@ class StateStart:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLogs:
+class _ReadLogs:
     """Segments whose logs were read, in order.
 
     Attributes:
         ongoing: the first offsets of transactions that are ongoing after the last segment.
     """
 
-    segments: Sequence[ReadSegment]
+    segments: Sequence[_ReadSegment]
     ongoing: Sequence[int]
 
 
-def audit_logs(
+def audit_remote_logs(
     segments: Sequence[RemoteSegmentToRead], use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
     """Findings on segments of one partition, in the order of their offsets."""
-    logs = read_logs(segments, use_mmap)
+    logs = _read_logs(segments, use_mmap)
     for read in logs.segments:
         for finding in read.findings:
             yield read.segment, finding
-    for read, finding in findings_on_transaction_indexes(logs):
+    for read, finding in _findings_on_all_transaction_indexes(logs):
         yield read.segment, finding
 
 
@@ -317,7 +331,7 @@ def _epochs_in_words(entries: tuple[EpochEntry, ...]) -> str:
     return ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in entries) or "none"
 
 
-def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLogs:
+def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> _ReadLogs:
     by_offset = {segment.start_offset: segment for segment in segments}
     snapshot_at: RemoteSegmentToRead | None = None
 
@@ -327,7 +341,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
         return None if snapshot_at.before is None else read_contents(snapshot_at.before).part(SNAPSHOT_SUFFIX)
 
     fold = PartitionFold(read_snapshot_at)
-    read: list[ReadSegment] = []
+    read: list[_ReadSegment] = []
     for segment in segments:
         contents = read_contents(segment)
         recovered, findings, is_local = _read_log(segment, contents, use_mmap)
@@ -343,7 +357,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
             made = {OFFSET_INDEX_SUFFIX: recovered.offset_index, TIME_INDEX_SUFFIX: recovered.time_index}
         source = folded.state_source
         read.append(
-            ReadSegment(
+            _ReadSegment(
                 segment=segment,
                 contents=contents,
                 findings=[_in_words_for_remote(segment, finding) for finding in findings],
@@ -351,12 +365,12 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
                 markers=markers_in(scanned.producer_events),
-                start=StateStart(source, snapshot_at if source is StateSource.SNAPSHOT else None),
+                start=_StateStart(source, snapshot_at if source is StateSource.SNAPSHOT else None),
                 end_snapshot=fold.end_snapshot,
                 is_local=is_local,
             )
         )
-    return ReadLogs(read, fold.ongoing)
+    return _ReadLogs(read, fold.ongoing)
 
 
 def _read_log(
@@ -483,7 +497,7 @@ def _consequence_of_timestamp(said: int, largest: int) -> str:
     )
 
 
-def findings_on_transaction_indexes(logs: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
+def _findings_on_all_transaction_indexes(logs: _ReadLogs) -> Iterator[tuple[_ReadSegment, Finding]]:
     """Findings on transaction indexes, the last segment's first."""
     later = min(logs.ongoing, default=None)
     for read in reversed(logs.segments):
@@ -525,3 +539,135 @@ def _in_words_for_remote(segment: RemoteSegmentToRead, finding: Finding) -> Find
         return replace(finding, consequence=why)
     words = _CONSEQUENCES_FOR_REMOTE.get((file, reason))
     return finding if words is None else replace(finding, consequence=segment.in_words(words))
+
+
+_SUFFIXES_OF_PRODUCER_STATE: Final = (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemadeObject:
+    """An object as it should be.
+
+    Attributes:
+        content: the right bytes; None if `why_not` says why they are not made.
+        found: the bytes in the bucket; None if there are none.
+        finding: the finding on these; None if nothing is wrong.
+        is_local: whether it is made from a log in a log dir.
+    """
+
+    suffix: str
+    content: bytes | None
+    why_not: str | None
+    found: bytes | None
+    finding: Finding | None
+    is_local: bool = False
+
+
+def remake_objects(
+    asked: SegmentsToRemake, use_mmap: bool
+) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
+    """Make the side objects of segments anew, and compare them with those in the bucket."""
+    logs = _read_logs(asked.segments, use_mmap)
+    on_transactions = {read.segment.segment_id: finding for read, finding in _findings_on_all_transaction_indexes(logs)}
+    starts = _ProducerStateStarts(use_mmap)
+    for read, epochs in zip(logs.segments, asked.epochs, strict=True):
+        findings = {finding.file: finding for finding in read.findings if finding.verdict is Verdict.BROKEN}
+        on_transaction_index = on_transactions.get(read.segment.segment_id)
+        if on_transaction_index is not None and on_transaction_index.verdict is Verdict.BROKEN:
+            findings[TRANSACTION_INDEX_SUFFIX] = on_transaction_index
+        remade = _ObjectsOfSegment(read, epochs, starts, findings)
+        yield read.segment, [remade.object(suffix) for suffix in SIDE_OBJECTS]
+
+
+@dataclass(slots=True)
+class _ProducerStateStarts:
+    """Tells whether the state of producers at a segment's first offset is certain. A log that was read once for this is
+    not read again.
+    """
+
+    use_mmap: bool
+    _is_certain_by_segment: dict[str, bool] = field(default_factory=dict)
+
+    def why_unknown(self, start: _StateStart) -> str | None:
+        """Why the state is not certain; None if it is."""
+        if start.source is StateSource.LOG_START:
+            return None
+        if start.snapshot_at is None or start.snapshot_at.before is None:
+            return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
+        before = start.snapshot_at.before
+        if before.segment_id not in self._is_certain_by_segment:
+            [read] = _read_logs([before], self.use_mmap).segments
+            self._is_certain_by_segment[before.segment_id] = _why_log_unsound(read) is None and not any(
+                finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
+            )
+        if self._is_certain_by_segment[before.segment_id]:
+            return None
+        return f"the log of the segment before it, {before.segment_id}, does not bear out the snapshot of that"
+
+
+def _why_log_unsound(read: _ReadSegment) -> str | None:
+    """Why nothing is made from a segment's log; None if the log is whole and agrees with the metadata."""
+    bad = (finding for finding in read.findings if finding.verdict.severity > Verdict.SAFE.severity)
+    broken_files = {finding.file: finding for finding in bad}
+    if read.made is None or LOG_SUFFIX in broken_files:
+        finding = broken_files.get(LOG_SUFFIX)
+        said = "" if finding is None or finding.reason is None else f" ({finding.reason})"
+        return f"its .log is missing, damaged or cannot be read{said}"
+    if read.folded.failure is not None:
+        return f"Kafka fails on its .log: {read.folded.failure.reason}"
+    if METADATA in broken_files:
+        return f"the metadata and its .log disagree ({broken_files[METADATA].reason})"
+    if read.log_bytes != read.segment.log_bytes:
+        return f"its .log has {read.log_bytes:,} bytes, the metadata says {read.segment.log_bytes:,}"
+    return None
+
+
+@dataclass(frozen=True)
+class _ObjectsOfSegment:
+    read: _ReadSegment
+    epochs: tuple[EpochEntry, ...] | None
+    starts: _ProducerStateStarts
+    broken: Mapping[str, Finding]
+
+    def object(self, suffix: str) -> RemadeObject:
+        finding = self.broken.get(suffix)
+        if finding is None and suffix not in self.read.contents.parts and suffix in CONSEQUENCES_OF_MISSING:
+            finding = broken(suffix, "missing", None, self.read.segment.in_words(CONSEQUENCES_OF_MISSING[suffix]))
+        why_not = self._why_not_made(suffix)
+        content = None if why_not is not None else self._object_content(suffix)
+        return RemadeObject(
+            suffix=suffix,
+            content=content,
+            why_not=why_not,
+            found=self.read.contents.part(suffix),
+            finding=finding,
+            is_local=self.read.is_local,
+        )
+
+    def _object_content(self, suffix: str) -> bytes:
+        if suffix == TRANSACTION_INDEX_SUFFIX:
+            return self.read.folded.aborted.tobytes()
+        if suffix == SNAPSHOT_SUFFIX:
+            return self.read.end_snapshot
+        if suffix == EPOCHS_SUFFIX:
+            return LeaderEpochs(self.epochs or ()).checkpoint()
+        return (self.read.made or {})[suffix]
+
+    def _why_not_made(self, suffix: str) -> str | None:
+        if self._why_log_is_unsound is not None:
+            return self._why_log_is_unsound
+        if isinstance(content := self.read.contents.parts.get(suffix), OSError):
+            return f"what is there cannot be read: {content.strerror or content}"
+        if suffix == TRANSACTION_INDEX_SUFFIX and not len(self.read.folded.aborted):
+            return "nothing was aborted in its log: there should be none"
+        if suffix == TRANSACTION_INDEX_SUFFIX and self.read.segment.has_aborted is False:
+            return "the metadata says that nothing was aborted in it: no broker asks for one"
+        if suffix in _SUFFIXES_OF_PRODUCER_STATE and (unknown := self.starts.why_unknown(self.read.start)) is not None:
+            return unknown
+        if suffix == EPOCHS_SUFFIX and not self.epochs:
+            return "the metadata does not have all leader epochs before it"
+        return None
+
+    @cached_property
+    def _why_log_is_unsound(self) -> str | None:
+        return _why_log_unsound(self.read)

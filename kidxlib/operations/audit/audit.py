@@ -1,5 +1,6 @@
 """An audit, from the listing and the catalog's rows to its findings in the catalog and its outcome. Gaps between logs
-are compared with everything else that knows the offsets.
+are compared with everything else that knows the offsets. A repair without a catalog begins with an audit, too
+(`audit_before_repair`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +19,16 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import IN_USE, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
-from kidxlib.audit.logs.partition_logs import MISSING
-from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
+from kidxlib.audit.partition import PartitionAudit, partition_audits
+from kidxlib.audit.partition_logs import MISSING
+from kidxlib.audit.rows import AuditSummary, Kind, StartFailure, broken_files
 from kidxlib.audit.startup.absent import has_no_partition, log_dirs_by_node
+from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.log_dir_entries import Aside, folders_aside, lines_of_folders_aside
-from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
-from kidxlib.audit.tasks import PartitionAudit, partition_audits
+from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.findings import FINDINGS, JudgedFile
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
@@ -44,13 +45,13 @@ from kidxlib.indexing.source import Source, sources_line
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.indexing.vanished import NOT_ASKED, without_directory
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, summarise
 from kidxlib.operations.audit.audit_request import AuditRequest
+from kidxlib.operations.audit.audit_summary import AcceptedFindings, AuditedCatalog, summarise_audit
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
+from kidxlib.operations.damage.acceptances import VERSION_NAMES
 from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -61,12 +62,15 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_as_json
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_summary, values_as_json
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.operations.build.build_request import BuildRequest
 
 #: The columns that say where a segment's indexes are, and with which options they were built.
 _OPTIONS: Final = ("interval_bytes", "max_index_bytes", "crc_checked")
@@ -160,7 +164,129 @@ class _PlannedAudit:
         }
 
 
-def as_cataloged(
+def audit(request: AuditRequest, backend: Backend) -> Outcome:
+    """Audit the sources. If there is a catalog, the findings are recorded there; no other catalog is read."""
+    plan, audit_id = _listed(request), request.audit_id
+    catalog = backend.catalog if request.context.has_catalog else None
+    at_hand = list(request.sources)
+    if catalog is not None:
+        recorded = source_paths(catalog.tables)
+        warn_of_other_names(request.sources, recorded)
+        at_hand += as_sources(recorded)
+    planned = _planned(request, plan, catalog)
+    results, unread = _run_audit(request, planned, backend.engine, catalog)
+    if catalog is not None and audit_id is not None:
+        begin_phase("recording in the catalog")
+        _record_audit(catalog.tables, results, audit_id, request.context.now, planned.plan, planned.unread)
+    begin_phase("counting")
+    of_catalog = AuditedCatalog()
+    if catalog is not None:
+        names = [source.name for source in request.sources]
+        of_catalog = AuditedCatalog.of(catalog.tables, results, names, request.topics)
+    accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
+    summary = summarise_audit(
+        results,
+        planned.log_dir_failures,
+        tiering=request.how.tiering,
+        left_out=accepted.keys,
+        list_safe=request.how.list_safe,
+    )
+    summary.many_sources = len(request.sources) > 1
+    of_nodes = [*_not_named(request, plan, at_hand), *_lost_metadata(request, plan, at_hand), *planned.cut_metadata]
+    summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
+    failures = unread.all_failures(accepted.partitions)
+    summary.add_failures(failures)
+    summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
+    without = _without_metadata(request, plan)
+    beside = _beside_logs(planned.plan)
+    summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
+    counted_out = accepted.taken_from(summary)
+    outcome = Outcome(
+        code=audit_exit_code(plan, counted_out, request.how.fail_on),
+        run_id=audit_id,
+        counts={**_run_counts(plan, summary, accepted, partitions_gone=planned.gone), **planned.counts},
+        bytes=planned.log_bytes,
+        catalog_segments=of_catalog.segments,
+        catalog_files=of_catalog.files,
+    )
+    shown = replace(counted_out, actions=summary.actions)  # a start does what it does, whatever is accepted
+    _tell(outcome, request, planned, shown, accepted, place, without)
+    outcome.values.update(
+        {
+            "partitions_gone": planned.gone,
+            "without_metadata": list(map(as_text, without)),
+            "node_failures": of_nodes,
+            "beside_logs_not_looked_at": beside,
+            **planned.coverage_as_json(failures, unread.earlier),
+            **results.gaps.as_json(),
+            **_run_as_json(request, plan, accepted, place, planned),
+            **values_as_json(results.all_rows, summary),
+        }
+    )
+    return outcome
+
+
+def _listed(request: AuditRequest) -> Plan:
+    """List the sources. Warns of what is wrong with them."""
+    warn_of_first(request.known_topics.warnings)
+    begin_phase("listing")
+    metadata = request.known_topics.by_source
+    plan = find_segments(
+        request.sources,
+        request.topics,
+        request.index_place,
+        request.options_for,
+        may_be_empty=lambda source: source.name in metadata and has_no_partition(source.path, metadata[source.name]),
+    )
+    warn_of_first(plan.warnings)
+    if not request.is_once:
+        note(
+            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
+            f"{counted(len(plan.partitions), 'partition')}"
+        )
+    return plan
+
+
+def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _PlannedAudit:
+    """Decide what to audit, by the listing and the catalog. Warns of errors in a log dir's own files, and of partitions
+    that are gone.
+    """
+    tasks, in_catalog = None, NOT_ASKED
+    if catalog is not None:
+        catalog.make_tables()
+        begin_phase("comparing with the catalog")
+        plan, tasks, in_catalog = _as_cataloged(
+            plan,
+            catalog.known_segments([source.name for source in request.sources], request.topics),
+            find_indexes=request.index_place.index_dir is None,
+            find_interval=request.interval_bytes is None,
+        )
+    how = request.how
+    audits, stops = partition_audits(
+        plan,
+        request.sources,
+        request.options_for,
+        clean_shutdown=how.clean_shutdown,
+        tiering=how.tiering,
+        topics=request.topics,
+        metadata=request.known_topics.by_source,
+        kafka_version=how.kafka_version,
+    )
+    with_remote, not_compared = _with_remote_segments(request, plan, audits)
+    lost = (stop.lost_metadata for stop in stops.values())
+    cut = [str(obstacle) for obstacle in lost if obstacle is not None and obstacle.is_loss]
+    notes = [note for stop in stops.values() for note in stop.notes if note not in cut]
+    warn_of_first([*notes, *not_compared])
+    gone = without_directory(plan, request.sources, request.topics, request.index_place, in_catalog)
+    warn_of_first(gone.values())
+    aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
+    log_dir_failures = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
+    tasks = plan.scan_tasks() if tasks is None else tasks
+    planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, log_dir_failures, cut)
+    return planned if catalog is None else _within_budget(planned, request, catalog.tables)
+
+
+def _as_cataloged(
     plan: Plan, known: pa.Table, *, find_indexes: bool, find_interval: bool
 ) -> tuple[Plan, list[ScanTask], dict[PartitionKey, int]]:
     """Complete a plan with the catalog's rows of its segments (`KNOWN`): the plan, the tasks to read its segments, and
@@ -182,23 +308,6 @@ def as_cataloged(
         directory = _index_directory(row[_INDEX_DIRECTORY]) if find_indexes else task.index_directory
         tasks[number] = replace(task, options=options, index_directory=directory)
     return plan, tasks, rows_by_partition(matched.where(~listed).known)
-
-
-def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
-    """The directories where index files are looked for, as they are shown."""
-    return sorted({BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions})
-
-
-def beside_logs(plan: Plan) -> dict[str, int]:
-    """How many index files beside logs are not audited, because those of an index directory are; by suffix. A broker
-    that starts reads the files beside the logs.
-    """
-    counts: Counter[str] = Counter()
-    elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
-    for (directory, suffix), count in plan.skipped.indexes.items():
-        if directory in elsewhere:
-            counts[suffix] += count
-    return dict(sorted(counts.items()))
 
 
 def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
@@ -228,223 +337,61 @@ def _index_directory(path: str) -> Directory:
     return Directory(str(directory.parent), directory.name)
 
 
-def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
-    """A plan without a segment is a problem, and so is a source that cannot be listed."""
-    has_problems = plan.unlistable or plan.empty or summary.fails(fail_on)
-    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
-
-
-def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:
-    """The numbers of a run, for metrics and JSON."""
-    numbers = {
-        "partitions": len(plan.partitions),
-        "segments": plan.segments.num_rows,
-        "not_ready": summary.not_ready_count,
-        "segments_lost": summary.lost_count,
-        "partitions_gone": partitions_gone,
-        "unlistable": len(plan.unlistable),
-        "sources_empty": len(plan.empty),
-        "gaps": len(summary.gaps.lost),
-        "in_use": summary.in_use[0],
-        "in_use_bytes": summary.in_use[1],
-    }
-    for verdict in Verdict:
-        numbers[verdict.value] = sum(count for (_, of_files), count in summary.files.items() if of_files == verdict)
-        if verdict is not Verdict.IDENTICAL:
-            numbers[f"logs_{verdict}"] = summary.logs(verdict)
-    return {**numbers, "accepted": accepted.count}
-
-
-def _tell(
-    outcome: Outcome,
-    request: AuditRequest,
-    planned: _PlannedAudit,
-    summary: AuditSummary,
-    accepted: AcceptedFindings,
-    catalog: str | None,
-    without_metadata: Sequence[Location],
-) -> None:
-    """Show the findings and where they are recorded: `catalog` is a directory or URL. In `without_metadata` are log
-    dirs whose cluster's metadata is not known.
-    """
-    audit_id, not_compared = request.audit_id, planned.not_compared
-    title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_summary(outcome, title, summary, looked_in(planned.plan.partitions))
-    outcome.line(*lines_of_folders_aside(planned.aside))
-    accepted.tell(outcome)
-    outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
-    outcome.more(len(not_compared) - SHOWN, "; --json has them all")
-    if without_metadata:
-        more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
-        outcome.line(
-            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of directories, and which "
-            f"partitions should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
+def _with_remote_segments(
+    request: AuditRequest, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit]
+) -> tuple[Mapping[PartitionKey, PartitionAudit], Sequence[str]]:
+    """Add the remote segments of partitions whose log dirs know some; also give what could not be learned, in words."""
+    log_dirs = {source.name: source.path for source in request.sources if source.name in plan.log_dirs}
+    ids = {partition.key: partition.topic_id for partition in plan.partitions}
+    local = {
+        key: LocalPartition(
+            log_dirs[key[0]],
+            audit.topic_partition,
+            ids.get(key),
+            _is_tiered(request, key[0], audit.topic_partition.topic),
         )
-    if audit_id is not None:
-        outcome.line(f"source:  {sources_line(request.sources)}")
-    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, planned.plan)))
-    if catalog is not None:
-        outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
-
-
-def record_audit(
-    tables: Tables, results: AuditResults, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
-) -> None:
-    """Record the findings of an audit in one commit. They replace all rows of the same audit, so that it can be run
-    again. For partitions whose logs were not read, the findings of the audit before stay in force.
-    """
-    findings = results.rows(Kind.FILE)
-    if unread:
-        findings = findings.filter(pa.array(positions_in(findings, rows_of_keys(unread), PARTITION_KEY) < 0))
-    findings = _with_versions(findings, plan)
-    for name, value in {"audit_id": audit_id, "audited_at": now}.items():
-        values = pa.repeat(pa.scalar(value, FINDINGS.schema().field(name).type), findings.num_rows)
-        findings = findings.append_column(name, values)
-    rows = findings.select(FINDINGS.column_names).cast(FINDINGS.schema())
-    audit = pa.table({"audit_id": [audit_id]})
-    tables.change_rows(FINDINGS, {"audit": audit, "finding": rows}, updates.audited, by=["audit_id"])
-
-
-def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
-    """Add size, modification time and inode of each log without damage, as it was listed. A log that changes while it
-    is read has a finding of its own.
-    """
-    is_sound = pc.and_(
-        pc.equal(findings["file"], pa.scalar(LOG_SUFFIX)),
-        pc.is_in(findings["verdict"], value_set=pa.array([Verdict.WHOLE.value, Verdict.SAFE.value])),
-    )
-    is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
-    at = positions_in(findings, plan.keys(plan.segments), SEGMENT_KEY).copy()
-    at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
-        field = findings.schema.field(name)
-        seen = plan.segments[listed].take(places).cast(field.type, safe=False)
-        number = findings.schema.get_field_index(name)
-        findings = findings.set_column(number, field, pc.coalesce(findings[name], seen))
-    return findings
-
-
-def audit(request: AuditRequest, backend: Backend) -> Outcome:
-    """Audit the sources. If there is a catalog, the findings are recorded there; no other catalog is read."""
-    plan, audit_id = _listed(request), request.audit_id
-    catalog = backend.catalog if request.context.has_catalog else None
-    at_hand = list(request.sources)
-    if catalog is not None:
-        recorded = source_paths(catalog.tables)
-        warn_of_other_names(request.sources, recorded)
-        at_hand += as_sources(recorded)
-    planned = _planned(request, plan, catalog)
-    results, unread = _run_audit(request, planned, backend.engine, catalog)
-    if catalog is not None and audit_id is not None:
-        begin_phase("recording in the catalog")
-        record_audit(catalog.tables, results, audit_id, request.context.now, planned.plan, planned.unread)
-    begin_phase("counting")
-    of_catalog = AuditedCatalog()
-    if catalog is not None:
-        names = [source.name for source in request.sources]
-        of_catalog = AuditedCatalog.of(catalog.tables, results, names, request.topics)
-    accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
-    summary = summarise(
-        results,
-        planned.log_dir_failures,
-        tiering=request.how.tiering,
-        left_out=accepted.keys,
-        list_safe=request.how.list_safe,
-    )
-    summary.many_sources = len(request.sources) > 1
-    of_nodes = [*_not_named(request, plan, at_hand), *_lost_metadata(request, plan, at_hand), *planned.cut_metadata]
-    summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
-    failures = unread.all_failures(accepted.partitions)
-    summary.add_failures(failures)
-    summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
-    without = _without_metadata(request, plan)
-    beside = beside_logs(planned.plan)
-    summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
-    counted_out = accepted.taken_from(summary)
-    outcome = Outcome(
-        code=exit_code(plan, counted_out, request.how.fail_on),
-        run_id=audit_id,
-        counts={**counts(plan, summary, accepted, partitions_gone=planned.gone), **planned.counts},
-        bytes=planned.log_bytes,
-        catalog_segments=of_catalog.segments,
-        catalog_files=of_catalog.files,
-    )
-    shown = replace(counted_out, actions=summary.actions)  # a start does what it does, whatever is accepted
-    _tell(outcome, request, planned, shown, accepted, place, without)
-    outcome.values.update(
-        {
-            "partitions_gone": planned.gone,
-            "without_metadata": list(map(as_text, without)),
-            "node_failures": of_nodes,
-            "beside_logs_not_looked_at": beside,
-            **planned.coverage_as_json(failures, unread.earlier),
-            **results.gaps.as_json(),
-            **_run_as_json(request, plan, accepted, place, planned),
-            **values_as_json(results.all_rows, summary),
-        }
-    )
-    return outcome
-
-
-def _run_as_json(
-    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _PlannedAudit
-) -> dict[str, Any]:
-    recorded: dict[str, Any] = {}
-    if request.audit_id is not None:
-        recorded = {
-            "audit_id": request.audit_id,
-            "catalog": catalog,
-            "accepted": accepted.count,
-            "accepted_findings": accepted.as_json(),
-        }
-    return recorded | {
-        **unlistable_as_json(plan.unlistable.values()),
-        "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
-        "cluster_metadata": known_as_json(request.known_topics, plan),
-        "aside": [
-            {"path": as_text(folder.path), "kind": folder.kind, "bytes": folder.bytes} for folder in planned.aside
-        ],
-        "log_dir_failures": list(planned.log_dir_failures),
-        "not_compared": planned.not_compared,
-        "lost_checkpoints": planned.lost_checkpoints,
+        for key, audit in audits.items()
+        if key[0] in log_dirs and audit.is_brokers
     }
+    tiered = tiered_partitions(log_dirs.values(), local.values(), request.topics)
+    remote = {key: tiered.found[partition] for key, partition in local.items() if partition in tiered.found}
+    with_remote = {key: replace(audit, tiered=remote[key]) if key in remote else audit for key, audit in audits.items()}
+    return with_remote, tiered.warnings
 
 
-def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
-    """A line on the index files `beside` logs that were left out, with the command that audits them."""
-    if not beside:
-        return ""
-    elsewhere = {partition.directory.source.name for partition in plan.partitions if not partition.in_place}
-    paths = [source.path for source in request.sources if source.name in elsewhere]
-    files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
-    [first, *_] = log_dirs_by_node(paths)
-    others = " for one broker; the others each with theirs" if len(first) < len(paths) else ""
-    return (
-        f"not looked at: {files} beside the logs, which a broker that starts takes: kidx verify "
-        f"{' '.join(map(as_text, first))} looks at these{others}"
+def _is_tiered(request: AuditRequest, source: str, topic: str) -> bool:
+    config = request.known_topics.config(source, topic, "remote.storage.enable")
+    return config is not None and config.value == "true"
+
+
+def _within_budget(planned: _PlannedAudit, request: AuditRequest, tables: Tables) -> _PlannedAudit:
+    """Take out the partitions that the budget leaves out. A missing partition has no bytes and stays in."""
+    names = [source.name for source in request.sources]
+    last = LastAudits.of(tables, planned.plan, names, request.audit_id)
+    budget = request.how.max_bytes
+    left_out = NotAudited() if budget is None else beyond_budget(planned.tasks, last, budget)
+    out = left_out.partitions
+    return replace(
+        planned,
+        tasks=[task for task in planned.tasks if task.segment.partition_key not in out],
+        audits={key: audit for key, audit in planned.audits.items() if key not in out},
+        not_audited=left_out,
+        unread={key: audit for key, audit in planned.audits.items() if key in out},
+        unchanged=sum(count for key, count in last.unchanged.items() if key not in out),
     )
 
 
-def _listed(request: AuditRequest) -> Plan:
-    """List the sources. Warns of what is wrong with them."""
-    warn_of_first(request.known_topics.warnings)
-    begin_phase("listing")
-    metadata = request.known_topics.by_source
-    plan = find_segments(
-        request.sources,
-        request.topics,
-        request.index_place,
-        request.options_for,
-        may_be_empty=lambda source: source.name in metadata and has_no_partition(source.path, metadata[source.name]),
-    )
-    warn_of_first(plan.warnings)
-    if not request.is_once:
-        note(
-            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
-            f"{counted(len(plan.partitions), 'partition')}"
-        )
-    return plan
+def _run_audit(
+    request: AuditRequest, planned: _PlannedAudit, engine: Engine, catalog: TablesCatalog | None
+) -> tuple[AuditResults, Unread]:
+    """The findings in logs that are read, on partitions that are left out, and on gaps between logs."""
+    results = run_audit(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
+    tables, unread = None, Unread()
+    if catalog is not None:
+        tables, names = catalog.tables, [source.name for source in request.sources]
+        unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
+        results = results.with_unread(unread.rows)
+    return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
 def _with_gaps(
@@ -492,17 +439,42 @@ def _missing_logs(results: AuditResults) -> dict[PartitionKey, list[int]]:
     return base_offsets
 
 
-def _run_audit(
-    request: AuditRequest, planned: _PlannedAudit, engine: Engine, catalog: TablesCatalog | None
-) -> tuple[AuditResults, Unread]:
-    """The findings in logs that are read, on partitions that are left out, and on gaps between logs."""
-    results = run_audit(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
-    tables, unread = None, Unread()
-    if catalog is not None:
-        tables, names = catalog.tables, [source.name for source in request.sources]
-        unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
-        results = results.with_unread(unread.rows)
-    return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
+def _record_audit(
+    tables: Tables, results: AuditResults, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
+) -> None:
+    """Record the findings of an audit in one commit. They replace all rows of the same audit, so that it can be run
+    again. For partitions whose logs were not read, the findings of the audit before stay in force.
+    """
+    findings = results.rows(Kind.FILE)
+    if unread:
+        findings = findings.filter(pa.array(positions_in(findings, rows_of_keys(unread), PARTITION_KEY) < 0))
+    findings = _with_versions(findings, plan)
+    for name, value in {"audit_id": audit_id, "audited_at": now}.items():
+        values = pa.repeat(pa.scalar(value, FINDINGS.schema().field(name).type), findings.num_rows)
+        findings = findings.append_column(name, values)
+    rows = findings.select(FINDINGS.column_names).cast(FINDINGS.schema())
+    audit = pa.table({"audit_id": [audit_id]})
+    tables.change_rows(FINDINGS, {"audit": audit, "finding": rows}, updates.audited, by=["audit_id"])
+
+
+def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
+    """Add size, modification time and inode of each log without damage, as it was listed. A log that changes while it
+    is read has a finding of its own.
+    """
+    is_sound = pc.and_(
+        pc.equal(findings["file"], pa.scalar(LOG_SUFFIX)),
+        pc.is_in(findings["verdict"], value_set=pa.array([Verdict.WHOLE.value, Verdict.SAFE.value])),
+    )
+    is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
+    at = positions_in(findings, plan.keys(plan.segments), SEGMENT_KEY).copy()
+    at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
+        field = findings.schema.field(name)
+        seen = plan.segments[listed].take(places).cast(field.type, safe=False)
+        number = findings.schema.get_field_index(name)
+        findings = findings.set_column(number, field, pc.coalesce(findings[name], seen))
+    return findings
 
 
 def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
@@ -577,84 +549,135 @@ def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
     ]
 
 
-def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _PlannedAudit:
-    """Decide what to audit, by the listing and the catalog. Warns of errors in a log dir's own files, and of partitions
-    that are gone.
+def _beside_logs(plan: Plan) -> dict[str, int]:
+    """How many index files beside logs are not audited, because those of an index directory are; by suffix. A broker
+    that starts reads the files beside the logs.
     """
-    tasks, in_catalog = None, NOT_ASKED
-    if catalog is not None:
-        catalog.make_tables()
-        begin_phase("comparing with the catalog")
-        plan, tasks, in_catalog = as_cataloged(
-            plan,
-            catalog.known_segments([source.name for source in request.sources], request.topics),
-            find_indexes=request.index_place.index_dir is None,
-            find_interval=request.interval_bytes is None,
-        )
-    how = request.how
-    audits, stops = partition_audits(
-        plan,
-        request.sources,
-        request.options_for,
-        clean_shutdown=how.clean_shutdown,
-        tiering=how.tiering,
-        topics=request.topics,
-        metadata=request.known_topics.by_source,
-        kafka_version=how.kafka_version,
-    )
-    with_remote, not_compared = _with_remote_segments(request, plan, audits)
-    lost = (stop.lost_metadata for stop in stops.values())
-    cut = [str(obstacle) for obstacle in lost if obstacle is not None and obstacle.is_loss]
-    notes = [note for stop in stops.values() for note in stop.notes if note not in cut]
-    warn_of_first([*notes, *not_compared])
-    gone = without_directory(plan, request.sources, request.topics, request.index_place, in_catalog)
-    warn_of_first(gone.values())
-    aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
-    log_dir_failures = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
-    tasks = plan.scan_tasks() if tasks is None else tasks
-    planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, log_dir_failures, cut)
-    return planned if catalog is None else _within_budget(planned, request, catalog.tables)
+    counts: Counter[str] = Counter()
+    elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
+    for (directory, suffix), count in plan.skipped.indexes.items():
+        if directory in elsewhere:
+            counts[suffix] += count
+    return dict(sorted(counts.items()))
 
 
-def _within_budget(planned: _PlannedAudit, request: AuditRequest, tables: Tables) -> _PlannedAudit:
-    """Take out the partitions that the budget leaves out. A missing partition has no bytes and stays in."""
-    names = [source.name for source in request.sources]
-    last = LastAudits.of(tables, planned.plan, names, request.audit_id)
-    budget = request.how.max_bytes
-    left_out = NotAudited() if budget is None else beyond_budget(planned.tasks, last, budget)
-    out = left_out.partitions
-    return replace(
-        planned,
-        tasks=[task for task in planned.tasks if task.segment.partition_key not in out],
-        audits={key: audit for key, audit in planned.audits.items() if key not in out},
-        not_audited=left_out,
-        unread={key: audit for key, audit in planned.audits.items() if key in out},
-        unchanged=sum(count for key, count in last.unchanged.items() if key not in out),
+def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
+    """A line on the index files `beside` logs that were left out, with the command that audits them."""
+    if not beside:
+        return ""
+    elsewhere = {partition.directory.source.name for partition in plan.partitions if not partition.in_place}
+    paths = [source.path for source in request.sources if source.name in elsewhere]
+    files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
+    [first, *_] = log_dirs_by_node(paths)
+    others = " for one broker; the others each with theirs" if len(first) < len(paths) else ""
+    return (
+        f"not looked at: {files} beside the logs, which a broker that starts takes: kidx verify "
+        f"{' '.join(map(as_text, first))} looks at these{others}"
     )
 
 
-def _with_remote_segments(
-    request: AuditRequest, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit]
-) -> tuple[Mapping[PartitionKey, PartitionAudit], Sequence[str]]:
-    """Add the remote segments of partitions whose log dirs know some; also give what could not be learned, in words."""
-    log_dirs = {source.name: source.path for source in request.sources if source.name in plan.log_dirs}
-    ids = {partition.key: partition.topic_id for partition in plan.partitions}
-    local = {
-        key: LocalPartition(
-            log_dirs[key[0]],
-            audit.topic_partition,
-            ids.get(key),
-            _is_tiered(request, key[0], audit.topic_partition.topic),
-        )
-        for key, audit in audits.items()
-        if key[0] in log_dirs and audit.is_brokers
+def audit_exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
+    """A plan without a segment is a problem, and so is a source that cannot be listed."""
+    has_problems = plan.unlistable or plan.empty or summary.fails(fail_on)
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
+
+
+def _run_counts(
+    plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int
+) -> dict[str, int]:
+    """The numbers of a run, for metrics and JSON."""
+    numbers = {
+        "partitions": len(plan.partitions),
+        "segments": plan.segments.num_rows,
+        "not_ready": summary.not_ready_count,
+        "segments_lost": summary.lost_count,
+        "partitions_gone": partitions_gone,
+        "unlistable": len(plan.unlistable),
+        "sources_empty": len(plan.empty),
+        "gaps": len(summary.gaps.lost),
+        "in_use": summary.in_use[0],
+        "in_use_bytes": summary.in_use[1],
     }
-    tiered = tiered_partitions(log_dirs.values(), local.values(), request.topics)
-    remote = {key: tiered.found[partition] for key, partition in local.items() if partition in tiered.found}
-    with_remote = {key: replace(audit, tiered=remote[key]) if key in remote else audit for key, audit in audits.items()}
-    return with_remote, tiered.warnings
+    for verdict in Verdict:
+        numbers[verdict.value] = sum(count for (_, of_files), count in summary.files.items() if of_files == verdict)
+        if verdict is not Verdict.IDENTICAL:
+            numbers[f"logs_{verdict}"] = summary.logs(verdict)
+    return {**numbers, "accepted": accepted.count}
 
 
-def _is_tiered(request: AuditRequest, source: str, topic: str) -> bool:
-    config = request.known_topics.config(source, topic, "remote.storage.enable")
-    return config is not None and config.value == "true"
+def _run_as_json(
+    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _PlannedAudit
+) -> dict[str, Any]:
+    recorded: dict[str, Any] = {}
+    if request.audit_id is not None:
+        recorded = {
+            "audit_id": request.audit_id,
+            "catalog": catalog,
+            "accepted": accepted.count,
+            "accepted_findings": accepted.as_json(),
+        }
+    return recorded | {
+        **unlistable_as_json(plan.unlistable.values()),
+        "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
+        "cluster_metadata": known_as_json(request.known_topics, plan),
+        "aside": [
+            {"path": as_text(folder.path), "kind": folder.kind, "bytes": folder.bytes} for folder in planned.aside
+        ],
+        "log_dir_failures": list(planned.log_dir_failures),
+        "not_compared": planned.not_compared,
+        "lost_checkpoints": planned.lost_checkpoints,
+    }
+
+
+def _tell(
+    outcome: Outcome,
+    request: AuditRequest,
+    planned: _PlannedAudit,
+    summary: AuditSummary,
+    accepted: AcceptedFindings,
+    catalog: str | None,
+    without_metadata: Sequence[Location],
+) -> None:
+    """Show the findings and where they are recorded: `catalog` is a directory or URL. In `without_metadata` are log
+    dirs whose cluster's metadata is not known.
+    """
+    audit_id, not_compared = request.audit_id, planned.not_compared
+    title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
+    tell_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
+    outcome.line(*lines_of_folders_aside(planned.aside))
+    accepted.tell(outcome)
+    outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
+    outcome.more(len(not_compared) - SHOWN, "; --json has them all")
+    if without_metadata:
+        more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
+        outcome.line(
+            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of directories, and which "
+            f"partitions should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
+        )
+    if audit_id is not None:
+        outcome.line(f"source:  {sources_line(request.sources)}")
+    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, planned.plan)))
+    if catalog is not None:
+        outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
+
+
+def _looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
+    """The directories where index files are looked for, as they are shown."""
+    return sorted({BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions})
+
+
+def audit_before_repair(
+    request: BuildRequest, plan: Plan, backend: Backend
+) -> tuple[Mapping[PartitionKey, frozenset[str]], int]:
+    """Audit a plan against what a build would write, where no earlier audit is recorded: the names of broken index and
+    auxiliary files by partition, and how many logs are broken.
+    """
+    from kidxlib.operations.build.build_catalog import without_brokers_own  # an audit does without a build
+
+    audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
+    results = run_audit(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
+    rows = results.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))])
+    files = without_brokers_own(plan, JudgedFile.of_arrow(rows))
+    broken = broken_files(files)
+    note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")
+    return broken, say_before_repair(files)

@@ -18,11 +18,11 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import ALSO, DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, with_logs_aside
 from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
-from kidxlib.audit.logs.partition_logs import MISSING, missing_at_end
+from kidxlib.audit.partition import PartitionAudit
+from kidxlib.audit.partition_logs import MISSING, missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
-from kidxlib.audit.startup.checkpoints import failures_in_directory
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints
-from kidxlib.audit.tasks import PartitionAudit
+from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
@@ -36,9 +36,8 @@ from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.tasks import ScanTask
-from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
-from kidxlib.operations.damage.acceptances import version_now
-from kidxlib.operations.damage.damaged_segments import last_findings
+from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
+from kidxlib.operations.damage.known_damage import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in
 from kidxlib.storage.logs_aside import LogsAside
@@ -388,7 +387,7 @@ def _failures(audits: Collection[PartitionAudit]) -> Iterator[StartFailure]:
     for audit in audits:
         if audit.is_brokers:
             directory = as_text(audit.directory)
-            yield from (StartFailure(directory, str(failure)) for failure in failures_in_directory(audit.directory))
+            yield from (StartFailure(directory, str(failure)) for failure in obstacles_in_partition(audit.directory))
 
 
 def _earlier(
@@ -418,4 +417,4 @@ def _is_as_it_was(finding: FileFinding) -> bool:
     version = tuple(getattr(finding, name) for name in VERSION_NAMES)
     if finding.verdict == Verdict.SAFE and version == (None, None, None):
         return True
-    return version == version_now(finding.path)
+    return version == file_version_now(finding.path)

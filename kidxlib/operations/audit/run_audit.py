@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FoundGaps
-from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.partition import audit_partition
+from kidxlib.audit.partition import PartitionAudit, audit_partition
 from kidxlib.audit.rows import AuditRows, Kind, rows_of_partition, rows_of_segment
-from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment, read_together
+from kidxlib.audit.segment import AuditedLog, AuditedSegment, SegmentForPartition, audit_segment, read_together
 from kidxlib.audit.startup.simulation import Recovery
-from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values

@@ -54,7 +54,7 @@ from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.damaged_segments import KnownDamage, audited_sources
+from kidxlib.operations.damage.known_damage import KnownDamage, audited_sources
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_unused_packed

@@ -18,8 +18,14 @@ from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.damaged_segments import DamagedSegment, KnownDamage, broken_by_audits, known_damage
-from kidxlib.operations.damage.gaps import gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import (
+    DamagedSegment,
+    KnownDamage,
+    broken_by_audits,
+    gaps_between,
+    known_damage,
+    known_logs,
+)
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known

@@ -16,7 +16,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned, removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.finish import finish_partitions_of
 from kidxlib.operations.build.waves import scan_in_waves
-from kidxlib.operations.damage.gaps import gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import gaps_between, known_logs
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.progress import begin_phase
@@ -60,9 +60,9 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
-        from kidxlib.operations.audit.broken import broken_now
+        from kidxlib.operations.audit.audit import audit_before_repair
 
-        broken = BrokenFiles(*broken_now(request, plan, backend))
+        broken = BrokenFiles(*audit_before_repair(request, plan, backend))
         plan = repairs(plan, broken.files)
     scanned = read_and_finish(request, plan, backend)
     tables = backend.catalog.tables

@@ -1,38 +1,59 @@
-"""The rows of the table `accepted`, read, written and removed; and the damage that nobody has accepted. The module
-`acceptance_rule` says when an acceptance still holds.
+"""Acceptances of damage: the rows of the table `accepted`, read, written and removed; and when an acceptance still
+holds. That is one rule, for tables of Arrow (`match_acceptances`) and as the condition of a join in SQL
+(`acceptance_join_condition`).
+
+An acceptance is for one finding: this file in its present state, with this reason at this byte. If any of these
+changes, nobody has seen the new finding, and it counts as damage again. A gap has no file: it is the same gap while it
+has the same offsets, which its detail names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kidxlib.audit.gaps import GAP, Directories, Gap, finding_row, range_in
+from kidxlib.audit.finding import ALSO, DAMAGE
+from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.operations.damage.acceptance_rule import (
-    ACCEPTABLE,
-    SEGMENT_COLUMNS,
-    findings_of,
-    findings_of_segments,
-    match_acceptances,
-)
-from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
-from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
-from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_of, positions_in
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.console import warn
+
+#: The verdicts that may be accepted; others are harmless and need no acceptance.
+ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
+#: The columns of `findings` and `accepted` with a file's state.
+VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
+#: The columns in which a finding and its acceptance must agree, besides the key of `accepted`.
+_SAME: Final = ("position", "path", *VERSION_NAMES)
+_SCHEMA: Final = ACCEPTED.schema({*ACCEPTED.key, *_SAME, "found", "detail", "consequence"})
+#: The columns of a finding and of its acceptance that the rule reads, by their names in `accepted`.
+MATCHED_COLUMNS: Final = tuple(_SCHEMA.names)
+#: The columns of `segments` with the same meaning, without the key.
+_OF_SEGMENTS: Final = {
+    "reason": "reason",
+    "position": "reason_position",
+    "path": "log_path",
+    **dict(zip(VERSION_NAMES, LogVersion.names(), strict=True)),
+    "found": "status",
+    "detail": "reason_detail",
+}
+#: The columns that `findings_of_segments` needs.
+SEGMENT_COLUMNS: Final = (*SEGMENTS.key, *_OF_SEGMENTS.values())
+#: One of several findings in the detail of the finding that stands for all, as `worse` of `kidxlib/audit/finding`
+#: writes it.
+_ANOTHER: Final = re.compile(r"(?P<reason>[\w-]+)(?: at byte (?P<position>\d+))?: (?P<detail>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +117,6 @@ class Damage:
         return self.file_bytes, self.file_mtime_ns, self.file_inode
 
 
-_OF_FINDINGS: Final = FINDINGS.schema(Damage.__dataclass_fields__.keys()).names
-
-
-def version_now(path: str) -> tuple[int | None, int | None, int | None]:
-    version = version_at(location(path))
-    return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
     damage: Damage
@@ -118,7 +131,9 @@ class Acceptance:
         )
 
 
-def accepted(tables: Tables, sources: Collection[str], selected: Selected | None = None) -> list[Acceptance]:
+def recorded_acceptances(
+    tables: Tables, sources: Collection[str], selected: Selected | None = None
+) -> list[Acceptance]:
     """The selected acceptances, or all, whether they still hold or not."""
     rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
     names = [field.name for field in fields(Damage)]
@@ -134,14 +149,14 @@ def accepted(tables: Tables, sources: Collection[str], selected: Selected | None
     ]
 
 
-def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
+def record_acceptances(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
     """Record that damage is accepted. This replaces an earlier acceptance with the same reason."""
     acceptance = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
     rows = pa.Table.from_pylist([{**asdict(damage), **acceptance} for damage in damages], ACCEPTED.schema())
     tables.change_rows(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
 
 
-def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
+def withdraw_acceptances(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
     keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
     rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
     tables.change_rows(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
@@ -151,83 +166,124 @@ def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]
     """The acceptances of files that have not changed since, as this machine sees them."""
     return [
         acceptance
-        for acceptance in accepted(tables, sources)
-        if version_now(acceptance.damage.path) == acceptance.damage.version
+        for acceptance in recorded_acceptances(tables, sources)
+        if file_version_now(acceptance.damage.path) == acceptance.damage.version
     ]
 
 
+def file_version_now(path: str) -> tuple[int | None, int | None, int | None]:
+    version = version_at(location(path))
+    return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
+
+
 @dataclass(frozen=True, slots=True)
-class NewDamage:
-    """Damage that nobody has accepted, or only with another consequence.
-
+class MatchedAcceptances:
+    """
     Attributes:
-        all: all damage, accepted or not.
-        accepted: the acceptances that still hold.
-        new: damage without such an acceptance.
-        again: the keys of `new` damage that was accepted when its consequence was another.
+        at: for each finding the position of its acceptance; −1: it is not accepted.
+        knows_consequence: whether the consequence was known, too, when the finding was accepted. It does not matter for
+            a gap.
     """
 
-    all: list[Damage]
-    accepted: list[Acceptance]
-    new: list[Damage]
-    again: frozenset[tuple[Any, ...]]
+    at: Positions
+    knows_consequence: Flags
 
-    def line(self, damage: Damage) -> str:
-        at = "" if damage.position is None else f" at byte {damage.position:,}"
-        again = (
-            "; accepted before, when something else was known of what it leads to" if damage.key in self.again else ""
-        )
-        return f"{damage.name}{at}: {damage.detail or damage.path}{again}"
+    @property
+    def is_accepted(self) -> Flags:
+        return self.at >= 0
 
 
-def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
-    recorded = accepted(tables, sources, selected)
-    paths = {name: path for name, path in source_paths(tables).items() if name in sources}
-    known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
-    policy_of, directories = recorded_policies_and_directories(tables, sources, known_topics)
-    gaps = gaps_between(tables, known_logs(tables, sources, selected.topics), policy_of, directories).all_lost
-    damages = damage_now(tables, sources, selected, gaps, directories)
-    matched = match_acceptances(
-        findings_of(map(asdict, damages)), findings_of(asdict(acceptance.damage) for acceptance in recorded)
-    )
-    is_known = matched.knows_consequence
-    return NewDamage(
-        all=damages,
-        accepted=[recorded[at] for at in sorted(matched.at[is_known])],
-        new=[damage for damage, known in zip(damages, is_known, strict=True) if not known],
-        again=frozenset(
-            damage.key for damage, is_accepted in zip(damages, matched.is_accepted, strict=True) if is_accepted
-        ),
-    )
+def match_acceptances(findings: pa.Table, accepted: pa.Table) -> MatchedAcceptances:
+    """The acceptance of each finding that still holds. Both tables have `MATCHED_COLUMNS`."""
+    findings, accepted = _with_reasons(findings.select(MATCHED_COLUMNS)), accepted.select(MATCHED_COLUMNS)
+    at = positions_in(findings, accepted, ACCEPTED.key)
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    acceptances = accepted.take(places)
+    is_gap = flags_of(pc.equal(findings["file"], pa.scalar(GAP)))
+    is_same = is_gap | ~differing(findings, acceptances, _SAME)
+    # A build gives a segment a status, an audit gives its log a verdict; a torn end may have become broken since.
+    both_by_audit = _is_verdict(findings) & _is_verdict(acceptances)
+    is_same &= ~(both_by_audit & differing(findings, acceptances, ["found"]))
+    # If a finding stands for several, each of them needs an acceptance.
+    has_detail = is_gap | flags_of(pc.match_substring(findings["detail"], ALSO))
+    is_same &= ~(has_detail & differing(findings, acceptances, ["detail"]))
+    at = np.where(is_same, at, -1)
+    return MatchedAcceptances(at, (at >= 0) & (is_gap | ~differing(findings, acceptances, ["consequence"])))
 
 
-def damage_now(
-    tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
-) -> list[Damage]:
-    """The damage that the catalog knows: segments by builds, files by the last audit of their partition, and gaps
-    between logs, whether an audit has seen these or not.
+def findings_of_rows(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """`MATCHED_COLUMNS` of findings; null where a finding lacks a value."""
+    return pa.Table.from_pylist([{name: row.get(name) for name in MATCHED_COLUMNS} for row in rows], _SCHEMA)
+
+
+def findings_of_segments(rows: pa.Table) -> pa.Table:
+    """`MATCHED_COLUMNS` of builds' findings on logs, from `SEGMENT_COLUMNS` of damaged segments."""
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    of_logs = rows.append_column("file", nothing.fill_null(LOG_SUFFIX)).append_column("consequence", nothing)
+    return _renamed(of_logs, _OF_SEGMENTS)
+
+
+def findings_of_audits(rows: pa.Table) -> pa.Table:
+    """`MATCHED_COLUMNS` of rows of `findings`."""
+    return _renamed(rows, {"found": "verdict"})
+
+
+def split_acceptances(accepted: pa.Table) -> pa.Table:
+    """The acceptances of several findings at once, split: a row for each finding except the first."""
+    more = []
+    for row in accepted.filter(pc.match_substring(accepted["detail"], ALSO)).to_pylist():
+        for text in row["detail"].split(ALSO)[1:]:
+            if (another := _ANOTHER.fullmatch(text)) is not None:
+                position = another["position"] and int(another["position"])
+                more.append({**row, "reason": another["reason"], "position": position, "detail": another["detail"]})
+    return pa.Table.from_pylist(more, accepted.schema)
+
+
+def acceptance_join_condition(finding: Mapping[str, str]) -> str:
+    """The rule as the condition of a join with `accepted AS a`. `finding` has the SQL expression of each of
+    `MATCHED_COLUMNS` but the consequence.
     """
-    damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
-    of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
-    known = {damage.key: damage for damage in of_segments}
-    for row in last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], [*_OF_FINDINGS, "verdict"]).to_pylist():
-        if row["file"] == GAP or not selected.has(row):
-            continue
-        damage = Damage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])
-        if version_now(damage.path) != damage.version:
-            warn(f"{damage.path}: it has changed since it was audited: run verify_index again to accept what it is now")
-            continue
-        # If a build and an audit both found damage in a log, the audit's finding is kept: it says more.
-        of_build = known.get(damage.key, damage)
-        if (of_build.position, of_build.version) == (damage.position, damage.version):
-            known[damage.key] = damage
-    of_gaps = [_of_gap(gap, directories) for gap in gaps]
-    known |= {damage.key: damage for damage in of_gaps if selected.has(asdict(damage))}
-    return sorted(known.values(), key=lambda damage: damage.key)
+    is_gap, verdicts = f"{finding['file']} = '{GAP}'", ", ".join(map(repr, ACCEPTABLE))
+    keys = [f"{finding[name]} = a.{name}" for name in ACCEPTED.key if name != "reason"]
+    same = [f"({finding[name]} IS NOT DISTINCT FROM a.{name})" for name in _SAME]
+    return f"""{" AND ".join(keys)}
+  AND (coalesce({finding["reason"]}, '') = a.reason OR {is_gap}) -- of a gap the evidence may have changed
+  AND ({is_gap} OR ({" AND ".join(same)}))
+  AND (a.found = {finding["found"]} OR a.found NOT IN ({verdicts}) OR {finding["found"]} NOT IN ({verdicts}))
+  AND (({finding["detail"]} IS NOT DISTINCT FROM a.detail)
+       OR (NOT {is_gap} AND coalesce({finding["detail"]}, '') NOT LIKE '%{ALSO}%'))"""
 
 
-def _of_gap(gap: Gap, directories: Directories) -> Damage:
-    """A gap as damage that may be accepted. Its reason is always the same: further evidence makes it no other gap."""
-    row = finding_row(gap, directories.places[gap.partition_key]).values()
-    values = {name: row[name] for name in _OF_FINDINGS if name in row}
-    return Damage(**{**values, "reason": GAP, "found": row["verdict"]})
+def segment_columns_in_sql(table: str) -> dict[str, str]:
+    """The argument of `acceptance_join_condition` for rows of `segments`."""
+    others = {name: f"{table}.{column}" for name, column in _OF_SEGMENTS.items()}
+    return {**_in_sql(table), **others, "file": f"'{LOG_SUFFIX}'"}
+
+
+def finding_columns_in_sql(table: str) -> dict[str, str]:
+    """The argument of `acceptance_join_condition` for rows of `findings`."""
+    return {**_in_sql(table), "found": f"{table}.verdict"}
+
+
+def _in_sql(table: str) -> dict[str, str]:
+    return {name: f"{table}.{name}" for name in MATCHED_COLUMNS}
+
+
+def _renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """`MATCHED_COLUMNS` of rows that have them under other names."""
+    return (
+        rows.select([names.get(name, name) for name in MATCHED_COLUMNS])
+        .rename_columns(list(MATCHED_COLUMNS))
+        .cast(_SCHEMA)
+    )
+
+
+def _with_reasons(findings: pa.Table) -> pa.Table:
+    """The findings with reasons as `accepted` has them: never null, and always the same for a gap."""
+    is_gap: Values = pc.equal(findings["file"], pa.scalar(GAP))
+    reasons: Values = pc.if_else(is_gap, pa.scalar(GAP), pc.coalesce(findings["reason"], pa.scalar("")))
+    return findings.set_column(findings.schema.get_field_index("reason"), "reason", reasons)
+
+
+def _is_verdict(findings: pa.Table) -> Flags:
+    return flags_of(pc.is_in(findings["found"], value_set=pa.array(ACCEPTABLE)))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +31,13 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPa
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, match_acceptances, others_of
+from kidxlib.operations.damage.acceptances import (
+    MATCHED_COLUMNS,
+    VERSION_NAMES,
+    findings_of_rows,
+    match_acceptances,
+    split_acceptances,
+)
 from kidxlib.reading.absent import BrokersMetadata, other_topic_id
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
@@ -45,14 +51,23 @@ from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import first_logs_not_known, lost_lines
 from kidxlib.text.words import counted
 
-PARTITION_MISSING: Final = "partition-missing"
-_BY_CATALOG: Final = "the catalog has some"
 #: What comes of a missing partition.
 EMPTY_LOG: Final = "a broker that starts makes an empty log; look for the directory on other disks and copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostPartition:
+class _InPartition:
+    source: str
+    topic: str
+    partition: int
+
+    @property
+    def brief(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostPartition(_InPartition):
     """A partition that a log dir had, and that has no segment there now.
 
     Attributes:
@@ -61,21 +76,11 @@ class LostPartition:
         detail: what is missing, and which file says so.
     """
 
-    source: str
-    topic: str
-    partition: int
+    reason: ClassVar[str] = "partition-missing"
     directory: str
     known_end: int
     has_directory: bool
     detail: str
-
-    @property
-    def partition_key(self) -> PartitionKey:
-        return self.source, self.topic, self.partition
-
-    @property
-    def reason(self) -> str:
-        return PARTITION_MISSING
 
     @property
     def consequence(self) -> str:
@@ -88,12 +93,9 @@ class LostPartition:
         said += ["its directory is empty"] if self.has_directory else []
         return f"{self.topic}-{self.partition}" + (f" ({', '.join(said)})" if said else "")
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "reason": self.reason, "consequence": self.consequence}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTwice:
+class PartitionTwice(_InPartition):
     """A partition that two log dirs of one broker have.
 
     Attributes:
@@ -101,15 +103,9 @@ class PartitionTwice:
         other: the first one's directory.
     """
 
-    source: str
-    topic: str
-    partition: int
+    reason: ClassVar[str] = "in-two-log-dirs"
     directory: str
     other: str
-
-    @property
-    def reason(self) -> str:
-        return "in-two-log-dirs"
 
     @property
     def detail(self) -> str:
@@ -122,16 +118,9 @@ class PartitionTwice:
             "whole, and move the other one away"
         )
 
-    @property
-    def brief(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "reason": self.reason, "detail": self.detail, "consequence": self.consequence}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misnamed:
+class Misnamed(_InPartition):
     """A partition's directory that has another partition's name. Its segments are counted under that name.
 
     Attributes:
@@ -140,9 +129,6 @@ class Misnamed:
         detail: what shows it.
     """
 
-    source: str
-    topic: str
-    partition: int
     directory: str
     reason: str
     detail: str
@@ -153,13 +139,6 @@ class Misnamed:
             "a broker that starts serves nothing of it, and it is counted or planned here as what it is called: kidx "
             "verify says what to do"
         )
-
-    @property
-    def brief(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "consequence": self.consequence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +153,9 @@ class OlderLogDir:
     log_dir: str
     detail: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "reason": "older-log-dir"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostEnd:
+class LostEnd(_InPartition):
     """A log that ends below what its log dir's checkpoints say.
 
     Attributes:
@@ -187,9 +163,6 @@ class LostEnd:
         reason, detail, consequence: as in an audit's finding.
     """
 
-    source: str
-    topic: str
-    partition: int
     base_offset: int
     path: str
     log_end_offset: int
@@ -200,16 +173,9 @@ class LostEnd:
     accepted_by: str | None = None
     accepted_reason: str | None = None
 
-    @property
-    def brief(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostStart:
+class LostStart(_InPartition):
     """The first logs of a partition are missing: its leader epochs begin before its first log.
 
     Attributes:
@@ -219,9 +185,6 @@ class LostStart:
         reason, detail, consequence: as in an audit's finding.
     """
 
-    source: str
-    topic: str
-    partition: int
     path: str
     first_offset: int
     log_start: int
@@ -235,8 +198,15 @@ class LostStart:
     def brief(self) -> str:
         return f"{self.topic}-{self.partition} (offsets {self.first_offset} to {self.log_start - 1})"
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+_LossInPartition: TypeAlias = LostPartition | PartitionTwice | Misnamed | LostStart | LostEnd
+
+
+def _losses_as_json(losses: Iterable[_LossInPartition]) -> list[dict[str, Any]]:
+    return [
+        {**asdict(loss), "reason": loss.reason, "detail": loss.detail, "consequence": loss.consequence}
+        for loss in losses
+    ]
 
 
 _StartOrEnd = TypeVar("_StartOrEnd", LostStart, LostEnd)
@@ -293,14 +263,14 @@ class Lost:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "partitions_missing": [partition.as_json() for partition in self.partitions],
-            "partitions_twice": [partition.as_json() for partition in self.twice],
-            "partitions_misnamed": [partition.as_json() for partition in self.misnamed],
-            "first_logs_missing": [start.as_json() for start in self.starts],
-            "first_logs_not_known": [start.as_json() for start in self.starts_not_known],
-            "ends_below": [end.as_json() for end in self.ends],
-            "ends_below_accepted": [end.as_json() for end in self.accepted],
-            "log_dirs_older": [log_dir.as_json() for log_dir in self.older],
+            "partitions_missing": _losses_as_json(self.partitions),
+            "partitions_twice": _losses_as_json(self.twice),
+            "partitions_misnamed": _losses_as_json(self.misnamed),
+            "first_logs_missing": _losses_as_json(self.starts),
+            "first_logs_not_known": _losses_as_json(self.starts_not_known),
+            "ends_below": _losses_as_json(self.ends),
+            "ends_below_accepted": _losses_as_json(self.accepted),
+            "log_dirs_older": [{**asdict(log_dir), "reason": "older-log-dir"} for log_dir in self.older],
             "log_dirs_maybe_older": list(self.maybe_older),
         }
 
@@ -308,8 +278,7 @@ class Lost:
         """A line for each topic and reason of losses that nobody has accepted, and one on accepted losses."""
         yield from (f"{Verdict.BROKEN}: {log_dir.detail}" for log_dir in self.older)
         yield from (f"warning: {line}" for line in self.maybe_older)
-        lost: list[Misnamed | PartitionTwice | LostPartition | LostStart | LostEnd]
-        lost = [*self.misnamed, *self.twice, *self.partitions, *self.lost_starts, *self.ends]
+        lost: list[_LossInPartition] = [*self.misnamed, *self.twice, *self.partitions, *self.lost_starts, *self.ends]
         yield from lost_lines(lost, "partition", many_sources=many_sources)
         yield from first_logs_not_known([start.brief for start in self.starts_not_known])
         accepted: list[LostStart | LostEnd] = [
@@ -353,9 +322,7 @@ class ExpectedInLogDirs:
     Attributes:
         log_dirs: where each listed partition is.
         stops: how each log dir's broker stopped, by checkpoints that were read before the listing.
-        partitions: partitions that no log dir has.
-        twice: partitions that two log dirs of one broker have.
-        older, maybe_older, misnamed: as in `Lost`.
+        listed: what is lost, or there twice, by the listing alone, before logs are read.
         not_reached: recorded sources that cannot be listed here, or that are empty though the catalog has partitions
             there.
         not_built: recorded log dirs with partitions that no build has read.
@@ -365,11 +332,7 @@ class ExpectedInLogDirs:
 
     log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
     stops: Mapping[Location, LastStop] = field(default_factory=dict)
-    partitions: tuple[LostPartition, ...] = ()
-    twice: tuple[PartitionTwice, ...] = ()
-    older: tuple[OlderLogDir, ...] = ()
-    maybe_older: tuple[str, ...] = ()
-    misnamed: tuple[Misnamed, ...] = ()
+    listed: Lost = field(default_factory=Lost)
     not_reached: tuple[NotReached, ...] = ()
     not_built: tuple[NotBuilt, ...] = ()
     is_recorded: bool = False
@@ -385,7 +348,7 @@ class ExpectedInLogDirs:
         """What the log dirs of a plan should have, by its checkpoints, which were read before the listing. `metadata`
         is of the sources' clusters, by the sources' names.
         """
-        stops = _stops(plan.checkpoints)
+        stops = {log_dir: _stop(checkpoints) for log_dir, checkpoints in plan.checkpoints.items()}
         partitions = [
             partition
             for partition in plan.partitions
@@ -395,14 +358,8 @@ class ExpectedInLogDirs:
         listed = {partition.key: (partition.directory.path, partition.topic_id) for partition in partitions}
         of_plan = [source for source in sources if source.name in plan.log_dirs]
         whole = {source.path: source.name for source in of_plan if source.path in stops}
-        return cls(
-            log_dirs,
-            stops,
-            _lost_partitions(whole, stops, metadata, topics),
-            _twice(log_dirs, metadata),
-            *_older_log_dirs(of_plan, metadata),
-            _misnamed(listed, metadata),
-        )
+        lost = _lost_by_listing(_lost_partitions(whole, stops, metadata, topics), log_dirs, of_plan, listed, metadata)
+        return cls(log_dirs, stops, lost)
 
     @classmethod
     def recorded(
@@ -413,7 +370,7 @@ class ExpectedInLogDirs:
         """
         unlisted = {place.source.name for place in seen.not_reached if not place.is_empty}
         reached = [source for source in sources if source.name not in unlisted]
-        stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
+        stops = _stops_now(source.log_dir for source in reached)
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
         names = [*PARTITION_KEY, "directory", "present", "topic_id"]
@@ -428,29 +385,16 @@ class ExpectedInLogDirs:
         log_dirs = {key: of_source[key[0]] for key in listed}
         with_partitions = {name for name, _, _ in log_dirs}
         keys = {(row["source"], row["topic"], row["partition"]) for row in rows}
+        partitions = _lost_partitions(whole, stops, known.by_source, topics)
         return cls(
             log_dirs,
             stops,
-            _lost_partitions(whole, stops, known.by_source, topics),
-            _twice(log_dirs, known.by_source),
-            *_older_log_dirs(reached, known.by_source),
-            _misnamed(listed, known.by_source),
+            _lost_by_listing(partitions, log_dirs, reached, listed, known.by_source),
             not_reached=tuple(
                 place for place in seen.not_reached if not place.is_empty or place.source.name in with_partitions
             ),
             not_built=tuple(not_built(reached, seen, keys, topics)),
             is_recorded=True,
-        )
-
-    @property
-    def listed(self) -> Lost:
-        """What is lost, or there twice, by the listing alone, before logs are read."""
-        return Lost(
-            partitions=self.partitions,
-            twice=self.twice,
-            older=self.older,
-            maybe_older=self.maybe_older,
-            misnamed=self.misnamed,
         )
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
@@ -468,8 +412,8 @@ class ExpectedInLogDirs:
         begin_of = {key: row["base_offset_min"] for key, row in zip(keys, ends, strict=True)}
         lost = self._ending_below(end_of, not_known, self.stops)
         if lost:  # a topic that was made anew in between has other checkpoints now
-            stops = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in {self.log_dirs[key] for key in lost}}
-            lost &= self._ending_below(end_of, not_known, {**self.stops, **stops})
+            stops = {**self.stops, **_stops_now({self.log_dirs[key] for key in lost})}
+            lost &= self._ending_below(end_of, not_known, stops)
         if self.is_recorded:
             lost = self._unchanged(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
@@ -479,7 +423,7 @@ class ExpectedInLogDirs:
         lost_ends = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
         return replace(
             self.listed,
-            partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda lost: lost.partition_key)),
+            partitions=tuple(sorted([*self.listed.partitions, *empty, *emptied], key=_partition_of)),
             ends=tuple(end for end in lost_ends if end.accepted_by is None),
             accepted=tuple(end for end in lost_ends if end.accepted_by is not None),
             starts=tuple(_with_accepted(tables, certain, LEADER_EPOCH_CHECKPOINT)),
@@ -500,7 +444,7 @@ class ExpectedInLogDirs:
         for key, begin in sorted(begins.items()):
             names = self._names_now(key)
             if key not in lost and names is not None and all(parse_segment_log(name) is None for name in names):
-                emptied.append(self._empty(key, _BY_CATALOG))
+                emptied.append(self._empty(key, "the catalog has some"))
             if begin != 0 and key in self.log_dirs and key not in not_known:
                 starts += self._start(key, begin, names, aside)
         return emptied, starts
@@ -516,7 +460,7 @@ class ExpectedInLogDirs:
         log_dir, is_certain = self.log_dirs[key], self._stop_of(key).begins_with_first_log
         if not is_certain and (self.stops[log_dir].knows_log_starts or not isinstance(log_dir, Path)):
             return
-        directory = log_dir / TopicPartition(key[1], key[2]).directory
+        directory = self._directory(key)
         try:
             lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
         except (CheckpointError, OSError):
@@ -551,12 +495,15 @@ class ExpectedInLogDirs:
         if not self.is_recorded or not isinstance(log_dir, Path):
             return None
         try:
-            return files_in(log_dir / TopicPartition(key[1], key[2]).directory).keys()
+            return files_in(self._directory(key)).keys()
         except OSError:  # as in `_unchanged`
             return None
 
+    def _directory(self, key: PartitionKey) -> Location:
+        return self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
+
     def _stop_of(self, key: PartitionKey) -> PartitionStop:
-        return _partition_stop(self.stops[self.log_dirs[key]], key)
+        return self.stops[self.log_dirs[key]].of(TopicPartition(key[1], key[2]))
 
     def _ending_below(
         self,
@@ -567,8 +514,8 @@ class ExpectedInLogDirs:
         """The partitions whose logs end below their checkpoints; a partition without a log ends below any offset."""
         below = set()
         for key, log_dir in self.log_dirs.items():
-            end = ends.get(key, 0)
-            if end is not None and key not in not_known and end < _known_end(_partition_stop(stops[log_dir], key)):
+            end, stop = ends.get(key, 0), stops[log_dir].of(TopicPartition(key[1], key[2]))
+            if end is not None and key not in not_known and end < _known_end(stop):
                 below.add(key)
         return below
 
@@ -582,7 +529,7 @@ class ExpectedInLogDirs:
         for key in lost:
             base_offset = last[key]["base_offset"] if key in last else None
             try:
-                names = files_in(self.log_dirs[key] / TopicPartition(key[1], key[2]).directory)
+                names = files_in(self._directory(key))
             except OSError:  # gone, which another finding says, or not listable
                 continue
             offsets = [offset for name in names if (offset := parse_segment_log(name)) is not None]
@@ -599,17 +546,33 @@ class ExpectedInLogDirs:
     def _empty(
         self, key: PartitionKey, known_by: str = "the log dir's checkpoints say that it had some"
     ) -> LostPartition:
-        stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
-        aside = LogsAside().remedy_of_empty(directory)
+        directory, said = self._directory(key), f"no segment is in its directory, and {known_by}"
         return LostPartition(
             source=key[0],
             topic=key[1],
             partition=key[2],
             directory=as_text(directory),
-            known_end=_known_end(stop),
+            known_end=_known_end(self._stop_of(key)),
             has_directory=True,
-            detail="; ".join(filter(None, (f"no segment is in its directory, and {known_by}", aside))),
+            detail="; ".join(filter(None, (said, LogsAside().remedy_of_empty(directory)))),
         )
+
+
+def _lost_by_listing(
+    partitions: tuple[LostPartition, ...],
+    log_dirs: Mapping[PartitionKey, Location],
+    sources: Sequence[Source],
+    listed: Mapping[PartitionKey, tuple[Location, str | None]],
+    metadata: Mapping[str, ClusterMetadata],
+) -> Lost:
+    older, maybe_older = _older_log_dirs(sources, metadata)
+    return Lost(
+        partitions=partitions,
+        twice=_twice(log_dirs, metadata),
+        older=older,
+        maybe_older=maybe_older,
+        misnamed=_misnamed(listed, metadata),
+    )
 
 
 def _lost_partitions(
@@ -620,13 +583,45 @@ def _lost_partitions(
 ) -> tuple[LostPartition, ...]:
     """The partitions of some topics that no log dir has. `whole` has the names of the sources that are log dirs."""
     known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
-    absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
     lost = [
-        _lost_partition(whole[partition.log_dir], partition, stops[partition.log_dir])
-        for partition in absent
-        if topics.fullmatch(partition.partition.topic)
+        LostPartition(
+            source=whole[absent.log_dir],
+            topic=absent.partition.topic,
+            partition=absent.partition.partition,
+            directory=as_text(absent.directory),
+            known_end=_known_end(stops[absent.log_dir].of(absent.partition)),
+            has_directory=False,
+            detail=f"no such directory, and {absent.known_to} names it{f'; {absent.remedy}' if absent.aside else ''}",
+        )
+        for absent in _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
+        if topics.fullmatch(absent.partition.topic)
     ]
-    return tuple(sorted(lost, key=lambda partition: partition.partition_key))
+    return tuple(sorted(lost, key=_partition_of))
+
+
+def _absent(
+    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
+) -> Sequence[AbsentPartition]:
+    """The partitions that log dirs lack. A running broker may delete or move one while its log dir is listed. So if one
+    is missing, checkpoints and metadata are read again.
+    """
+    absent = list(absent_partitions_of_nodes(stops, metadata))
+    if not absent:
+        return absent
+    read = {id(cluster): _read_again(cluster) for cluster in metadata.values() if cluster is not None}
+    metadata_now = {log_dir: None if cluster is None else read[id(cluster)] for log_dir, cluster in metadata.items()}
+    still = {
+        (partition.log_dir, partition.partition)
+        for partition in absent_partitions_of_nodes(_stops_now(stops), metadata_now)
+    }
+    return [partition for partition in absent if (partition.log_dir, partition.partition) in still]
+
+
+def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
+    try:
+        return read_despite_damage(metadata.directory)
+    except (ClusterMetadataError, OSError):
+        return metadata
 
 
 def _twice(
@@ -732,43 +727,6 @@ def _topic_id(directory: Location) -> str | None:
         return None
 
 
-def _absent(
-    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
-) -> Sequence[AbsentPartition]:
-    """The partitions that log dirs lack. A running broker may delete or move one while its log dir is listed. So if one
-    is missing, checkpoints and metadata are read again.
-    """
-    absent = list(absent_partitions_of_nodes(stops, metadata))
-    if not absent:
-        return absent
-    read = {id(cluster): _read_again(cluster) for cluster in metadata.values() if cluster is not None}
-    stops_now = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in stops}
-    metadata_now = {log_dir: None if cluster is None else read[id(cluster)] for log_dir, cluster in metadata.items()}
-    still = {
-        (partition.log_dir, partition.partition) for partition in absent_partitions_of_nodes(stops_now, metadata_now)
-    }
-    return [partition for partition in absent if (partition.log_dir, partition.partition) in still]
-
-
-def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
-    try:
-        return read_despite_damage(metadata.directory)
-    except (ClusterMetadataError, OSError):
-        return metadata
-
-
-def _lost_partition(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition:
-    return LostPartition(
-        source=source,
-        topic=absent.partition.topic,
-        partition=absent.partition.partition,
-        directory=as_text(absent.directory),
-        known_end=_known_end(stop.of(absent.partition)),
-        has_directory=False,
-        detail=f"no such directory, and {absent.known_to} names it{f'; {absent.remedy}' if absent.aside else ''}",
-    )
-
-
 def not_built(
     sources: Iterable[Source], seen: Seen, keys: Collection[PartitionKey], topics: re.Pattern[str]
 ) -> Iterator[NotBuilt]:
@@ -780,8 +738,12 @@ def not_built(
             yield NotBuilt(source=source.name, path=as_text(source.path), partitions=not_read, of=len(wanted))
 
 
-def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastStop]:
-    return {log_dir: _stop(of_log_dir) for log_dir, of_log_dir in checkpoints.items()}
+def _partition_of(lost: LostPartition) -> PartitionKey:
+    return lost.source, lost.topic, lost.partition
+
+
+def _stops_now(log_dirs: Iterable[Location]) -> dict[Location, LastStop]:
+    return {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in log_dirs}
 
 
 def _stop(checkpoints: Checkpoints) -> LastStop:
@@ -794,10 +756,6 @@ def _stop(checkpoints: Checkpoints) -> LastStop:
         cleaner_offsets=checkpoints.cleaner_offsets or {},
         knows_log_starts=checkpoints.log_start_offsets is not None,
     )
-
-
-def _partition_stop(stop: LastStop, key: PartitionKey) -> PartitionStop:
-    return stop.of(TopicPartition(key[1], key[2]))
 
 
 def _known_end(stop: PartitionStop) -> int:
@@ -880,10 +838,10 @@ def _with_accepted(
     if not lost:
         return []
     names: tuple[str, ...] = ("accepted_by", "accepted_reason")
-    findings = findings_of(row for _, row in lost)
-    accepted = tables.read(ACCEPTED, [*COLUMNS, *names], [Among("file", (file,))])
+    findings = findings_of_rows(row for _, row in lost)
+    accepted = tables.read(ACCEPTED, [*MATCHED_COLUMNS, *names], [Among("file", (file,))])
     by: dict[int, dict[str, Any]] = {}
-    for some in (others_of(accepted), accepted):
+    for some in (split_acceptances(accepted), accepted):
         acceptances, matched = some.select(names).to_pylist(), match_acceptances(findings, some)
         by |= {number: acceptances[at] for number, at in enumerate(matched.at) if at >= 0}
     return [replace(start_or_end, **by.get(number, {})) for number, (start_or_end, _) in enumerate(lost)]

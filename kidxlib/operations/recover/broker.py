@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.checkpoints import failures_in_directory
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
@@ -126,7 +126,7 @@ def stopped_broker(
     for log_dir in log_dirs:
         refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
-        refusals += (Refusal(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
+        refusals += (Refusal(str(failure)) for failure in obstacles_in_partition(log_dir.path / METADATA_DIRECTORY))
         if not log_dir.is_known and not any(
             f"{log_dir.path / META_PROPERTIES}:" in refusal.text for refusal in refusals
         ):

@@ -19,12 +19,11 @@ from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs, of_lost_logs
-from kidxlib.audit.logs.partition_logs import known_by_index, shorter_than_its_index
+from kidxlib.audit.partition_logs import known_by_index, shorter_than_its_index
 from kidxlib.audit.startup.last_stop import PartitionStop
-from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots, forgotten_producers
+from kidxlib.audit.startup.loader import ProducerSnapshots, forgotten_producers, simulate_startup
 from kidxlib.audit.startup.simulation import Recovery, SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.audit.tiered.local_epochs import LocalLog
+from kidxlib.audit.tiered.local_log import LocalLog
 from kidxlib.errors import (
     CheckpointError,
     CorruptIndexError,

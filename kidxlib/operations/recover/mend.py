@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup import against_metadata, checkpoints
-from kidxlib.audit.startup.obstacles import KafkaThrows
-from kidxlib.audit.tiered.local_epochs import TieredPartition, finding_on_local_epochs, mended_epochs
+from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_offsets, accepted_topic_id, ensure_epochs_accepted
+from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
 from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
@@ -148,7 +147,7 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
 def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
-    read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
+    read = accepted_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
     if (why := _why_not_replaceable(path)) is not None:
@@ -213,7 +212,7 @@ def _why_epochs_unusable(path: Path) -> str | None:
     """Why a broker takes no epochs from a file; None where it takes some."""
     try:
         if path.stat().st_size:
-            checkpoints.read_epochs(path)
+            ensure_epochs_accepted(path)
             return None
     except FileNotFoundError:
         pass
@@ -272,7 +271,7 @@ def _mend_topic_id(
     if not log_dir.meta.is_kraft:
         return
     try:
-        against_metadata.read_topic_id(path)
+        accepted_topic_id(path)
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:

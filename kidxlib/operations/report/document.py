@@ -22,7 +22,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.missing import Missing
+from kidxlib.operations.damage.known_damage import Missing
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings

@@ -13,14 +13,18 @@ import pyarrow as pa
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
-from kidxlib.audit.logs.partition_logs import MISSING
+from kidxlib.audit.partition_logs import MISSING
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.operations.damage.acceptance_rule import of_audits_in_sql, of_segments_in_sql, on_accepted
+from kidxlib.operations.damage.acceptances import (
+    acceptance_join_condition,
+    finding_columns_in_sql,
+    segment_columns_in_sql,
+)
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.timeline import FUTURE_MS
 from kidxlib.tables.protocol import Question, TablesToAsk
@@ -240,7 +244,7 @@ SELECT s.source, s.topic, s.partition, s.base_offset, s.status, s.reason, s.reas
        s.reason_detail AS detail, s.log_bytes, s.valid_bytes, s.log_path AS path, a.accepted_by, a.accepted_reason,
        a.accepted_by IS NOT NULL AS is_accepted
 FROM segments AS s LEFT JOIN accepted AS a
-  ON {on_accepted(of_segments_in_sql("s"))}
+  ON {acceptance_join_condition(segment_columns_in_sql("s"))}
 WHERE s.status NOT IN ('ok', 'gone', 'deleted')
 ORDER BY is_accepted, s.source, s.topic, s.partition, s.base_offset
 """,
@@ -325,7 +329,7 @@ SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reaso
        l.file = '.log' AND (l.reason IN {_sql_list(_MISSING)} OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
          AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
-  ON {on_accepted(of_audits_in_sql("l"))}
+  ON {acceptance_join_condition(finding_columns_in_sql("l"))}
 WHERE l.verdict IN ('broken', 'torn')
 ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, l.file
 """,

@@ -16,14 +16,14 @@ from typing import Any, Final, TypeAlias
 
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
-from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.finding import what_to_do
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict
 from kidxlib.operations.compare.catalog_replica_verdict import Verdict as PairVerdict
-from kidxlib.operations.damage.gaps import KnownGaps
+from kidxlib.operations.damage.known_damage import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
     CODECS,

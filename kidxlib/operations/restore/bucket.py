@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.listing import findings_on_missing, findings_on_transaction_index, match_objects
-from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_log import LocalLog, finding_on_local_epochs, finding_on_local_start
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,

@@ -25,7 +25,7 @@ from kidxlib.engine.work import Staged, Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.missing import Missing
+from kidxlib.operations.damage.known_damage import Missing
 from kidxlib.operations.retention.plan_options import Configs, PlanRequest
 from kidxlib.operations.retention.planned import plan_partitions
 from kidxlib.operations.retention.recorded import (

@@ -11,9 +11,8 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import WORST_FIRST, Verdict
-from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow
-from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow, what_to_do
+from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.find import Counts, TieredAudit, findings_on_log_dirs, plan_audit, read_metadata

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.tiered.finding import Level, RemoteFindingRow
-from kidxlib.audit.tiered.listed_partition import RemotePartition, audit_listing
+from kidxlib.audit.tiered.listing import RemotePartition, audit_listing
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, read_contents
 from kidxlib.engine.work import ItemRows
 from kidxlib.storage.store.requests import in_order
@@ -49,9 +49,11 @@ def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[It
 
 def _problems_in_share(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
     if share.level is Level.FULL:
-        from kidxlib.audit.tiered.segment_logs import audit_logs  # compiled loops, which a listing does not wait for
+        from kidxlib.audit.tiered.segment_logs import (
+            audit_remote_logs,
+        )  # compiled loops, which a listing does not wait for
 
-        findings = audit_logs(share.segments, use_mmap)
+        findings = audit_remote_logs(share.segments, use_mmap)
     else:
         findings = _findings_on_objects(share.segments)
     for segment, finding in findings:

@@ -22,8 +22,7 @@ from kidxlib.audit.tiered.finding import (
     RemoteCountRow,
     RemoteFindingRow,
 )
-from kidxlib.audit.tiered.listed_partition import RemotePartition
-from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.listing import AsOf, RemotePartition
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.errors import UsageError, describe_error

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
-from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_log import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log

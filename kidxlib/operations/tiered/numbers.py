@@ -22,8 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.tiered.finding import METADATA, RemoteFindingRow, RemoteSegmentKey, broken
-from kidxlib.audit.tiered.metadata import STALLED, STALLS
+from kidxlib.audit.tiered.finding import METADATA, STALLED, STALLS, RemoteFindingRow, RemoteSegmentKey, broken
 from kidxlib.catalog.matching import Values
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from kidxlib.audit.tiered.finding import RemoteFindingRow
-from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.operations.tiered.tiered_request import RecordedAudit

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.tiered.metadata import flag_since
+from kidxlib.audit.tiered.listing import flag_since
 from kidxlib.log.remote.metadata_topic import (
     ExportedPartition,
     MetadataPartition,

@@ -25,9 +25,8 @@ import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
-from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow, what_to_do
+from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError

@@ -19,7 +19,7 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Publisher
 
 if TYPE_CHECKING:
-    from kidxlib.audit.tiered.remade import RemadeObject
+    from kidxlib.audit.tiered.segment_logs import RemadeObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,13 @@ REMADE: Final = kinds_of(remade=RemadeRow.columns())
 
 def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `REMADE`, one for each object that a segment could have besides its log."""
-    from kidxlib.audit.tiered.remade import remake  # it loads compiled loops, which are not needed where all is well
+    # It loads compiled loops, which are not needed where all is well.
+    from kidxlib.audit.tiered.segment_logs import remake_objects
 
     for share in shares:
         rows = []
         with Publisher() as publisher:
-            for segment, objects in remake(share.asked, use_mmap):
+            for segment, objects in remake_objects(share.asked, use_mmap):
                 directory = objects_directory(share.mirror, segment.layout, segment.partition)
                 for made in objects:
                     row = RemadeRow.remade(segment, made)

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.tiered.finding import METADATA, CopiedSegmentRow, Level, RemoteFindingRow, RemoteSegmentKey, broken
-from kidxlib.audit.tiered.listed_partition import RemotePartition
-from kidxlib.audit.tiered.metadata import AsOf, Copying
+from kidxlib.audit.tiered.listing import AsOf, Copying, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog.matching import Values
 from kidxlib.engine.shares import cut_by_weight

@@ -19,12 +19,11 @@ from click.testing import CliRunner
 
 from kidxlib.audit import partition
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.partition import audit_partition
+from kidxlib.audit.partition import audit_partition, partition_audits
 from kidxlib.audit.segment import SegmentForPartition, audit_segment
 from kidxlib.audit.startup import obstacles
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupSimulation
-from kidxlib.audit.tasks import partition_audits
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
-from kidxlib.audit.startup.against_metadata import ANYWHERE
+from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
+from kidxlib.audit.startup.directories import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.cli.main import kidx
-from kidxlib.format import checkpoint_files
+from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_DIR_CHECKPOINTS,
+    offset_checkpoint,
+)
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
@@ -32,12 +37,14 @@ from tests.support.cluster_metadata import (
     topic_id,
     write_checkpoints,
     write_copy,
+    write_properties,
 )
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import run_here
 
 _HERE, _THERE = topic_id("h"), topic_id("t")
 _METADATA = "the cluster's metadata as of "
+_MOVED = f"orders-1.{'0' * 32}"
 
 
 @dataclass(frozen=True)
@@ -60,57 +67,45 @@ class _Case:
 
 
 _CASES = (
-    *(_Case(name, name, None, None, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS),
+    *(_Case(name, name, None, None, name) for name in LOG_DIR_CHECKPOINTS),
     _Case("metadata", None, _HERE, None, _METADATA),
-    _Case("moved to another log dir", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _THERE, None, None),
+    _Case("moved to another log dir", HIGH_WATERMARK_CHECKPOINT, _THERE, None, None),
     _Case(
-        "not yet in any log dir, as after an upgrade to 3.7",
-        checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
-        min(ANYWHERE),
-        None,
-        checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
-    ),
-    _Case("deleted from the cluster", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, "", None, None),
-    _Case("about to be deleted", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, None, f"orders-1.{'0' * 32}-delete", None),
-    _Case("it is there", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),
+        "in no log dir yet", HIGH_WATERMARK_CHECKPOINT, min(ANYWHERE), None, HIGH_WATERMARK_CHECKPOINT
+    ),  # as after an upgrade to 3.7
+    _Case("deleted from the cluster", HIGH_WATERMARK_CHECKPOINT, "", None, None),
+    _Case("about to be deleted", HIGH_WATERMARK_CHECKPOINT, None, f"{_MOVED}-delete", None),
+    _Case("it is there", HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),
     *(
-        _Case(f"a copy on its way, in {name}, {assigned}", name, assigned, f"orders-1.{'0' * 32}-future", None)
-        for name in checkpoint_files.LOG_DIR_CHECKPOINTS
-        if name != checkpoint_files.CLEANER_CHECKPOINT
+        _Case(f"a copy on its way, in {name}, {assigned}", name, assigned, f"{_MOVED}-future", None)
+        for name in LOG_DIR_CHECKPOINTS
+        if name != CLEANER_CHECKPOINT
         for assigned in (None, min(ANYWHERE))
     ),
-    _Case(
-        "a copy on its way, which nobody cleans",
-        checkpoint_files.CLEANER_CHECKPOINT,
-        None,
-        f"orders-1.{'0' * 32}-future",
-        checkpoint_files.CLEANER_CHECKPOINT,
-    ),
-    _Case("a copy that the broker takes in its place", None, _HERE, f"orders-1.{'0' * 32}-future", None),
-    _Case("set aside", None, _HERE, f"orders-1.{'0' * 32}-stray", _METADATA),
-    _Case("deleted, and the metadata has it", None, _HERE, f"orders-1.{'0' * 32}-delete", _METADATA),
-    _Case(
-        "a file of its name",
-        checkpoint_files.CLEANER_CHECKPOINT,
-        None,
-        "orders-1.",
-        checkpoint_files.CLEANER_CHECKPOINT,
-    ),
+    _Case("a copy on its way, and cleaned", CLEANER_CHECKPOINT, None, f"{_MOVED}-future", CLEANER_CHECKPOINT),
+    _Case("a copy that the broker takes in its place", None, _HERE, f"{_MOVED}-future", None),
+    _Case("set aside", None, _HERE, f"{_MOVED}-stray", _METADATA),
+    _Case("deleted, and the metadata has it", None, _HERE, f"{_MOVED}-delete", _METADATA),
+    _Case("a file of its name", CLEANER_CHECKPOINT, None, "orders-1.", CLEANER_CHECKPOINT),
 )
 
 
 def _write_checkpoint(log_dir: Path, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    (log_dir / name).write_bytes(checkpoint_files.offset_checkpoint(offsets))
+    (log_dir / name).write_bytes(offset_checkpoint(offsets))
 
 
 def _put_metadata(log_dir: Path, values: Iterable[bytes]) -> Location:
     return write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [*values])})
 
 
+def _absent(log_dir: Path, metadata: list[ClusterMetadata]) -> list[AbsentPartition]:
+    return list(absent_partitions([ListedLogDir.of(log_dir, last_stops([log_dir])[log_dir])], metadata))
+
+
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
 def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> None:
     put(tmp_path / "orders-0", 0, [Batch()])
-    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    write_properties(tmp_path, _HERE)
     if case.checkpoint is not None:
         _write_checkpoint(tmp_path, case.checkpoint, {TopicPartition("orders", 1): 0})
     if case.beside is not None:
@@ -120,7 +115,7 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
     if case.assigned is not None:
         of_topic = [topic("orders", OTHER_ID), partition(OTHER_ID, 1, [1], [case.assigned])] if case.assigned else []
         metadata = [read_cluster_metadata(_put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
-    found = list(absent_partitions([ListedLogDir.of(tmp_path, last_stops([tmp_path])[tmp_path])], metadata))
+    found = _absent(tmp_path, metadata)
     assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
     assert all(each.known_to.startswith(str(case.known_to)) for each in found)
 
@@ -129,8 +124,8 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
 def test_metadata_counts_to_its_end(tmp_path: Path, *, is_deleted: bool) -> None:
     """Of several voters nobody knows what they have committed since the last snapshot, here the first hour long."""
     put(tmp_path / "orders-0", 0, [Batch()])
-    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
-    _write_checkpoint(tmp_path, checkpoint_files.HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 7})
+    write_properties(tmp_path, _HERE)
+    _write_checkpoint(tmp_path, HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 7})
     values = [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE]), partition(OTHER_ID, 1, [1], [_HERE])]
     log = leader_change(0, [1, 2, 3]) + data(1, values)
     last = [change("RemoveTopicRecord", topicId=OTHER_ID)] if is_deleted else [topic("u", topic_id("u"))]
@@ -139,14 +134,14 @@ def test_metadata_counts_to_its_end(tmp_path: Path, *, is_deleted: bool) -> None
         write_copy(tmp_path / METADATA_DIRECTORY, {0: log + data(4, last)}, snapshots if is_deleted else None)
     )
     assert metadata.at_end is not None
-    found = list(absent_partitions([ListedLogDir.of(tmp_path, last_stops([tmp_path])[tmp_path])], [metadata]))
+    found = _absent(tmp_path, [metadata])
     assert [each.partition for each in found] == ([] if is_deleted else [TopicPartition("orders", 1)])
 
 
 def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp_path: Path) -> None:
     """Recovery points come late: after a crash most partitions have 0 there."""
     put(tmp_path / "orders-0", 0, [Batch()])
-    _write_checkpoint(tmp_path, checkpoint_files.HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 20})
+    _write_checkpoint(tmp_path, HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 20})
     ended = run_here(kidx, "verify", tmp_path)
     assert ended.code == 3
     [line] = [line for line in ended.out.splitlines() if line.startswith("fail: ")]
@@ -163,8 +158,7 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     for log_dir, directory_id, name in ((a, _HERE, "orders-0"), (b, _THERE, "orders-1")):
         put(log_dir / name, 0, [Batch()])
-        properties = f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n"
-        (log_dir / "meta.properties").write_text(properties)
+        write_properties(log_dir, directory_id)
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE, _THERE))]
     node = _put_metadata(
         tmp_path / "node",
@@ -177,9 +171,8 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
         return "\n".join(line for line in ended.out.splitlines() if line.startswith("fail: "))
 
     other = f"broker 1 has 1 more log dir (directory.id {_THERE}), which nobody has named"
-    assert (
-        other in failures(a) and other not in failures(a, "--this-dir-alone") and "more log dir" not in failures(a, b)
-    )
+    assert other in failures(a) and other not in failures(a, "--this-dir-alone")
+    assert "more log dir" not in failures(a, b)
     assert f"{b}/orders-2: no segment is there" in failures(a, b) and "orders-2" not in failures(a)
     shutil.rmtree(b / "orders-1")  # a new disk in the place of the old one, of which nothing is left
     assert all(f"{b}/orders-{number}: no segment is there" in failures(a, b) for number in (1, 2))
@@ -191,7 +184,7 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
 def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_missing(tmp_path: Path) -> None:
     """The snapshot keeps the node from starting, and what stands in the log still counts in the same run."""
     put(tmp_path / "orders-0", 0, [Batch()])
-    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    write_properties(tmp_path, _HERE)
     values = [topic("orders", OTHER_ID), *(partition(OTHER_ID, number, [1], [_HERE]) for number in range(2))]
     node = _put_metadata(tmp_path, values)
     write_copy(Path(str(node)), {}, {(4, 0): snapshot(values, 0)[:-9]})
@@ -236,11 +229,11 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
     assert told() == ((3, True, False) if version else (0, False, False))
     assert told("--this-dir-alone") == (0, False, version == 1)
     assert told("--cluster-metadata", node) == ((3, True, False) if version else (0, False, False))  # as recover has it
-    of_its_own = node / "meta.properties"  # a `metadata.log.dir` of its own, and a copy of a log dir that has lost it
+    # A `metadata.log.dir` of its own, and a copy of a log dir that has lost it.
     for directory_id, expected in ((OTHER_ID, (0, False, False)), (_HERE, (3, True, False))):
-        of_its_own.write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        write_properties(node, directory_id)
         assert told("--cluster-metadata", node) == (expected if version else (0, False, False))
-    of_its_own.unlink()
+    (node / "meta.properties").unlink()
     values = leader_change(0, [1, 2, 3]) + data(1, [of_node, topic("orders", OTHER_ID), *assigned])
     shutil.rmtree(node / METADATA_DIRECTORY)
     write_copy(node / METADATA_DIRECTORY, {0: values})
@@ -256,15 +249,13 @@ def test_a_copy_that_a_start_takes_for_the_partition_ends_where_checkpoints_say(
     folder = tmp_path / f"orders-0.{0:032x}-future"
     put(folder, 0, [Batch()] * 2)  # two records, and no index
     (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
-    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    write_properties(tmp_path, _HERE)
     node = _put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
     write_checkpoints(tmp_path, {TopicPartition("orders", 0): end})
     obstacles = last_stops([tmp_path], metadata=read_cluster_metadata(node))[tmp_path].obstacles
     assert [(each.where, each.is_loss) for each in obstacles] == [(folder, True)] * (end > 2)
-    assert all(
-        "it ends at offset 2, and checkpoints of the log dir say that offsets up to 2" in each.found
-        for each in obstacles
-    )
+    ends = "it ends at offset 2, and checkpoints of the log dir say that offsets up to 2"
+    assert all(ends in each.found for each in obstacles)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +271,7 @@ def test_a_log_dir_of_a_fresh_broker_may_have_no_partition(
     put(a / "orders-0", 0, [Batch()])
     (a / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
     for log_dir, directory_id in ((a, _HERE), (b, _THERE)):
-        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        write_properties(log_dir, directory_id)
         write_checkpoints(log_dir)
     ids = [_HERE, *filter(None, [registered])]
     _put_metadata(

@@ -20,8 +20,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.operations.audit.accepted import AcceptedFindings
-from kidxlib.operations.audit.audit import exit_code
+from kidxlib.operations.audit.audit import audit_exit_code
+from kidxlib.operations.audit.audit_summary import AcceptedFindings
 from tests.conftest import Say
 from tests.docs.log_dirs import put
 from tests.docs.test_catalog_tables import operations
@@ -277,9 +277,9 @@ def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
     summary.files |= {(".log", "broken"): 2, (".index", "broken"): 1, (".index", "identical"): 5}
     summary.add_startup_action("delete", 3, 0, 0, 0, 0)
     some = AcceptedFindings({(".log", "broken"): 1}, {})
-    assert exit_code(Plan(), some.taken_from(summary), Verdict.BROKEN) == 3
+    assert audit_exit_code(Plan(), some.taken_from(summary), Verdict.BROKEN) == 3
     every = AcceptedFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
-    assert exit_code(Plan(), every.taken_from(summary), Verdict.BROKEN) == 0
-    assert exit_code(Plan(empty={"b": tmp_path}), every.taken_from(summary), Verdict.BROKEN) == 3
+    assert audit_exit_code(Plan(), every.taken_from(summary), Verdict.BROKEN) == 0
+    assert audit_exit_code(Plan(empty={"b": tmp_path}), every.taken_from(summary), Verdict.BROKEN) == 3
     away = {("a", "t", 0): UnlistableDirectory("/a/t-0", "Input/output error")}
-    assert exit_code(Plan(unlistable=away), every.taken_from(summary), Verdict.BROKEN) == 3
+    assert audit_exit_code(Plan(unlistable=away), every.taken_from(summary), Verdict.BROKEN) == 3

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey, broken
-from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY

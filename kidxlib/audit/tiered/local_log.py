@@ -1,29 +1,36 @@
-"""Compares the leader epochs in a partition's log dir with those of its remote segments (KIP-405).
+"""A partition in a log dir, and tiered storage (KIP-405): what its leader epochs do to its remote segments, and which
+of its segments are not ready to be copied.
 
 A leader deletes the remote segments whose epochs all come before the first of its own ("leader-epoch-cache truncation",
 `RLMExpirationTask.cleanupExpiredRemoteLogSegments`). It finds a remote segment only by the epoch that its own file has
 at an offset (`RemoteLogManager.fetchRemoteLogSegmentMetadata`).
+
+`RemoteLogManager` copies a segment together with its index files, snapshot and leader epochs. `copyLogSegment` needs
+the producer snapshot at the next segment's base offset (without one it fails with a NullPointerException and the
+partition's uploads stand still, KAFKA-16209) and an epoch for the segment's offsets (`RemoteLogSegmentMetadata` refuses
+none). It checks neither the content of files nor whether indexes are there. If an index is missing that a running
+broker has not opened yet, it makes one full of zeros and copies that. The error shows only when somebody fetches from
+the tier. It copies no segment that reaches beyond the last stable offset (`RLMCopyTask.candidateLogSegments`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.audit.tiered.finding import METADATA, broken
-from kidxlib.audit.tiered.listing import FindingOnSegment, key_of
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegment, broken, key_of
+from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.text.words import counted
 
-#: A leader that starts with the leader epochs deletes segments from the bucket, or does not find them there.
-DELETES: Final = "deletes-remote-segments"
-HIDES: Final = "hides-remote-segments"
 #: First and last offset.
 _Range: TypeAlias = tuple[int, int]
 
@@ -231,3 +238,63 @@ def _segments_in_words(rows: Sequence[dict[str, Any]]) -> str:
     first, last = rows[0]["start_offset"], max(row["end_offset"] for row in rows)
     size = sum(row["log_bytes"] for row in rows)
     return f"{counted(len(rows), 'remote segment')} (offsets {first} to {last}, {size:,} bytes of log)"
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """A segment that is not ready to be copied.
+
+    Attributes:
+        base_offset: the offset in its file names.
+        missing: the missing or broken files, and what the copy waits for, in words.
+    """
+
+    base_offset: int
+    missing: tuple[str, ...]
+
+
+def not_ready_for_tiering(
+    base_offsets: Sequence[int],
+    logs: Mapping[int, Finding],
+    broken: Mapping[tuple[int, str], str | None],
+    snapshots: Collection[int],
+    epochs: LeaderEpochs | None,
+    first_unstable_offset: int | None,
+) -> Iterator[NotReady]:
+    """The inactive segments of a partition that are not ready. `base_offsets` ascend, and name segments whose log is
+    missing, too; the last one is active. `broken` says why other files are, by offset and suffix. The first transaction
+    that is open at the end of the log begins at `first_unstable_offset`.
+    """
+    for base_offset, next_base_offset in itertools.pairwise(base_offsets):
+        missing = []
+        log = logs.get(base_offset)
+        if log is None:
+            missing.append(f"{segment_files.LOG_SUFFIX} is missing")
+        elif log.verdict not in (Verdict.WHOLE, Verdict.SAFE):
+            missing.append(f"{segment_files.LOG_SUFFIX} is {log.verdict}: {log.reason}")
+        missing += [
+            f"{suffix} is {_missing_or_broken(broken[base_offset, suffix])}"
+            for suffix in (
+                segment_files.OFFSET_INDEX_SUFFIX,
+                segment_files.TIME_INDEX_SUFFIX,
+                segment_files.TRANSACTION_INDEX_SUFFIX,
+            )
+            if (base_offset, suffix) in broken
+        ]
+        snapshot = f"{segment_files.SNAPSHOT_SUFFIX} at {next_base_offset}"
+        if next_base_offset not in snapshots:
+            missing.append(f"{snapshot} is missing")
+        elif (of_snapshot := (next_base_offset, segment_files.SNAPSHOT_SUFFIX)) in broken:
+            missing.append(f"{snapshot} is {_missing_or_broken(broken[of_snapshot])}")
+        if epochs is None or not epochs.within(base_offset, next_base_offset).entries:
+            missing.append(f"{checkpoint_files.LEADER_EPOCH_CHECKPOINT} has no epoch before {next_base_offset}")
+        if first_unstable_offset is not None and next_base_offset > first_unstable_offset:
+            missing.append(
+                f"a transaction has been open since offset {first_unstable_offset}, and Kafka copies nothing past that"
+            )
+        if missing:
+            yield NotReady(base_offset, tuple(missing))
+
+
+def _missing_or_broken(reason: str | None) -> str:
+    return "missing" if reason == "missing" else f"broken: {reason}"

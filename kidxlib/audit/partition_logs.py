@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict, worse
-from kidxlib.audit.logs.log import AuditedLog
+from kidxlib.audit.segment import AuditedLog
 from kidxlib.audit.startup.last_stop import PartitionStop, finding_below_checkpoints
 from kidxlib.audit.startup.simulation import Recovery, Removal, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.format import checkpoint_files, segment_files
@@ -44,6 +44,14 @@ class SwappedLogs:
 
 
 NO_SWAPS: Final = SwappedLogs()
+
+_APPENDED_BY_BROKER: Final = (
+    "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
+    "after an unclean stop makes other epochs of the log than the broker had"
+)
+_FROM_TWO_COPIES: Final = (
+    "the segments may come from two copies of the partition; followers that ask where an epoch ends get a wrong offset"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +94,194 @@ class EpochsOfLogs:
         )
 
 
-_APPENDED_BY_BROKER: Final = (
-    "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
-    "after an unclean stop makes other epochs of the log than the broker had"
-)
-_FROM_TWO_COPIES: Final = (
-    "the segments may come from two copies of the partition; followers that ask where an epoch ends get a wrong offset"
-)
+def audit_logs(
+    logs: Sequence[AuditedLog],
+    epochs: EpochsOfLogs,
+    simulation: StartupSimulation,
+    stop: PartitionStop,
+    indexed: Collection[int] | None,
+    swapped: SwappedLogs = NO_SWAPS,
+) -> Iterator[tuple[int, Finding]]:
+    """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
+    offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
+    files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
+    """
+    of_swaps = _finding_on_swaps(logs, simulation, swapped)
+    compacted, intruders = _may_be_compacted(logs), _intruding_logs(logs)
+    segments = {segment.base_offset: segment for segment in simulation.segments}
+    end_before: int | None = None
+    epoch_before = NO_LEADER_EPOCH
+    for number, log in enumerate(logs):
+        following = logs[number + 1].base_offset if number + 1 < len(logs) else None
+        if log.finding is not None:
+            finding = log.finding
+            if finding.verdict is Verdict.TORN and stop.clean_shutdown:
+                finding = _torn_after_clean_stop(finding, log.recovery, segments.get(log.base_offset))
+            elif finding.verdict is Verdict.TORN and indexed is None:
+                finding = _torn_of_only_replica(finding, log, stop)
+            trusts_index = indexed is None or (following is not None and not compacted)
+            for other in _findings_on_neighbours(log, end_before, following, stop, trusts_index):
+                finding = worse(finding, _with_intruder_named(other, log.base_offset, intruders))
+            if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
+                finding = worse(finding, goes_back)
+            finding = _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
+            if of_swaps is not None and of_swaps[0] == log.base_offset:
+                finding = worse(finding, of_swaps[1])
+            yield log.base_offset, finding
+        if log.recovery is not None and log.recovery.end.status in USABLE:
+            end_before = max(end_before or 0, log.recovery.next_offset)
+            epoch_before = max(epoch_before, epochs.largest(log.base_offset))
+    yield from _findings_on_swapped_in(logs, simulation)
+    if indexed is None:
+        yield from _logs_missing_beside_indexes(logs, simulation)
+    else:
+        yield from _logs_missing_by_index_directory(logs, simulation, indexed, compacted)
+
+
+def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
+    """A torn log is broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does not
+    look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
+    (`LogLoader.loadSegmentFiles`).
+    """
+    size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
+    is_cut = segment is not None and bool(segment.lost_bytes)
+    return replace(
+        finding,
+        verdict=Verdict.BROKEN,
+        detail=f"{finding.detail}; after a clean stop no log may end so",
+        consequence="the broker reads the segment after a clean stop, too, as its .index is missing or damaged"
+        if is_cut
+        else f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
+        f"from then on cannot be read, as it comes after the damage at byte {finding.position}",
+    )
+
+
+def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop) -> Finding:
+    """A torn log of a partition's only replica is broken if its index shows that whole records were lost: no other
+    replica has them.
+    """
+    lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
+    return replace(finding, verdict=Verdict.BROKEN) if lost and stop.is_only_replica else finding
+
+
+def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
+    """The offsets behind the end of a log that the last entry of its index knows; empty if whole batches follow the
+    end.
+
+    A broker writes an index entry after it has appended the batch (`LogSegment.append`). So the log had these offsets.
+    A killed process leaves both; a power cut may leave only the index.
+    """
+    if index_end is None or index_end.position < recovery.end.position or recovery.past.batches != 0:
+        return range(0)
+    return range(recovery.next_offset, index_end.offset + 1)
+
+
+def _findings_on_neighbours(
+    log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, trusts_index: bool
+) -> Iterator[Finding]:
+    recovery = log.recovery
+    if recovery is None:
+        return
+    if end_before is not None and log.base_offset < end_before:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.BROKEN,
+            reason=_OVERLAPS_BEFORE,
+            position=0,
+            detail=f"it begins at offset {log.base_offset}, the log before it ends at {end_before}",
+            consequence=f"offsets {log.base_offset} to {end_before - 1} are in two logs: which records consumers get "
+            "depends on where they begin",
+        )
+    if recovery.end.status not in USABLE:
+        return
+    if following is None:
+        yield from _finding_on_log_end(recovery, stop)
+    if trusts_index and recovery.end.status is Status.OK:
+        yield from _finding_on_index_end(log, recovery, following, stop)
+
+
+def _finding_on_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on a last log that does not end where the checkpoints of its broker say."""
+    if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
+        yield below
+        return
+    # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.
+    if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.SAFE,
+            reason="ends-above-recovery-point",
+            position=recovery.end.position,
+            detail=f"the log ends at offset {recovery.next_offset}, {checkpoint_files.RECOVERY_POINT_CHECKPOINT} says "
+            f"{stop.recovery_point}",
+            consequence="a clean stop leaves both at one offset: the log was changed since, the checkpoint is older, "
+            "or the marker is false",
+        )
+
+
+def _finding_on_index_end(
+    log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop
+) -> Iterator[Finding]:
+    """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
+    may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
+    broken. If no offset is missing up to the next segment, the index is wrong, and there is no finding here.
+    """
+    entry = log.index_end
+    if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
+        return
+    if following is None or entry.offset < following:
+        yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
+
+
+def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool) -> Finding:
+    """The finding on a log if the last entry of its index leads behind its end. `is_last`: no segment follows."""
+    is_unclean = is_last and not stop.clean_shutdown
+    is_torn = is_unclean and not stop.is_only_replica
+    missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
+    return Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.TORN if is_torn else Verdict.BROKEN,
+        reason="shorter-than-its-index",
+        position=recovery.log_bytes,
+        detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
+        f"an entry for offset {entry.offset} at byte {entry.position}",
+        consequence=f"{missing}, and a broker that starts goes on without them: {_where_to_look(stop)}"
+        if is_unclean
+        else missing,
+    )
+
+
+def _where_to_look(stop: PartitionStop) -> str:
+    if stop.is_only_replica:
+        return "by the cluster's metadata no other node has a replica: look for a copy that has them"
+    return "look for them on another replica"
+
+
+def _intruding_logs(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
+    """The logs that overlap others which follow one another without them, by base offset."""
+    ranges = [
+        LogRange(log.base_offset, log.recovery.next_offset)
+        for log in logs
+        if log.recovery is not None and log.recovery.end.status in USABLE
+    ]
+    return {base: overlap for base, overlap in overlaps_of(ranges).items() if overlap.is_between}
+
+
+def _with_intruder_named(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
+    """A finding on an overlap also names the log that does not belong there: this one, or one that overlaps it."""
+    if finding.reason != _OVERLAPS_BEFORE:
+        return finding
+    between = (base for base, overlap in intruders.items() if base < base_offset < overlap.end_offset)
+    base = base_offset if base_offset in intruders else next(between, None)
+    if base is None:
+        return finding
+    name = segment_files.segment_file(base, segment_files.LOG_SUFFIX)
+    why = intruders[base].why.removesuffix(TELLS_MORE)
+    return replace(finding, consequence=f"{finding.consequence}; {name} is the one in between: {why}")
+
+
+def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
+    return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
 
 
 def _with_fate(
@@ -124,6 +313,12 @@ def _fate_at_start(finding: Finding, recovery: Recovery, segment: SimulatedSegme
         lost_batches=lost[1],
         lost_records=lost[2],
     )
+
+
+_CONSEQUENCES: Final = {
+    StartupAction.FAIL: "a broker that starts fails on it, and takes its log dir out of use",
+    StartupAction.SPLIT: "a broker that starts splits the segment into several",
+}
 
 
 def _consequence_of_start(
@@ -163,12 +358,6 @@ def _consequence_of_start(
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
     return "a broker that starts takes it as it is"
-
-
-_CONSEQUENCES: Final = {
-    StartupAction.FAIL: "a broker that starts fails on it, and takes its log dir out of use",
-    StartupAction.SPLIT: "a broker that starts splits the segment into several",
-}
 
 
 def _deletes_in_words(segments: int) -> str:
@@ -316,10 +505,6 @@ _MISSING_AT_BEGINNING: Final = replace(
 )
 
 
-def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
-    return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
-
-
 def _findings_on_swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that a starting broker will rename from `.swap`, and that the scan has not read."""
     judged = {log.base_offset for log in logs}
@@ -418,189 +603,3 @@ def _records_in_words(counted_to: tuple[int | None, int]) -> str:
     if records == 0:
         return "no records"
     return f"{'records' if records is None else counted(records, 'record')} up to offset {end - 1}"
-
-
-def audit_logs(
-    logs: Sequence[AuditedLog],
-    epochs: EpochsOfLogs,
-    simulation: StartupSimulation,
-    stop: PartitionStop,
-    indexed: Collection[int] | None,
-    swapped: SwappedLogs = NO_SWAPS,
-) -> Iterator[tuple[int, Finding]]:
-    """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
-    offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
-    files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
-    """
-    of_swaps = _finding_on_swaps(logs, simulation, swapped)
-    compacted, intruders = _may_be_compacted(logs), _intruding_logs(logs)
-    segments = {segment.base_offset: segment for segment in simulation.segments}
-    end_before: int | None = None
-    epoch_before = NO_LEADER_EPOCH
-    for number, log in enumerate(logs):
-        following = logs[number + 1].base_offset if number + 1 < len(logs) else None
-        if log.finding is not None:
-            finding = log.finding
-            if finding.verdict is Verdict.TORN and stop.clean_shutdown:
-                finding = _torn_after_clean_stop(finding, log.recovery, segments.get(log.base_offset))
-            elif finding.verdict is Verdict.TORN and indexed is None:
-                finding = _torn_of_only_replica(finding, log, stop)
-            trusts_index = indexed is None or (following is not None and not compacted)
-            for other in _findings_on_neighbours(log, end_before, following, stop, trusts_index):
-                finding = worse(finding, _with_intruder_named(other, log.base_offset, intruders))
-            if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
-                finding = worse(finding, goes_back)
-            finding = _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
-            if of_swaps is not None and of_swaps[0] == log.base_offset:
-                finding = worse(finding, of_swaps[1])
-            yield log.base_offset, finding
-        if log.recovery is not None and log.recovery.end.status in USABLE:
-            end_before = max(end_before or 0, log.recovery.next_offset)
-            epoch_before = max(epoch_before, epochs.largest(log.base_offset))
-    yield from _findings_on_swapped_in(logs, simulation)
-    if indexed is None:
-        yield from _logs_missing_beside_indexes(logs, simulation)
-    else:
-        yield from _logs_missing_by_index_directory(logs, simulation, indexed, compacted)
-
-
-def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
-    """A torn log is broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does not
-    look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
-    (`LogLoader.loadSegmentFiles`).
-    """
-    size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
-    is_cut = segment is not None and bool(segment.lost_bytes)
-    return replace(
-        finding,
-        verdict=Verdict.BROKEN,
-        detail=f"{finding.detail}; after a clean stop no log may end so",
-        consequence="the broker reads the segment after a clean stop, too, as its .index is missing or damaged"
-        if is_cut
-        else f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
-        f"from then on cannot be read, as it comes after the damage at byte {finding.position}",
-    )
-
-
-def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop) -> Finding:
-    """A torn log of a partition's only replica is broken if its index shows that whole records were lost: no other
-    replica has them.
-    """
-    lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
-    return replace(finding, verdict=Verdict.BROKEN) if lost and stop.is_only_replica else finding
-
-
-def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
-    """The offsets behind the end of a log that the last entry of its index knows; empty if whole batches follow the
-    end.
-
-    A broker writes an index entry after it has appended the batch (`LogSegment.append`). So the log had these offsets.
-    A killed process leaves both; a power cut may leave only the index.
-    """
-    if index_end is None or index_end.position < recovery.end.position or recovery.past.batches != 0:
-        return range(0)
-    return range(recovery.next_offset, index_end.offset + 1)
-
-
-def _finding_on_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
-    """The finding on a last log that does not end where the checkpoints of its broker say."""
-    if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
-        yield below
-        return
-    # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.
-    if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
-        yield Finding(
-            file=segment_files.LOG_SUFFIX,
-            verdict=Verdict.SAFE,
-            reason="ends-above-recovery-point",
-            position=recovery.end.position,
-            detail=f"the log ends at offset {recovery.next_offset}, {checkpoint_files.RECOVERY_POINT_CHECKPOINT} says "
-            f"{stop.recovery_point}",
-            consequence="a clean stop leaves both at one offset: the log was changed since, the checkpoint is older, "
-            "or the marker is false",
-        )
-
-
-def _finding_on_index_end(
-    log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop
-) -> Iterator[Finding]:
-    """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
-    may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
-    broken. If no offset is missing up to the next segment, the index is wrong, and there is no finding here.
-    """
-    entry = log.index_end
-    if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
-        return
-    if following is None or entry.offset < following:
-        yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
-
-
-def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool) -> Finding:
-    """The finding on a log if the last entry of its index leads behind its end. `is_last`: no segment follows."""
-    is_unclean = is_last and not stop.clean_shutdown
-    is_torn = is_unclean and not stop.is_only_replica
-    missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
-    return Finding(
-        file=segment_files.LOG_SUFFIX,
-        verdict=Verdict.TORN if is_torn else Verdict.BROKEN,
-        reason="shorter-than-its-index",
-        position=recovery.log_bytes,
-        detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
-        f"an entry for offset {entry.offset} at byte {entry.position}",
-        consequence=f"{missing}, and a broker that starts goes on without them: {_where_to_look(stop)}"
-        if is_unclean
-        else missing,
-    )
-
-
-def _intruding_logs(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
-    """The logs that overlap others which follow one another without them, by base offset."""
-    ranges = [
-        LogRange(log.base_offset, log.recovery.next_offset)
-        for log in logs
-        if log.recovery is not None and log.recovery.end.status in USABLE
-    ]
-    return {base: overlap for base, overlap in overlaps_of(ranges).items() if overlap.is_between}
-
-
-def _with_intruder_named(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
-    """A finding on an overlap also names the log that does not belong there: this one, or one that overlaps it."""
-    if finding.reason != _OVERLAPS_BEFORE:
-        return finding
-    between = (base for base, overlap in intruders.items() if base < base_offset < overlap.end_offset)
-    base = base_offset if base_offset in intruders else next(between, None)
-    if base is None:
-        return finding
-    name = segment_files.segment_file(base, segment_files.LOG_SUFFIX)
-    why = intruders[base].why.removesuffix(TELLS_MORE)
-    return replace(finding, consequence=f"{finding.consequence}; {name} is the one in between: {why}")
-
-
-def _where_to_look(stop: PartitionStop) -> str:
-    if stop.is_only_replica:
-        return "by the cluster's metadata no other node has a replica: look for a copy that has them"
-    return "look for them on another replica"
-
-
-def _findings_on_neighbours(
-    log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, trusts_index: bool
-) -> Iterator[Finding]:
-    recovery = log.recovery
-    if recovery is None:
-        return
-    if end_before is not None and log.base_offset < end_before:
-        yield Finding(
-            file=segment_files.LOG_SUFFIX,
-            verdict=Verdict.BROKEN,
-            reason=_OVERLAPS_BEFORE,
-            position=0,
-            detail=f"it begins at offset {log.base_offset}, the log before it ends at {end_before}",
-            consequence=f"offsets {log.base_offset} to {end_before - 1} are in two logs: which records consumers get "
-            "depends on where they begin",
-        )
-    if recovery.end.status not in USABLE:
-        return
-    if following is None:
-        yield from _finding_on_log_end(recovery, stop)
-    if trusts_index and recovery.end.status is Status.OK:
-        yield from _finding_on_index_end(log, recovery, following, stop)

@@ -29,24 +29,25 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.run_audit import ORDERS, AuditResults
-from kidxlib.operations.damage.acceptance_rule import (
+from kidxlib.operations.damage.acceptances import (
     ACCEPTABLE,
-    COLUMNS,
-    findings_of,
+    MATCHED_COLUMNS,
+    Acceptance,
     findings_of_audits,
+    findings_of_rows,
     match_acceptances,
+    still_accepted,
 )
-from kidxlib.operations.damage.acceptances import Acceptance, still_accepted
-from kidxlib.operations.damage.damaged_segments import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.audit import SHOWN
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 #: The key of a finding within an audit.
-FILE_KEY: Final = (*SEGMENTS.key, "file")
+_FILE_KEY: Final = (*SEGMENTS.key, "file")
 #: The columns of a finding that are read.
-_COLUMNS: Final = tuple("verdict" if name == "found" else name for name in COLUMNS)
+_COLUMNS: Final = tuple("verdict" if name == "found" else name for name in MATCHED_COLUMNS)
 
 _R = TypeVar("_R", bound=Row)
 
@@ -60,7 +61,7 @@ _KIND_ONE_BY_ONE: Final = 3
 #: The verdicts that are reported, and the conditions on the rows that are reported one by one.
 _REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
 _RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.TRUNCATE.value))
-LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
+_LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class AcceptedFindings:
 
     files: Mapping[tuple[str, str], int] = field(default_factory=dict)
     losses: Mapping[str, int] = field(default_factory=dict)
-    keys: pa.Table = field(default_factory=ACCEPTED.schema(FILE_KEY).empty_table)
+    keys: pa.Table = field(default_factory=ACCEPTED.schema(_FILE_KEY).empty_table)
     acceptances: Sequence[Acceptance] = ()
 
     @property
@@ -99,7 +100,7 @@ class AcceptedFindings:
             outcome.more(self.count - SHOWN, f"; all of them are in the table {ACCEPTED.name}")
 
     def as_json(self) -> list[dict[str, Any]]:
-        names = (*FILE_KEY, "reason")
+        names = (*_FILE_KEY, "reason")
         return [
             {
                 **{name: getattr(acceptance.damage, name) for name in names},
@@ -154,7 +155,7 @@ def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance])
     if not acceptances:
         return AcceptedFindings()
     files = results.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
-    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(files), damages)
     files = files.append_column("is_accepted", pa.array(of_files.is_accepted))
     files = files.append_column("knows_consequence", pa.array(of_files.knows_consequence))
@@ -163,17 +164,17 @@ def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance])
     logs = files.filter(pc.equal(files["file"], pa.scalar(LOG_SUFFIX)))
     excused = logs.group_by(key).aggregate([("knows_consequence", "all")])
     excused = excused.filter(excused["knows_consequence_all"])
-    lost = results.rows(Kind.SEGMENT, [*SEGMENTS.key, "action"], [LOST])
+    lost = results.rows(Kind.SEGMENT, [*SEGMENTS.key, "action"], [_LOST])
     is_known = positions_in(lost, excused, key) >= 0
     is_known |= positions_in(lost, logs.filter(logs["is_accepted"]), SEGMENTS.key) >= 0
     losses = lost.filter(pa.array(is_known)).group_by("action").aggregate([([], "count_all")])
-    keys = files.filter(files["is_accepted"]).select(FILE_KEY)
+    keys = files.filter(files["is_accepted"]).select(_FILE_KEY)
     accepted = {tuple(row.values()) for row in keys.to_pylist()}
     return AcceptedFindings(
         {(row["file"], row["verdict"]): row["count_all"] for row in counts.to_pylist()},
         {row["action"]: row["count_all"] for row in losses.to_pylist()},
         keys,
-        [each for each in acceptances if tuple(getattr(each.damage, name) for name in FILE_KEY) in accepted],
+        [each for each in acceptances if tuple(getattr(each.damage, name) for name in _FILE_KEY) in accepted],
     )
 
 
@@ -186,7 +187,7 @@ def _files_of_last_audits(
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
     findings = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
-    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(findings), damages)
     verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), findings["verdict"])
     of_sources = pa.table({"source": findings["source"], "verdict": verdict})
@@ -195,7 +196,7 @@ def _files_of_last_audits(
     return files
 
 
-def summarise(
+def summarise_audit(
     results: AuditResults,
     log_dir_failures: Sequence[str],
     *,
@@ -204,7 +205,7 @@ def summarise(
     list_safe: bool = False,
 ) -> AuditSummary:
     """Sum an audit up. `log_dir_failures` is what keeps a broker from starting with a log dir, besides logs of
-    partitions. `left_out` has `FILE_KEY` of findings that are counted but not reported. `list_safe` reports safe files
+    partitions. `left_out` has `_FILE_KEY` of findings that are counted but not reported. `list_safe` reports safe files
     one by one, and not all of a kind together; `tiering` also says which segments are not ready for tiered storage.
     """
     summary = AuditSummary(failures=dict.fromkeys(log_dir_failures))
@@ -229,7 +230,7 @@ def summarise(
     for row in sums.to_pylist():
         counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
         summary.add_startup_action(row["action"], row["count_all"], **counts)
-    summary.lost = _first(StartupRow, results.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
+    summary.lost = _first(StartupRow, results.rows(Kind.SEGMENT, None, [_LOST]), ORDERS[Kind.SEGMENT])
     partitions = results.rows(Kind.PARTITION)
     starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)
     for start in starts:

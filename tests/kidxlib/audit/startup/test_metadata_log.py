@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.node import obstacles_of_raft
+from kidxlib.audit.startup.metadata_log import obstacles_of_raft
 from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE
 from kidxlib.storage.log_dir import META_PROPERTIES

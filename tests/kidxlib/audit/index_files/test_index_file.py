@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.audit.index_files.reading import read_index
+from kidxlib.audit.index_files.index_file import read_index
 from kidxlib.audit.index_files.sparse_indexes import Entries
 from kidxlib.format import layouts
 from kidxlib.index.abstract_index import filled_bytes, without_room

@@ -1,59 +1,266 @@
-"""A node's log dirs compared with the cluster's metadata: directories that it sets aside, takes for others, or does
-not serve, by names, topic ids and assignments.
+"""The directories in a node's log dirs: what keeps a node from starting with them, what it sets aside, takes for
+others, or does not serve.
 
-Source: `LogManager.isStrayReplica` (`isStrayKraftReplica` before 4.0), `LogManager.loadLog`,
-`LogManager.findAbandonedFutureLogs`, `ReplicaManager.maybeAddLogDirFetchers`, `LogManager.getOrCreateLog`,
+Some names keep a broker from starting before it reads a log, as do files and directories that the owner of the log dir,
+as whom a broker runs, may not use (`obstacles_in_log_dir`). Other names are of folders that Kafka moves, deletes or has
+set aside (`folders_aside`). What a node has by names, topic ids and assignments is compared with the cluster's metadata
+(`obstacles_by_metadata`); without that, topic ids are compared with each other (`obstacles_of_topic_ids`).
+
+Source: `LocalLog.parseTopicPartitionName`, `LogManager.loadLog`, `LogManager.isStrayReplica` (`isStrayKraftReplica`
+before 4.0), `LogManager.findAbandonedFutureLogs`, `ReplicaManager.maybeAddLogDirFetchers`, `LogManager.getOrCreateLog`,
 `DirectoryId.isOnline`.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
-import re
+import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from kidxlib import java
-from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines
+from rich.filesize import decimal
+
+from kidxlib.audit.startup.obstacles import (
+    Effect,
+    KafkaThrows,
+    Obstacle,
+    Thrown,
+    accepted_topic_id,
+    obstacles_in_partition,
+)
 from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, LogChangedError, MalformedRecordsError
 from kidxlib.format import checkpoint_files, topic_partition
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.storage.location import Listed, Location, files_in
+from kidxlib.storage.location import Location, files_in, is_directory
+from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_offset_checkpoint, small_file
-from kidxlib.text.words import quoted
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
+from kidxlib.text.words import counted
+
+#: Files that a broker opens for reading and writing.
+_WRITTEN: Final = (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    LOCK_FILE,
+)
+_READ: Final = 4
+_WRITE: Final = 2
+_ENTER: Final = 1
+
+#: What a starting broker does with such a folder, by the end of its name (`LogManager.loadLog`).
+_BECOMES: Final = {
+    "-delete": "a broker deletes it a minute after its start (file.delete.delay.ms), also where it is the only copy of "
+    "the partition: rename it then",
+    "-stray": "a broker loads it at each start, and serves nothing of it; nobody but you deletes it. To read "
+    "its records, copy it to a directory called <topic>-<partition>",
+    "-future": "a broker goes on copying the partition to it, and takes it in the partition's place once it has all; "
+    "where that partition is missing, a start takes it for the partition if the cluster's metadata has that in this "
+    "log dir; of a partition or records that are lost a line of its own tells",
+}
 
 _FUTURE: Final = "-future"
 #: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
 ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
 SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
+#: `BrokerMetadataPublisher.initializeManagers`, `LogManager.isStrayReplica`.
+STRAY: Final = "a broker that starts sets the directory aside (-stray), and begins an empty partition in its place"
 #: With the name of the partition, which tells commands what a directory is.
 _KEEP_RECORDS_REMEDY: Final = (
     "nothing of it is deleted: where its records are wanted, copy it to a directory called {}, outside of the log "
     "dirs, and read that (kidx export)"
 )
-
-_FIELD_SEPARATOR: Final = re.compile(r":[ \t\n\x0b\f\r]+")
-_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
-_TOPIC_ID_BYTES: Final = 16
-
-#: `meta.properties` of a broker with KRaft (`MetaPropertiesVersion.V1`).
-_OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
-#: `BrokerMetadataPublisher.initializeManagers`, `LogManager.isStrayReplica`.
-STRAY: Final = "a broker that starts sets the directory aside (-stray), and begins an empty partition in its place"
-NO_TOPIC_ID: Final = (
+_NO_TOPIC_ID: Final = (
     f"write two lines into {PARTITION_METADATA}: 'version: 0', and 'topic_id: ID' with the topic's id, which the "
     "cluster's metadata has"
 )
-ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
+_ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
+
+
+def directories_in(log_dir: Location) -> list[Location]:
+    """All of a log dir's directories, by name."""
+    if not isinstance(log_dir, Path):
+        return sorted((path for path in log_dir.iterdir() if path.listed is None), key=str)
+    with os.scandir(log_dir) as entries:
+        return sorted((Path(entry.path) for entry in entries if is_directory(entry)), key=str)
+
+
+def log_bytes(directory: Location) -> int:
+    try:
+        files = files_in(directory)
+        return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
+    except OSError:  # it cannot be listed, or a broker that runs deletes a log
+        return 0
+
+
+def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
+    """What is wrong with a log dir's directories: names that are no partition's, or repeat a partition; files that are
+    not the broker's; and the contents of directories that Kafka moves or deletes. A broker loads these as it loads
+    partitions (`LogManager.loadLog`); their logs are not looked at here.
+    """
+    served: dict[TopicPartition, Location] = {}
+    directories = directories_in(log_dir)
+    for directory in directories:
+        partition = topic_partition.loaded_as(directory.name)
+        if partition is None:
+            # A broker passes by the one, and removes the other before it lists the rest, whatever it is.
+            if directory.name in (topic_partition.REMOTE_INDEX_CACHE, CLEAN_SHUTDOWN_FILE):
+                continue
+            yield Obstacle(
+                directory,
+                "a directory whose name is not <topic>-<partition>",
+                Effect.ENDS,
+                "a broker does not start beside it, with any of its log dirs",
+                "move it out of the log dir, or give it its name again; where that is a mount point, "
+                "let log.dirs name a directory below it",
+            )
+            continue
+        if partition.topic == topic_partition.METADATA_TOPIC:
+            continue
+        if topic_partition.parse_partition_directory(directory.name) is None:
+            yield from obstacles_in_partition(directory)
+        if (
+            not topic_partition.is_moved(directory.name)
+            and (other := served.setdefault(partition, directory)) is not directory
+        ):
+            yield Obstacle(
+                directory,
+                f"to a broker it is {partition.directory}, as {other} is",
+                Effect.ENDS,
+                "it does not start with both",
+                "look which of them is whole, and move the other one out of the log dir",
+            )
+    if isinstance(log_dir, Path):
+        yield from _obstacles_of_permissions(log_dir, directories)
+
+
+def _obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[Obstacle]:
+    """The files and directories that the owner of a log dir may not use. A broker runs as that user."""
+    status = log_dir.stat()
+    if status.st_uid == 0:
+        return
+    user = _User.of(status)
+    if not user.may(status, _READ | _WRITE | _ENTER):
+        found = f"mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner"
+        yield Obstacle(log_dir, found, Effect.LOG_DIR, str(Thrown.IO), "give its owner these rights (chmod)")
+    for directory in (log_dir, *directories):
+        refused = sorted(_inaccessible_entries(Path(str(directory)), user, is_log_dir=directory is log_dir))
+        if refused:
+            name, found_there, needed = refused[0]
+            more = f" ({len(refused) - 1} more there)" if len(refused) > 1 else ""
+            yield Obstacle(
+                directory / name,
+                f"of user {found_there.st_uid}, group {found_there.st_gid}, mode "
+                f"{stat.S_IMODE(found_there.st_mode):03o}{more}; the log dir's owner, user {user.uid}, needs {needed}",
+                Effect.LOG_DIR,
+                str(Thrown.IO),
+                "give the files to that user (chown)",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    uid: int
+    groups: frozenset[int]
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _User:
+        """The user who has a file. If the machine does not know the user's groups, the file's group alone counts."""
+        try:
+            import pwd  # here, as not each system has it that index files are audited on
+
+            name = pwd.getpwuid(status.st_uid).pw_name
+        except (ImportError, KeyError):
+            return cls(status.st_uid, frozenset({status.st_gid}))
+        return cls(status.st_uid, frozenset(os.getgrouplist(name, status.st_gid)))
+
+    def may(self, status: os.stat_result, bits: int) -> bool:
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid in self.groups else 0
+        return status.st_mode >> shift & bits == bits
+
+
+def _inaccessible_entries(
+    directory: Path, user: _User, *, is_log_dir: bool
+) -> Iterator[tuple[str, os.stat_result, str]]:
+    """What a user may not use in a directory: name, status, and the rights that are needed."""
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:  # reported with its partition
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if entry.is_dir():
+            bits, needed = (_READ | _WRITE | _ENTER if is_log_dir else 0), "rwx"
+        elif entry.name.endswith(_WRITTEN):
+            bits, needed = _READ | _WRITE, "rw"
+        else:
+            bits, needed = _READ, "r"
+        if not user.may(status, bits) and not _has_access_list(entry.path):
+            yield entry.name, status, needed
+
+
+def _has_access_list(path: str) -> bool:
+    if not hasattr(os, "listxattr"):
+        return False
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A folder that Kafka moves, deletes or has set aside.
+
+    Attributes:
+        kind: the end of its name, a key of `_BECOMES`.
+        bytes: the size of its logs. Indexes are not counted: they may be preallocated, and take no room then.
+    """
+
+    path: Location
+    kind: str
+    bytes: int
+
+
+def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
+    """A folder that cannot be read has 0 bytes; its failure is reported elsewhere."""
+    return [
+        Aside(directory, f"-{directory.name.rpartition('-')[2]}", log_bytes(directory))
+        for log_dir in log_dirs
+        for directory in directories_in(log_dir)
+        if topic_partition.is_moved(directory.name) and topic_partition.loaded_as(directory.name) is not None
+    ]
+
+
+def lines_of_folders_aside(folders: Iterable[Aside]) -> Iterator[str]:
+    """A line for each kind of folders."""
+    kinds = defaultdict(list)
+    for folder in sorted(folders, key=lambda folder: (-folder.bytes, str(folder.path))):
+        kinds[folder.kind].append(folder)
+    for kind, group in kinds.items():
+        size = decimal(sum(folder.bytes for folder in group))
+        number = counted(len(group), "directory", "directories")
+        yield f"{kind}: {number}, {size} of logs, the largest {group[0].path}: {_BECOMES[kind]}"
 
 
 @dataclass(frozen=True)
@@ -148,77 +355,6 @@ def obstacles_by_metadata(
     yield from _obstacles_of_directory_ids(log_dirs, current, known)
 
 
-def is_of_kraft(log_dir: Location) -> bool:
-    try:
-        return _OF_KRAFT.search(small_file(log_dir / META_PROPERTIES).decode(errors="replace")) is not None
-    except OSError:
-        return False
-
-
-def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
-    """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
-    knows which; without its metadata, the directories that are fewer are named. A file that does not parse is reported
-    with the partition's files.
-    """
-    by_topic: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
-    by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
-    for partition, directory in sorted(served.items()):
-        try:
-            topic_id = read_topic_id(directory / PARTITION_METADATA)
-        except FileNotFoundError:
-            if is_kraft:
-                yield Obstacle(directory, f"no {PARTITION_METADATA}", Effect.HIDES, STRAY, NO_TOPIC_ID)
-            continue
-        except (KafkaThrows, OSError):
-            continue
-        by_topic[partition.topic][topic_id].append(directory)
-        by_id[topic_id][partition.topic].append(directory)
-    for most, topic_id, directory in _minority_directories(by_topic.values()):
-        has = f"topic id {topic_id}, {most[0].name} has {read_topic_id(most[0] / PARTITION_METADATA)}: a topic has one"
-        does = f"of the directory with the wrong one: {STRAY}"
-        yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
-    for most, topic, directory in _minority_directories(by_id.values()):
-        if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
-            own = read_topic_id(directory / PARTITION_METADATA)
-            has = f"topic id {own}, as {most[0].name} has: no two topics have one"
-            does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
-            yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
-
-
-def _minority_directories(
-    groups: Iterable[Mapping[str, Sequence[Location]]],
-) -> Iterator[tuple[Sequence[Location], str, Location]]:
-    """The directories that do not agree with most, where all should: the many, what the few say, and one of these."""
-    for group in groups:
-        (_, most), *others = sorted(group.items(), key=lambda item: -len(item[1]))
-        for value, directories in others:
-            for directory in directories:
-                yield most, value, directory
-
-
-def read_topic_id(path: Location | Listed) -> str:
-    """Read a topic id as `PartitionMetadataReadBuffer` does: from two lines, ignoring what is before their colons."""
-    lines = read_lines(path)
-    version = java.parse_integer(_metadata_field(lines, 1), INT_BITS)
-    if version is None or version < 0:
-        raise KafkaThrows(f"line 1: {quoted(lines[0])}, expected 'version: 0'", Thrown.IO)
-    topic_id = _metadata_field(lines, 2)
-    if _TOPIC_ID.fullmatch(topic_id) is None:
-        raise KafkaThrows(f"line 2: {quoted(lines[1])}, expected a topic id of 22 characters", Thrown.OTHER)
-    if base64.urlsafe_b64decode(f"{topic_id[:22]}==") == bytes(_TOPIC_ID_BYTES):
-        raise KafkaThrows(f"line 2: {quoted(lines[1])}, an id that no topic has", Thrown.IO)
-    return topic_id[:22]
-
-
-def _metadata_field(lines: list[str], number: int) -> str:
-    if len(lines) < number:
-        raise KafkaThrows(f"line {number}: not there, expected 'version: 0' and 'topic_id: <id>'", Thrown.OTHER)
-    parts = java.split_by_pattern(_FIELD_SEPARATOR, lines[number - 1])
-    if len(parts) != 2:
-        raise KafkaThrows(f"line {number}: {quoted(lines[number - 1])}, expected '<name>: <value>'", Thrown.IO)
-    return parts[1]
-
-
 def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFolder]:
     """The directories that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
     elsewhere.
@@ -230,7 +366,7 @@ def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFol
             if named is None or named.topic == topic_partition.METADATA_TOPIC or is_gone:
                 continue
             try:
-                yield _PartitionFolder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))
+                yield _PartitionFolder(directory, log_dir, named, accepted_topic_id(directory / PARTITION_METADATA))
             except FileNotFoundError:
                 yield _PartitionFolder(directory, log_dir, named, None)
             except (KafkaThrows, OSError):
@@ -319,18 +455,6 @@ def _remedy_by_log_end(
         f"if the log in it is that of {folder.named.directory}, {write}; if it is a copy of {other.directory}, move "
         f"the directory away: {begins}"
     )
-
-
-def _log_end(directory: Location) -> int | None:
-    """The offset after the last one of a partition's logs; None where there is no log, or it cannot be read."""
-    # It imports numba, which takes a second; a build that finds nothing new does without.
-    from kidxlib.log.segment import LogSegment
-
-    try:
-        last = _last_base_offset(directory)
-        return None if last is None else LogSegment.open(directory, last).next_offset()
-    except (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
-        return None
 
 
 def _obstacles_of_futures(
@@ -429,31 +553,6 @@ def _obstacle_of_short_copy(folder: _PartitionFolder) -> Iterator[Obstacle]:
     )
 
 
-def _end_by_headers(directory: Location) -> int:
-    """The offset after the last whole batch of a partition's last log, whatever its index says; 0 where no log is."""
-    from kidxlib.records.batch_headers import batches  # imports numba, as above
-
-    end = 0
-    with contextlib.suppress(MalformedRecordsError, LogChangedError, OSError):
-        end = _last_base_offset(directory) or 0
-        with contextlib.closing(LogFile(str(directory / segment_file(end, LOG_SUFFIX)))) as log:
-            for batch in batches(log):
-                end = batch.last_offset + 1
-    return end
-
-
-def _last_base_offset(directory: Location) -> int | None:
-    return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
-
-
-def log_bytes(directory: Location) -> int:
-    try:
-        files = files_in(directory)
-        return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
-    except OSError:  # it cannot be listed, or a broker that runs deletes a log
-        return 0
-
-
 def _obstacles_of_directory_ids(
     log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _PartitionFolder], metadata: _NodeMetadata
 ) -> Iterator[Obstacle]:
@@ -479,3 +578,74 @@ def _obstacles_of_directory_ids(
                 "a broker that starts does not serve them: to the controller their log dir is offline",
                 f"write directory.id={directory_id}, if that was this log dir's",
             )
+
+
+def _log_end(directory: Location) -> int | None:
+    """The offset after the last one of a partition's logs; None where there is no log, or it cannot be read."""
+    # It imports numba, which takes a second; a build that finds nothing new does without.
+    from kidxlib.log.segment import LogSegment
+
+    try:
+        last = _last_base_offset(directory)
+        return None if last is None else LogSegment.open(directory, last).next_offset()
+    except (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
+        return None
+
+
+def _end_by_headers(directory: Location) -> int:
+    """The offset after the last whole batch of a partition's last log, whatever its index says; 0 where no log is."""
+    from kidxlib.records.batch_headers import batches  # imports numba, as above
+
+    end = 0
+    with contextlib.suppress(MalformedRecordsError, LogChangedError, OSError):
+        end = _last_base_offset(directory) or 0
+        with contextlib.closing(LogFile(str(directory / segment_file(end, LOG_SUFFIX)))) as log:
+            for batch in batches(log):
+                end = batch.last_offset + 1
+    return end
+
+
+def _last_base_offset(directory: Location) -> int | None:
+    return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
+
+
+def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
+    """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
+    knows which; without its metadata, the directories that are fewer are named. A file that does not parse is reported
+    with the partition's files.
+    """
+    by_topic: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
+    by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
+    for partition, directory in sorted(served.items()):
+        try:
+            topic_id = accepted_topic_id(directory / PARTITION_METADATA)
+        except FileNotFoundError:
+            if is_kraft:
+                yield Obstacle(directory, f"no {PARTITION_METADATA}", Effect.HIDES, STRAY, _NO_TOPIC_ID)
+            continue
+        except (KafkaThrows, OSError):
+            continue
+        by_topic[partition.topic][topic_id].append(directory)
+        by_id[topic_id][partition.topic].append(directory)
+    for most, topic_id, directory in _minority_directories(by_topic.values()):
+        of_most = accepted_topic_id(most[0] / PARTITION_METADATA)
+        has = f"topic id {topic_id}, {most[0].name} has {of_most}: a topic has one"
+        does = f"of the directory with the wrong one: {STRAY}"
+        yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, _ASK_METADATA)
+    for most, topic, directory in _minority_directories(by_id.values()):
+        if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
+            own = accepted_topic_id(directory / PARTITION_METADATA)
+            has = f"topic id {own}, as {most[0].name} has: no two topics have one"
+            does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
+            yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, _ASK_METADATA)
+
+
+def _minority_directories(
+    groups: Iterable[Mapping[str, Sequence[Location]]],
+) -> Iterator[tuple[Sequence[Location], str, Location]]:
+    """The directories that do not agree with most, where all should: the many, what the few say, and one of these."""
+    for group in groups:
+        (_, most), *others = sorted(group.items(), key=lambda item: -len(item[1]))
+        for value, directories in others:
+            for directory in directories:
+                yield most, value, directory

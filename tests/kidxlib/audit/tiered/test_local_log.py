@@ -1,17 +1,44 @@
-"""Leader epochs made again of remote segments and of the log beside them."""
+"""Leader epochs of a log dir beside remote segments, and segments that are not ready to be copied."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 
-from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start, mended_epochs
-from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.audit.tiered.local_log import LocalLog, finding_on_local_epochs, finding_on_local_start, mended_epochs
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
+from kidxlib.format.segment_files import SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState
+from tests.support.audits import audited, verified
+
+
+def test_the_gate_of_tiering(tree: Path) -> None:
+    """All inactive segments pass; without a snapshot at the next base offset, a sound index or an epoch they do not."""
+    directory = tree / "txn-mixed-0"
+    assert verified(tree, "--require-tiering", code=0)["not_ready"] == []
+    (directory / segment_file(5797, SNAPSHOT_SUFFIX)).unlink()
+    spoilt = directory / segment_file(5891, SNAPSHOT_SUFFIX)
+    spoilt.write_bytes(spoilt.read_bytes()[:-1])
+    (directory / segment_file(0, TIME_INDEX_SUFFIX)).unlink()
+    os.truncate(directory / segment_file(5891, TIME_INDEX_SUFFIX), 0)  # of the active one, which stays
+    found = audited(tree, tiering=True).not_ready
+    assert {each.base_offset: each.missing for each in found} == {
+        0: [".timeindex is missing"],
+        84: [".snapshot at 5797 is missing"],
+        5797: [".snapshot at 5891 is broken: unreadable"],
+    }
+    (directory / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 90\n")
+    found = verified(tree, "--require-tiering", code=3)["not_ready"]
+    assert "leader-epoch-checkpoint has no epoch before 84" in found[0]["missing"]
+    assert len(found[1]["missing"]) == 1, "it began within the second one"
+
 
 _FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
 #: First and last offset of a remote segment, and where its epochs begin.
@@ -70,13 +97,7 @@ def test_epochs_are_those_of_the_bucket_and_then_those_of_the_log(
     mended = mended_epochs(_rows(_TWO), local, _epochs(of_log))
     assert isinstance(mended, LeaderEpochs), mended
     assert {each.epoch: each.start_offset for each in mended.entries} == expected
-    whole = LocalLog(
-        entries=mended.entries,
-        log_start_offset=local.log_start_offset,
-        first_offset=local.first_offset,
-        end_offset=None,
-    )
-    assert finding_on_local_epochs(_rows(_TWO), whole) is None
+    assert finding_on_local_epochs(_rows(_TWO), replace(local, entries=mended.entries)) is None
 
 
 @pytest.mark.parametrize(
