@@ -19,7 +19,7 @@ from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import PartitionDirectory, Source
-from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
+from kidxlib.log.metadata_image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
 

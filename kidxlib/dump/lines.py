@@ -32,7 +32,7 @@ from kidxlib.dump.items import (
 )
 from kidxlib.format import layouts
 from kidxlib.java import boolean_text, text_of
-from kidxlib.messages.reading import json_text
+from kidxlib.messages.interpreter import json_text
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.control import ControlRecord
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from kidxlib.dump.decoders import Decoded, Decoder
 from kidxlib.errors import MalformedError, UnknownVersionError
 from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease, NodeRelease
-from kidxlib.log.cluster_metadata.image import release_of_node
+from kidxlib.log.metadata_image import release_of_node
 from kidxlib.records.reader import Record
 
 _Read = TypeVar("_Read")

@@ -39,10 +39,10 @@ from kidxlib.recovery.partition_fold import (
     FoldState,
     PartitionFold,
     PlainSegments,
+    Producers,
     ScannedSegment,
     StateSource,
 )
-from kidxlib.recovery.producers import Producers
 from kidxlib.storage.directory import Directory, list_directory, read_file
 from kidxlib.storage.publisher import Published, Publisher
 

@@ -23,12 +23,11 @@ from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.jit.processor import cores
 from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
-from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.partition_fold import FoldState, StateSource
+from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.segment import RecoveredSegment, recover_in_sections, recovered_of
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes

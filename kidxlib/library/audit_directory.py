@@ -28,7 +28,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.library.recover_directory import ensure_listable
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics

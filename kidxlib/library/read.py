@@ -23,7 +23,7 @@ from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_mean
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import lines_of_left_out
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.run.catalog_place import existing_tables
 
 _log: Final = logging.getLogger(__name__)

@@ -43,8 +43,8 @@ from kidxlib.lookup.answers import (
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints, high_watermark_of
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
+from kidxlib.records.record_times import records_in
 from kidxlib.storage.location import as_location
 from kidxlib.text.times import show_ms
 

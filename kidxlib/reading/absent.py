@@ -19,8 +19,8 @@ from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, des
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.indexing.skipped import Skipped
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, mount_remedy
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import (

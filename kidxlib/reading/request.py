@@ -18,8 +18,7 @@ from kidxlib.indexing.listing import list_distinct_partitions
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory, Source, source_at
-from kidxlib.records.arrow.batches import LISTED_BATCHES
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.text.times import parse_milliseconds

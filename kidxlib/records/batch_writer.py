@@ -12,7 +12,7 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.format.batch_header import BATCH_V2_BYTES_MIN, V2_ATTRIBUTES_AT, V2_CRC_AT
 from kidxlib.format.checksums.crc import crc32c
-from kidxlib.messages.writing import unsigned_varint
+from kidxlib.messages.interpreter import unsigned_varint
 
 
 def write_batch(values: Sequence[bytes], *, base_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:

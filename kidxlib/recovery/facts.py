@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.recovery.log_facts import header_facts_kernel as kernel
+from kidxlib.recovery.scan import header_facts_kernel as kernel
 
 #: The least number of bytes of a stretch.
 _STRETCH_BYTES_MIN: Final = 4096

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.recovery.facts import Cells, new_header_facts
-from kidxlib.recovery.log_facts import header_facts_kernel as kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status, scan_end
-from kidxlib.recovery.scan import logs_kernel, scan_state
-from kidxlib.recovery.scan.logs_kernel import BOUNDS, LOG
+from kidxlib.recovery.scan import header_facts_kernel as kernel
+from kidxlib.recovery.scan import scan_kernel, scan_state
+from kidxlib.recovery.scan.scan_kernel import BOUNDS, LOG
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 
@@ -45,7 +45,7 @@ class ScannedLogs:
         states: of dtype `scan_state.SCAN_STATE`, of shape (n,): where and why each scan ended, and its counts.
         header_facts: of dtype `header_facts_kernel.HEADER_FACTS`, of shape (n,).
         log_crc32c: CRC-32C of each whole log, or `NOT_KNOWN`; of shape (n,).
-        bounds: of dtype `logs_kernel.BOUNDS`, of shape (n + 1,).
+        bounds: of dtype `scan_kernel.BOUNDS`, of shape (n + 1,).
         offset_index, time_index: the entries of the index files, as the files have them.
         producer_events, leader_epochs: of dtypes `scan_state.PRODUCER_EVENT` and `LEADER_EPOCH`.
         digests, timestamps, hours: of dtypes `OFFSET_DIGEST`, `SMALLEST_TIMESTAMP` and `HOUR_RECORDS` of
@@ -127,7 +127,7 @@ def scan_logs(
 
 @dataclass(slots=True)
 class _Scan:
-    """The arrays that the compiled loop works with, as `logs_kernel.scan_logs` names them."""
+    """The arrays that the compiled loop works with, as `scan_kernel.scan_logs` names them."""
 
     logs: NDArray[np.void]
     states: NDArray[np.void]
@@ -212,7 +212,7 @@ class _Scan:
     def go_on(self, first: int) -> int:
         """The number of the log whose scan needs something; the number of logs once all are scanned."""
         return int(
-            logs_kernel.scan_logs(
+            scan_kernel.scan_logs(
                 first,
                 self.logs,
                 self.states,

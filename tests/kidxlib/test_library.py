@@ -21,8 +21,8 @@ import kidxlib
 from kidxlib.errors import UnknownVersionError
 from kidxlib.indexing.segments import FinishedPartition
 from kidxlib.jit import compiler
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import EpochEndOffset
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from tests.support.cluster_metadata import data, leader_change, of_broker, topic_id, write_copy
 from tests.support.logs.golden import SAMPLES, committed
 from tests.support.seeks import golden_directory

@@ -14,8 +14,8 @@ from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted

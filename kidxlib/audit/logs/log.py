@@ -25,13 +25,13 @@ from kidxlib.format.layouts import NO_SEQUENCE
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import batch_headers, header_search, reader
-from kidxlib.records.arrow.schema import incremented_sequences
+from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.contents_kernel import CONTENTS, fold_contents
 from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.place_kernel import CONTENTS, fold_contents
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.columns import RecordsIn, records_in
+from kidxlib.records.record_times import RecordsIn, records_in
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.recovery.segment import RecoveredSegment

@@ -23,7 +23,7 @@ from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, L
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
+from kidxlib.log.metadata_image import Assignment, ClusterMetadata
 from kidxlib.storage.location import Listed, Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside

@@ -25,8 +25,8 @@ from kidxlib.format.topic_partition import (
     loaded_as,
     looks_like,
 )
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE

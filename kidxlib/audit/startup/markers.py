@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, small_file

@@ -23,7 +23,7 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.opened_log import LogFile

@@ -40,8 +40,8 @@ from kidxlib.format import segment_files, topic_partition
 from kidxlib.format.kafka_release import FIRST_SNAPSHOT_MAY_BE_EMPTY, METADATA_VERSION, KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import (
+from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
+from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
     QUORUM_STATE,
     ensure_whole_snapshot,

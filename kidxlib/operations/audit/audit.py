@@ -43,7 +43,7 @@ from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.indexing.source import Source, sources_line
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.indexing.vanished import NOT_ASKED, without_directory
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, summarise
 from kidxlib.operations.audit.audit_request import AuditRequest
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread

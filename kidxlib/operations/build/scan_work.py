@@ -26,8 +26,8 @@ from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, bui
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
-from kidxlib.recovery.log_facts.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.partition_fold import NO_EVENTS
+from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.scan.scan_state import are_begun, begun_epochs
 from kidxlib.recovery.scanned_logs import NOT_KNOWN, ScannedLogs
 from kidxlib.storage.directory import Directory

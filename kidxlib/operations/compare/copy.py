@@ -28,7 +28,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import pack
-from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
+from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,

@@ -27,8 +27,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
+from kidxlib.log.metadata_image import Assignment, ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies

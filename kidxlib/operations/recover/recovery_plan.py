@@ -39,7 +39,7 @@ from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together

@@ -22,7 +22,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit

@@ -30,7 +30,7 @@ from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.varint import int16, int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.records.header_kernel import (
+from kidxlib.records.read_kernel import (
     BYTES,
     ENDS,
     LEAVES_WINDOW,

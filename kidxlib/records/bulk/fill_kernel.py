@@ -11,7 +11,7 @@ from kidxlib.format import layouts
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import copy_bytes, int16_at, varint_at
 from kidxlib.records.bulk.place_kernel import PLACE
-from kidxlib.records.header_kernel import LONGS, OPTIONS
+from kidxlib.records.read_kernel import LONGS, OPTIONS
 
 _STRIDED: Final = types.Array(types.int64, 1, "A", readonly=True)
 _INTS: Final = types.Array(types.int32, 1, "C")

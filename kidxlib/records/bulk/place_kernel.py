@@ -1,4 +1,6 @@
-"""The compiled loops that find the parts of records in memory, in batches of all formats and codecs."""
+"""The compiled loops that find the parts of records in memory, in batches of all formats and codecs; and one that folds
+facts of batches from them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,7 @@ from kidxlib.format.decompress_kernel import NO_ROOM, decompress
 from kidxlib.format.varint import int32, int64, uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum
-from kidxlib.records.record_kernel import read_record
+from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_record, wrapping_sum
 
 #: The place of a record: addresses of its parts in memory, and their sizes, below 0 for null.
 PLACE: Final = np.dtype(
@@ -49,6 +50,18 @@ PROGRESS: Final = np.dtype(
         ("decompressed_bytes", "i8"),
         ("why", "i8"),
         ("needed", "i8"),
+    ]
+)
+
+#: Facts from the records of a batch; in a malformed batch from some records, or none.
+CONTENTS: Final = np.dtype(
+    [
+        ("records", "i8"),
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("largest_timestamp", "i8"),
+        ("goes_back", "i1"),  # an offset is not above the one before
+        ("is_well_formed", "i1"),
     ]
 )
 
@@ -290,3 +303,26 @@ def place_records(
         given = np.int64(-1)
         progress.batch += 1
     progress.why = _DONE
+
+
+@njit(
+    types.void(types.Array(from_dtype(PLACE), 1, "C"), types.int64, types.Array(from_dtype(CONTENTS), 1, "C")),
+    **OPTIONS,
+)
+def fold_contents(places, first, contents):
+    """Add records to the facts of their batches.
+
+    Args:
+        places: records, in the order of the log.
+        first: the row in `contents` of the places' batch 0.
+    """
+    for number in range(len(places)):
+        place = places[number]
+        row = contents[first + place.batch]
+        if row.records == 0:
+            row.first_offset, row.largest_timestamp = place.offset, place.timestamp
+        else:
+            row.goes_back |= place.offset <= row.last_offset
+            row.largest_timestamp = max(row.largest_timestamp, place.timestamp)
+        row.last_offset = place.offset
+        row.records += 1

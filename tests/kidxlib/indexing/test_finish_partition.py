@@ -26,8 +26,7 @@ from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import FinishedPartition, build
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.partition_fold import StateSource
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers, StateSource
 from kidxlib.storage.publisher import Published
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode

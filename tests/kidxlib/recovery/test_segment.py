@@ -1,5 +1,6 @@
 """`recover` gives Kafka's bytes: on segments that Kafka itself recovered, and on generated ones by the reference. The
-checksum of a whole log: what is known of it, and what is not worth a read.
+checksum of a whole log: what is known of it, and what is not worth a read. By several threads the segment is the same,
+wherever the pieces are cut.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.recovery.scanned_logs import TAIL_BYTES_MAX
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.segment import RecoveredSegment, recover, recover_in_sections
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
 from kidxlib.storage.opened_file import map_log, open_log
+from tests.kidxlib.recovery.test_check_kernel import BATCHES, LOG, STARTS
 from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference
 from tests.support.logs.batches import Batch, control, encode
@@ -340,3 +342,40 @@ class _BadTail(WholeLog):
         if position >= end:
             raise OSError(errno.EIO, "Input/output error")
         return start, window[:end]
+
+
+@given(segments(), st.integers(2, 6), st.binary(max_size=80) | st.none())
+def test_as_recover(segment: Segment, threads: int, offset_index: bytes | None) -> None:
+    """Damaged or not, and with an index that is anything but one."""
+    log = whole(segment.log)
+    pieces = recover_in_sections(
+        log, segment.base_offset, segment.options, threads, offset_index, section_bytes_min=1, batch_bytes_min=1
+    )
+    assert_same(pieces, recover(log, segment.base_offset, segment.options))
+
+
+@given(segments(), st.integers(2, 6))
+def test_as_recover_with_its_own_index(segment: Segment, threads: int) -> None:
+    log = whole(segment.log)
+    expected = recover(log, segment.base_offset, segment.options)
+    pieces = recover_in_sections(
+        log,
+        segment.base_offset,
+        segment.options,
+        threads,
+        expected.offset_index,
+        section_bytes_min=1,
+        batch_bytes_min=1,
+    )
+    assert_same(pieces, expected)
+
+
+@given(st.integers(0, len(BATCHES) - 1))
+def test_no_checksum_is_taken_for_granted(damaged: int) -> None:
+    """A batch with a wrong checksum ends the log, whichever piece it lies in."""
+    log = bytearray(LOG)
+    log[STARTS[damaged] + layouts.BATCH_V2.itemsize] ^= 1
+    end = recover_in_sections(
+        whole(bytes(log)), 0, RecoverOptions(), threads=4, section_bytes_min=1, batch_bytes_min=1
+    ).end
+    assert (end.reason, end.position) == ("crc-mismatch", STARTS[damaged])

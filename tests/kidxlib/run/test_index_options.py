@@ -17,7 +17,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source, parse_topics
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import (
     INTERVAL,
     INTERVAL_BYTES_DEFAULT,

@@ -15,8 +15,8 @@ from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused

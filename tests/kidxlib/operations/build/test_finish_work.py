@@ -31,8 +31,7 @@ from kidxlib.operations.build.finish_work import (
     finish_partitions,
     state_of,
 )
-from kidxlib.recovery.partition_fold import FoldState
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import FoldState, Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.directory import Directory
 from kidxlib.tables.delta_tables import DeltaTables

@@ -22,7 +22,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused

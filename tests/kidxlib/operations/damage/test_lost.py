@@ -15,7 +15,7 @@ from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing import discover
 from kidxlib.indexing.plan import Plan
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State

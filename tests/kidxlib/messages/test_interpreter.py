@@ -1,9 +1,12 @@
-"""Each message in each of its versions is read as it was written, and its JSON is that of Kafka."""
+"""Each message in each of its versions is read as it was written, and its JSON is that of Kafka. What cannot be written
+is refused; what can be, Kafka reads in `test_dump_decoders`.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +15,9 @@ from hypothesis import strategies as st
 from kidxlib.errors import UnreadableMessageError
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import Readable, json_text, read_message
-from kidxlib.messages.writing import unsigned_varint as varint
-from kidxlib.messages.writing import write_message as encoded
+from kidxlib.messages.interpreter import Readable, json_text, read_message, write_message
+from kidxlib.messages.interpreter import unsigned_varint as varint
+from kidxlib.messages.typed_records import CLUSTER_METADATA
 from tests.support.messages import random_values
 
 _MODULES = ("kafka-clients", "kafka-group-coordinator", "kafka-metadata", "kafka-share-coordinator", "kafka-storage")
@@ -34,7 +37,7 @@ def test_what_was_written_is_read(rng: random.Random) -> None:
         for version in range(message.versions.lowest, message.versions.highest + 1):
             for _ in range(10):
                 values = random_values(message, version, rng)
-                data = encoded(message, values, version)
+                data = write_message(message, values, version)
                 readable = Readable(data)
                 assert repr(read_message(message, readable, version)) == repr(values)  # nan is not equal to itself
                 assert readable.remaining == 0, message.name
@@ -46,16 +49,16 @@ def test_what_was_written_is_read(rng: random.Random) -> None:
 def test_a_version_above_all_is_read_as_the_highest() -> None:
     """As in Kafka, but for messages with structs that are defined in place."""
     metadata = messages_of("kafka-metadata")
-    topic = encoded(metadata["TopicRecord"], {"name": "t", "topicId": "A" * 22}, 0)
+    topic = write_message(metadata["TopicRecord"], {"name": "t", "topicId": "A" * 22}, 0)
     assert read_message(metadata["TopicRecord"], Readable(topic), 99)["name"] == "t"
-    broker = encoded(
+    broker = write_message(
         metadata["ClientQuotaRecord"], random_values(metadata["ClientQuotaRecord"], 0, random.Random(1)), 0
     )
     with pytest.raises(UnreadableMessageError, match="Can't read version 99 of EntityData"):
         read_message(metadata["ClientQuotaRecord"], Readable(b"\2" + broker[1:]), 99)
 
 
-_TOPIC = encoded(messages_of("kafka-metadata")["TopicRecord"], {"name": "t", "topicId": "A" * 22}, 0)[:-1]
+_TOPIC = write_message(messages_of("kafka-metadata")["TopicRecord"], {"name": "t", "topicId": "A" * 22}, 0)[:-1]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_numbers_of_elements_are_limited_since_4_4() -> None:
     newer, older = (
         messages_of("kafka-clients", release)["ConsumerProtocolSubscription"] for release in (NEWEST, KAFKA_4_3)
     )
-    end = encoded(newer, {"topics": [], "userData": None}, 0)[4:]
+    end = write_message(newer, {"topics": [], "userData": None}, 0)[4:]
 
     def data(count: int) -> bytes:
         return count.to_bytes(4) + bytes(2 * count) + end  # each text is empty
@@ -108,7 +111,7 @@ def test_what_came_later_is_not_in_an_older_release() -> None:
     value = "StreamsGroupMetadataValue"
     newer, older = (messages_of("kafka-group-coordinator", release)[value] for release in (NEWEST, KAFKA_4_3))
     values = random_values(newer, 0, random.Random(1)) | {"storedDescriptionTopologyEpoch": 7}
-    data = encoded(newer, values, 0)
+    data = write_message(newer, values, 0)
     assert read_message(newer, Readable(data), 0)["storedDescriptionTopologyEpoch"] == 7
     assert "storedDescriptionTopologyEpoch" not in read_message(older, Readable(data), 0)
     assert (newer.is_by_release, messages_of("kafka-metadata")["TopicRecord"].is_by_release) == (True, False)
@@ -124,3 +127,17 @@ def test_escapes_are_those_of_jackson() -> None:
     assert json_text({"ä\x7f\u2028": ['"\\/\b\t\n\f\r\0\x1f', float("nan")]}) == (
         '{"ä\x7f\u2028":["\\"\\\\/\\b\\t\\n\\f\\r\\u0000\\u001F","NaN"]}'
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "values", "says"),
+    [
+        ("TopicRecord", 1, {}, "TopicRecord of version 1, which it does not have"),
+        ("PartitionRecord", 0, {"directories": ["A" * 22]}, "PartitionRecord of version 0 lacks directories"),
+        ("TopicRecord", 0, {"name": None}, "TopicRecord: name is null"),
+        ("PartitionRecord", 2, {"replicas": None}, "PartitionRecord: replicas is null"),
+    ],
+)
+def test_what_a_reader_would_not_see_is_refused(name: str, version: int, values: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        write_message(messages_of(CLUSTER_METADATA)[name], values, version)

@@ -17,8 +17,8 @@ from kidxlib.format.checksums.crc import extend_crc64nvme
 from kidxlib.java import as_long
 from kidxlib.records import reader
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 from kidxlib.storage.opened_file import open_log

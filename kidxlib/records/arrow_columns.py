@@ -1,6 +1,9 @@
-"""The columns of a table of records, and Arrow arrays made from numbers in memory.
+"""The columns of batches and of records as Arrow tables, with the names of `kidx dump --json`; Arrow arrays made from
+numbers in memory; and the rows of batches, one for each header (`batch_rows`). `kidxlib.records.arrow_records` makes
+the rows of records.
 
-`pa.array` and `to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
+Numbers are as Kafka stores them, so −1 is none; a column of whole numbers stays one in pandas. `pa.array` and
+`to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
 """
 
 from __future__ import annotations
@@ -51,6 +54,53 @@ _CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
 ]
 CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
 
+_BATCH_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("segment_base_offset", pa.int64(), nullable=False),
+    pa.field("position", pa.int64(), nullable=False),  # of the batch in the segment's log, in bytes
+    pa.field("bytes", pa.int64(), nullable=False),
+    pa.field("magic", pa.int8(), nullable=False),
+    pa.field("base_offset", pa.int64()),  # null for a compressed message of magic 0 or 1, which has it inside
+    pa.field("last_offset", pa.int64(), nullable=False),
+    pa.field("records", pa.int32()),  # null as `base_offset`
+    pa.field("timestamp_type", pa.string(), nullable=False),
+    pa.field("max_timestamp_ms", pa.int64(), nullable=False),
+    pa.field("codec", pa.string(), nullable=False),
+    pa.field("leader_epoch", pa.int32(), nullable=False),
+    pa.field("producer_id", pa.int64(), nullable=False),
+    pa.field("producer_epoch", pa.int16(), nullable=False),
+    pa.field("base_sequence", pa.int32(), nullable=False),
+    pa.field("last_sequence", pa.int32(), nullable=False),
+    pa.field("transactional", pa.bool_(), nullable=False),
+    pa.field("control", pa.bool_(), nullable=False),
+    pa.field("delete_horizon_ms", pa.int64()),  # null: compaction has set none
+    pa.field("crc", pa.uint32(), nullable=False),
+]
+BATCHES: Final = pa.schema(_BATCH_FIELDS)
+
+#: Batches of a log dir: also with their partitions, and the raw fields of their headers.
+_LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    *_BATCH_FIELDS,
+    pa.field("attributes", pa.int16(), nullable=False),  # all bits; a byte in magic 0 and 1
+    pa.field("crc_is_right", pa.bool_(), nullable=False),
+]
+LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
+
+#: Columns that are copied from fields of `BATCH`.
+_AS_IN_HEADER: Final = {
+    "position": "position",
+    "bytes": "size",
+    "magic": "magic",
+    "last_offset": "last_offset",
+    "max_timestamp_ms": "max_timestamp",
+    "leader_epoch": "partition_leader_epoch",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "base_sequence": "base_sequence",
+    "crc": "crc",
+    "attributes": "attributes",
+}
 Array: TypeAlias = "pa.Array[Any]"
 
 #: The names of Kafka's `TimestampType`s, at their ids plus one.
@@ -120,3 +170,36 @@ def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> A
     """The sequence numbers of records, from the first ones of their batches and from offset deltas; −1 is none."""
     sequences = incremented_sequences(first, offset_deltas)
     return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))
+
+
+def batch_rows(
+    segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
+) -> pa.RecordBatch:
+    """Rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the topic and
+    the partition.
+    """
+    columns = _columns(segment_base_offset, batches, *place)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, partition: int) -> dict[str, Array]:
+    count, codecs = batches["records_count"], batches["attributes"] & layouts.ATTRIBUTE_CODEC
+    is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
+    has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
+    columns = {
+        "topic": words([topic], np.zeros(len(batches), np.int32)),
+        "partition": numbers(pa.int32(), np.full(len(batches), partition)),
+        "segment_base_offset": numbers(pa.int64(), np.full(len(batches), segment_base_offset)),
+        "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
+        "records": numbers(pa.int32(), count, is_told),
+        "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
+        "codec": words(layouts.CODECS, codecs),
+        "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
+        "transactional": flags(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
+        "control": flags(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
+        "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
+        "crc_is_right": flags(batches["crc_is_right"] == 1),
+    }
+    for name, field in _AS_IN_HEADER.items():
+        columns[name] = numbers(LISTED_BATCHES.field(name).type, batches[field])
+    return columns

@@ -1,6 +1,6 @@
 """The records of a log as Arrow tables, with a row for each, also for transaction markers and aborted records.
 
-The columns have the names of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow.batches`. Checksums are
+The columns have the names of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow_columns`. Checksums are
 not checked, as on a broker's read path.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.java import text_of
-from kidxlib.records.arrow.schema import (
+from kidxlib.records.arrow_columns import (
     CONSUMED,
     HEADER,
     HEADERS,

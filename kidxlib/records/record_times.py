@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.record_kernel import read_records
+from kidxlib.records.read_kernel import read_records
 from kidxlib.storage.log_bytes import LogBytes
 
 _Longs: TypeAlias = NDArray[np.int64]

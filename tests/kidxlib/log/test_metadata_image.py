@@ -10,7 +10,7 @@ import pytest
 
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import AsOf, Assignment, read_cluster_metadata, read_despite_damage
+from kidxlib.log.metadata_image import AsOf, Assignment, read_cluster_metadata, read_despite_damage
 from tests.support.cluster_metadata import (
     BROKER,
     change,

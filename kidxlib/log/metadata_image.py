@@ -22,7 +22,7 @@ from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, NodeRel
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.replica import (
+from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
     Endpoint,
     MetadataBatch,

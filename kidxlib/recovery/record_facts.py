@@ -12,9 +12,9 @@ from kidxlib.format.batch_header import batch_size
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.records.columns import records_in
+from kidxlib.records.record_times import records_in
 from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, new_header_facts, smallest_of
-from kidxlib.recovery.log_facts.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
+from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
 from kidxlib.storage.log_bytes import LogBytes
 
 #: The most records of one batch that are read in place.

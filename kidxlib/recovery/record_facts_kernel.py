@@ -25,9 +25,8 @@ from kidxlib.format.batch_header import (
 )
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS
-from kidxlib.records.record_kernel import read_records
-from kidxlib.recovery.log_facts.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
+from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_records
+from kidxlib.recovery.scan.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
 
 #: Why `fold_window` returns: all batches are folded; it needs more bytes from the position on; or it cannot read a
 #: batch's records.
