@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.plan import BuildTask, Plan, find_segments
 from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import IndexPlace, source_at
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory

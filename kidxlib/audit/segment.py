@@ -24,8 +24,8 @@ from kidxlib.format import segment_files
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.scanned_logs import scan_logs

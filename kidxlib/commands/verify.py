@@ -151,8 +151,7 @@ class Verify(WithOrWithoutCatalog):
 
     def _once(self) -> AuditRequest:
         from kidxlib.indexing.directories import existing_index_dir
-        from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+        from kidxlib.indexing.source import IndexPlace, RemoteOptions, parse_topics, source_at
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
@@ -179,8 +178,7 @@ class Verify(WithOrWithoutCatalog):
 
     def _with_settings(self) -> AuditRequest:
         from kidxlib.indexing.directories import ensure_no_overlap, existing_index_dir
-        from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import IndexPlace, parse_topics
+        from kidxlib.indexing.source import IndexPlace, RemoteOptions, parse_topics
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics

@@ -1,5 +1,5 @@
 """What a build must read, and what is gone: listed segments and the sizes of their index files, compared with the
-catalog's rows by columns. `compare` is the whole of it; `all_new` where there is no catalog.
+catalog's rows by columns. `compare_with_catalog` is the whole of it; `all_new` where there is no catalog.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kidxlib.indexing.known_segments import (
     KEYS,
     NOWHERE,
     Matched,
-    match,
-    missing,
+    match_listing,
+    missing_segments,
     same_text,
     texts,
 )
-from kidxlib.indexing.listed import TO_READ, Longs, numbers_in, partitions_of, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partitions_of, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
@@ -314,7 +314,7 @@ def count_unknown(rows: Values) -> dict[str, int]:
     return {name: rows[name].null_count for name in FillableFacts.names()}
 
 
-def compare(
+def compare_with_catalog(
     plan: Plan,
     known: pa.Table,
     auxiliary_files: AuxiliaryFiles,
@@ -333,7 +333,7 @@ def compare(
     prefix is wanted too. `explicit_interval`: the user gave an interval, so the one that compaction chose does not
     stay. `fill_bytes`: logs of so many bytes together are read for facts that are not known.
     """
-    of_catalog, sizes = match(plan, known), IndexSizes(plan)
+    of_catalog, sizes = match_listing(plan, known), IndexSizes(plan)
     matched = of_catalog.where(of_catalog.listed != NOWHERE)
     to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, matched)
     same = np.zeros(len(matched.listed), np.bool_)
@@ -345,7 +345,7 @@ def compare(
     is_read[unchanged.listed] = False
     to_fold = is_read.copy()
     to_fold[unchanged.listed[_to_be_finished(plan, unchanged, sizes)]] = True
-    lacking = missing(plan, of_catalog)
+    lacking = missing_segments(plan, of_catalog)
     return Changes(
         to_read=_for_all_facts(to_read, to_fill).filter(pa.array(is_read)),
         unchanged=len(unchanged.listed),

@@ -19,12 +19,10 @@ from kidxlib.catalog.segments import IndexFile
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.finish_files import held_name
-from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.indexing.plan import BuildTask, ScanTask, held_name
 from kidxlib.jit.processor import cores
 from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.partition_fold import FoldState, StateSource
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recover_in_sections, recovered_of
@@ -49,57 +47,6 @@ _INDEX_FILES: Final = 2
 _PACKED_SEGMENTS: Final = 500
 #: In place of the position of a scan.
 NOT_READ: Final = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedSegment:
-    """The result of finishing a segment that exists in the source.
-
-    Attributes:
-        state_source: where the producers' state at its base offset comes from.
-        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
-        failure: why Kafka fails on its producers or leader epochs; its index files are withdrawn then.
-        published: what was done with its `.txnindex`; `NONE` where there is none and need not be.
-        transaction_index_bytes, transaction_index_crc32c: None where there is no `.txnindex`.
-    """
-
-    base_offset: int
-    state_source: StateSource
-    aborted: NDArray[np.void]
-    failure: ScanEnd | None
-    published: Published
-    transaction_index_bytes: int | None
-    transaction_index_crc32c: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPlain:
-    """The result of finishing segments that exist in the source, and that have neither aborted transactions nor a
-    `.txnindex`, by columns.
-    """
-
-    base_offsets: NDArray[np.int64]
-    state_sources: Sequence[StateSource]
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPartition:
-    """The result of finishing a partition.
-
-    Attributes:
-        segments: by base offset.
-        plain: its other segments, where they were given as `PlainSegments`.
-        kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
-        states: before the last segment and after it, so far as they can be told.
-        packed: its files that a catalog is to keep, or to keep no longer.
-    """
-
-    task: PartitionTask
-    segments: tuple[FinishedSegment, ...]
-    kept: tuple[str, ...]
-    states: tuple[FoldState, ...]
-    packed: tuple[PackedFile, ...] = ()
-    plain: tuple[FinishedPlain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

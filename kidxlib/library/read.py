@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, parse_topics
 from kidxlib.jit.processor import cores
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of

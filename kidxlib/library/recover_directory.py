@@ -12,12 +12,10 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask, SegmentTask
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -197,7 +195,7 @@ def _recovered(
             )
             yield segment_task(built)
 
-    finished = finish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
+    finished = fold_and_publish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
     for partition in finished:
         for finished_segment in partition.segments:
             segment, failure = segments[finished_segment.base_offset], finished_segment.failure

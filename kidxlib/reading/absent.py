@@ -18,7 +18,7 @@ from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
-from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.listing import Skipped
 from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, mount_remedy

@@ -27,10 +27,8 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
-from kidxlib.indexing.listing import list_partitions
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import source_at
+from kidxlib.indexing.listing import Skipped, list_partitions
+from kidxlib.indexing.source import RemoteOptions, source_at
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.lookup.remote_log import remote_log
 from kidxlib.lookup.seeker import Seeker

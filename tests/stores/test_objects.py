@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import BuildTask, find_segments
 from kidxlib.indexing.segments import BuiltSegment, build
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.segment import RecoveredSegment

@@ -18,7 +18,7 @@ from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit

@@ -36,13 +36,17 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import CheckpointError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.known_segments import NOWHERE, Matched, match, rows_by_partition
-from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.indexing.known_segments import (
+    NOT_ASKED,
+    NOWHERE,
+    Matched,
+    match_listing,
+    rows_by_partition,
+    without_directory,
+)
+from kidxlib.indexing.listing import unlistable_as_json
+from kidxlib.indexing.plan import ListedPartition, Plan, ScanTask, find_segments
 from kidxlib.indexing.source import Source, sources_line
-from kidxlib.indexing.tasks import ScanTask
-from kidxlib.indexing.vanished import NOT_ASKED, without_directory
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, summarise
 from kidxlib.operations.audit.audit_request import AuditRequest
@@ -167,7 +171,7 @@ def as_cataloged(
     how many segments the catalog has in partitions that were listed without a segment. Index files are looked for where
     the last build put them (`find_indexes`), and compared at the interval with which they were built (`find_interval`).
     """
-    matched = match(plan, known)
+    matched = match_listing(plan, known)
     matched = matched.where(matched.present)
     listed = np.append(plan.have_segments(), False)[matched.partitions]  # the last is for `NOWHERE`
     there = matched.where(listed)

@@ -13,7 +13,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.plan import Plan
 from kidxlib.operations.audit.run_audit import run_audit
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.build.build_catalog import without_brokers_own
+from kidxlib.operations.build.build import without_brokers_own
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.terminal.audit import say_before_repair
 from kidxlib.terminal.console import note

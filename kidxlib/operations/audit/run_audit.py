@@ -48,9 +48,9 @@ from kidxlib.engine.work import ItemRows, SharedRows, Work, reads_little
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.source import SegmentFile, Source
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.operations.events import (
     event_batches,
     event_rows,
@@ -348,7 +348,7 @@ def run_audit(
 
     begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)
     with interrupts.telling(read_so_far):
-        bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
+        bins = into_bins([_segment_audit(task, audits) for task in tasks], engine.cores)
         with engine.stopping():
             segments = engine.run(
                 Work(

@@ -11,12 +11,11 @@ from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.listed import numbers_in, partitions_of
+from kidxlib.indexing.listing import numbers_in, partitions_of, unlistable_as_json
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.build_run import Scanned
+from kidxlib.operations.build.waves import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.damaged_segments import DamagedSegment, KnownDamage
 from kidxlib.operations.damage.gaps import gaps_between, known_logs

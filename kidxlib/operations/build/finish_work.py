@@ -43,12 +43,10 @@ from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.finish_files import Listings
-from kidxlib.indexing.finish_partition import finish
-from kidxlib.indexing.listed import Longs, numbers_in
-from kidxlib.indexing.segments import FinishedPartition
-from kidxlib.indexing.tasks import PartitionTask, SegmentTask
-from kidxlib.operations.build.finish import finished_by_topic
+from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish
+from kidxlib.indexing.listing import Longs, numbers_in
+from kidxlib.indexing.plan import PartitionTask, SegmentTask
+from kidxlib.operations.build.waves import finished_by_topic
 from kidxlib.operations.events import (
     event_rows,
     leader_epoch_columns,
@@ -120,7 +118,7 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
         waiting: list[FinishedPartition] = []
-        for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
+        for finished in fold_and_publish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
             waiting.append(finished)
             if sum(map(_rows_of, waiting)) >= _ROWS_AT_ONCE:
                 yield _item_rows(waiting, share.partitions)

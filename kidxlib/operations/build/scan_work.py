@@ -21,9 +21,8 @@ from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
 from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
-from kidxlib.indexing.plan import SegmentsToBuild
+from kidxlib.indexing.plan import BuildTask, SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.partition_fold import NO_EVENTS

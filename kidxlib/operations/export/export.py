@@ -24,8 +24,7 @@ import pyarrow as pa
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, parse_topics
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.aborted import AbortedRanges

@@ -30,7 +30,7 @@ from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import SharedRows
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
 from kidxlib.reading.absent import BrokersMetadata

@@ -17,8 +17,7 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.indexing.directories import ensure_no_overlap
-from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.indexing.source import Source, parse_topics, source_at, split_name
+from kidxlib.indexing.source import LAYOUTS, Source, parse_topics, source_at, split_name
 from kidxlib.java import parse_integer
 from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX

@@ -18,8 +18,8 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes

@@ -35,7 +35,7 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.records.reader import Record

@@ -24,14 +24,11 @@ from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.changes import Changes, all_new, compare
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.changes import Changes, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments, of_partitions
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.listing import ListedSegments, UnlistableDirectory, of_partitions
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, find_segments
+from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.directory import Directory
@@ -98,7 +95,7 @@ def gone(before: Plan, now: Plan) -> list[tuple[str, str, int]]:
 
 def changes(before: Plan, now: Plan) -> Changes:
     """What has changed, where a catalog knows all that was there before."""
-    return compare(
+    return compare_with_catalog(
         now, known_rows(before), AuxiliaryFiles(), publish_truncated=True, explicit_interval=False, rebuild=False
     )
 
@@ -292,7 +289,7 @@ def test_columns_are_compared_as_segments_are(rng: Random, indexes: Path) -> Non
     known = _catalog(rng, plan)
     wanted = AuxiliaryFiles(snapshots=rng.random() < 0.5, epochs=rng.random() < 0.5)
     how = {name: rng.random() < 0.3 for name in ("publish_truncated", "explicit_interval", "rebuild")}
-    found = compare(plan, known, wanted, **how)
+    found = compare_with_catalog(plan, known, wanted, **how)
     plain = compare_plainly(plan, known_of(known), wanted, **how)
     assert plan.build_tasks(found.to_read, publish_truncated=how["publish_truncated"]) == plain.to_read
     assert (found.unchanged, found.unchanged_bytes) == (plain.unchanged, plain.unchanged_bytes)
@@ -327,7 +324,7 @@ def to_read(changes: Changes) -> dict[int, bool]:
 def changes_to_fill(plan: Plan, known: list[dict[str, Any]], fill_bytes: int | None) -> Changes:
     # A quarantined segment is unchanged without index files.
     rows = pa.Table.from_pylist([{**row, "status": Status.QUARANTINED} for row in known], KNOWN)
-    return compare(
+    return compare_with_catalog(
         plan,
         rows,
         AuxiliaryFiles(snapshots=False, epochs=False),

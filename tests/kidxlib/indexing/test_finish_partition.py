@@ -1,4 +1,6 @@
-"""What is derived from a partition's segments in their order: Kafka's files, and which stay as a broker left them."""
+"""What is derived from a partition's segments in their order: Kafka's files, and which stay as a broker left them.
+Directories of an object store are listed ahead; each has its own names, in whatever order they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from kidxlib.errors import PublishError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -19,18 +22,19 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.finish_files import held_name
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles
-from kidxlib.indexing.segments import FinishedPartition, build
+from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, find_segments, held_name
+from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.partition_fold import Producers, StateSource
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.publisher import Published
+from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in
+from tests.support.object_store import BUCKET, ObjectStore
 
 ALL: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 IN_PLACE: Final = None
@@ -56,7 +60,7 @@ def build_log_dir(
         )
         for listed in plan.partitions
     ]
-    return list(finish(work)) if do_finish else []
+    return list(fold_and_publish(work)) if do_finish else []
 
 
 def test_golden_partitions_get_kafkas_files(tmp_path: Path, pytestconfig: pytest.Config) -> None:
@@ -263,3 +267,20 @@ def test_a_snapshot_reads_back_as_it_was_written(tmp_path: Path) -> None:
     content = (tmp_path / "index" / "orders-0" / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes()
     assert len(producers_in(content)) == 3
     assert Producers.from_snapshot(content).snapshot() == content
+
+
+def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
+    directories = [Directory(f"s3://{BUCKET}/ahead", f"topic-{number}") for number in range(AT_ONCE + 3)]
+    for number in range(1, AT_ONCE + 3):  # the first does not exist
+        store.put(f"ahead/topic-{number}/{number}", b"")
+    store.gather(AT_ONCE, lambda method, key: not key)
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "topic-0" / "a").touch()
+    with Listings(directories) as listings:
+        assert listings.names_in(directories[0]) == []
+        assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
+        for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
+            assert listings.names_in(directories[number]) == [f"{number}"]
+    store.before = lambda method, key: 403
+    with Listings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
+        listings.names_in(directories[0])

@@ -10,10 +10,8 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment, segment_file
-from kidxlib.indexing.listed import ListedSegments
-from kidxlib.indexing.listing import list_partitions, list_segments, offset_indexes
+from kidxlib.indexing.listing import ListedSegments, Skipped, list_partitions, list_segments, offset_indexes
 from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory

@@ -12,9 +12,9 @@ import pytest
 
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.scanned_logs import scan_logs

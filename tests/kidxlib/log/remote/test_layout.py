@@ -22,7 +22,7 @@ from kidxlib.log.remote.layout import (
     list_partitions,
     local_storage_directory,
     object_name,
-    parse_partition_directory,
+    parse_topic_id_partition,
     read_manifest,
 )
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -69,12 +69,12 @@ _MANIFEST: Final[dict[str, Any]] = {
 def test_directories_of_partitions(topic: str) -> None:
     """Ids may begin with a dash, and topics hold some."""
     partition = TopicIdPartition(_ID, topic, 12)
-    assert parse_partition_directory(local_storage_directory(partition)) == partition
+    assert parse_topic_id_partition(local_storage_directory(partition)) == partition
 
 
 @pytest.mark.parametrize("name", ["t-0", f"t-{_ID}", f"t-01-{_ID}", f"t-0-{_ID}x/", f"-0-{_ID}", f"..-0-{_ID}"])
 def test_what_is_no_directory_of_a_partition(name: str) -> None:
-    assert parse_partition_directory(name) is None
+    assert parse_topic_id_partition(name) is None
 
 
 def test_objects_of_a_partition(tmp_path: Path) -> None:

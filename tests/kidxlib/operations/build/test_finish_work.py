@@ -22,7 +22,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.tasks import PartitionTask
+from kidxlib.indexing.plan import PartitionTask
 from kidxlib.operations.build import finish_work
 from kidxlib.operations.build.finish_work import (
     KeptStates,

@@ -11,9 +11,8 @@ import pytest
 
 from kidxlib.catalog.results import SCANNED
 from kidxlib.indexing import segments
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import BuildTask, find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.scanned_logs import scan_logs

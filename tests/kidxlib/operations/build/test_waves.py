@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.indexing.listed import TO_READ
+from kidxlib.indexing.listing import TO_READ
 from kidxlib.operations import catalog as marking
-from kidxlib.operations.build import finish as finishing
 from kidxlib.operations.build import waves
+from kidxlib.operations.build import waves as finishing
 from tests.conftest import Say
 from tests.support.catalog import rows_of_catalog
 from tests.support.logs.changing_disks import CHANGES

@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
-from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.known_segments import warnings_of_missing, without_directory
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, Source, parse_topics
-from kidxlib.indexing.vanished import warnings_of_missing, without_directory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
@@ -68,11 +67,9 @@ def test_each_source_has_its_own_part_of_an_index_directory(tmp_path: Path) -> N
 
 
 def test_a_build_tells_a_loss_from_a_topic_that_may_have_been_deleted(tmp_path: Path) -> None:
-    changes = Changes(
-        emptied={("a", "orders", 1): 5, ("a", "orders", 0): 1}, missing_at_end={("a", "payments", 0): [5891, 9000]}
-    )
+    emptied, missing_at_end = {("a", "orders", 1): 5, ("a", "orders", 0): 1}, {("a", "payments", 0): [5891, 9000]}
     because = "the topic was deleted or moved, or its directory is lost"
-    assert warnings_of_missing(changes, [Source("a", tmp_path)]) == [
+    assert warnings_of_missing(emptied, missing_at_end, [Source("a", tmp_path)]) == [
         f"lost: {tmp_path}/payments-0: its last 2 segments are missing, from offset 5891 on, and those before are "
         "there: a broker has truncated the log, or files are lost (retention deletes at the beginning)",
         f"missing: {tmp_path}/orders-0: its one segment is missing: {because}",

@@ -10,8 +10,7 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.indexing.changes import IndexSizes
-from kidxlib.indexing.discover import add_segments, find_partitions, find_segments
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.plan import Plan, add_segments, find_partitions, find_segments
 from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import location
