@@ -23,7 +23,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.records.header_search import new_walks, step_to_offsets, walk
 from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.terminal.console import note

@@ -17,7 +17,7 @@ from kidxlib.indexing.plan import BuildTask, Plan, find_segments
 from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.publisher import Owner, Published, Publisher

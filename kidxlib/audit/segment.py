@@ -28,8 +28,7 @@ from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
 from kidxlib.storage.opened_log import OpenedLog, opened_log

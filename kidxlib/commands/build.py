@@ -148,9 +148,15 @@ class Build(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> BuildRequest:
-        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-        from kidxlib.indexing.source import IndexPlace, RemoteOptions, parse_topics, source_at
+        from kidxlib.indexing.source import (
+            IndexPlace,
+            RemoteOptions,
+            ensure_no_overlap,
+            index_dir_to_write,
+            parse_topics,
+            source_at,
+        )
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -254,8 +260,7 @@ class Build(WithOrWithoutCatalog):
 
     def _places(self) -> tuple[tuple[Source, ...], Location | None]:
         """The sources, and the index directory; None where index files go beside the segments."""
-        from kidxlib.indexing.directories import ensure_no_overlap
-        from kidxlib.indexing.source import RemoteOptions
+        from kidxlib.indexing.source import RemoteOptions, ensure_no_overlap
         from kidxlib.run.catalog_place import ensure_usable
         from kidxlib.run.recorded_sources import ensure_directories
         from kidxlib.run.sources import chosen_sources, ensure_sample_alone
@@ -292,7 +297,7 @@ class Build(WithOrWithoutCatalog):
         return PackedPath(catalog.rstrip("/"))
 
     def _index_dir(self) -> Location:
-        from kidxlib.indexing.directories import index_dir_to_write
+        from kidxlib.indexing.source import index_dir_to_write
 
         if self.index_dir is None and not self.settings_file.exists():  # a wheel has no settings file
             raise UsageError(_NO_PLACE)

@@ -24,8 +24,7 @@ from kidxlib.jit.processor import cores
 from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.record_facts import with_all_facts
-from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recover_in_sections, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes

@@ -22,9 +22,8 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.plan import Plan, ScanTask, find_segments
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, existing_index_dir, parse_topics, source_at
 from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions

@@ -11,8 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from kidxlib.errors import UsageError
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.source import RemoteOptions, parse_topics
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.jit.processor import cores
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of

@@ -19,10 +19,10 @@ from kidxlib.log.log import Log
 from kidxlib.records.arrow_columns import BATCHES, batch_rows, records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.reader import base_offset
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 

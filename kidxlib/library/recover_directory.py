@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.location import given_location, location
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log

@@ -17,8 +17,8 @@ from kidxlib.reading.rows import Decoder, is_seen
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.arrow_columns import CONSUMED, batch_rows
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.batch_table import BatchTable
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.storage.opened_log import opened_log
 
 

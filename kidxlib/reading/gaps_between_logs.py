@@ -28,7 +28,7 @@ from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log

@@ -23,8 +23,8 @@ from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.opened_log import opened_log
 

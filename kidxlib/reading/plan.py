@@ -49,7 +49,7 @@ from kidxlib.reading.transactions import (
     transactions_of,
 )
 from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out, mount_remedy
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead

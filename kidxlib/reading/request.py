@@ -17,7 +17,7 @@ from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, pars
 from kidxlib.indexing.listing import Skipped, list_distinct_partitions
 from kidxlib.indexing.source import NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.text.times import parse_milliseconds
 

@@ -31,12 +31,12 @@ from kidxlib.records.arrow_columns import (
     timestamp_types,
     words,
 )
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, PlacedRecords, RecordPlacer
-from kidxlib.records.bulk.fill_kernel import fill_control_types, fill_data, fill_ends, fill_header_ends, fill_headers
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable
 from kidxlib.records.control import read_control_record
+from kidxlib.records.fill_kernel import fill_control_types, fill_data, fill_ends, fill_header_ends, fill_headers
+from kidxlib.records.placed_records import BYTES_MAX, ROWS_MAX, PlacedRecords, RecordPlacer
 from kidxlib.records.reader import Record
+from kidxlib.records.wanted_records import Wanted
 
 #: The names of control records, by type.
 _MARKERS: Final = ("ABORT", "COMMIT")

@@ -24,8 +24,8 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.recovery import coarsen_kernel
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.recovery.scan import scan_state
-from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.scanned_logs import ScannedLogs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recovered_of
 from kidxlib.storage.location import FileVersion
 
 

@@ -1,6 +1,6 @@
 """Folds a partition's segments in their order: aborted transactions, producers (`Producers`), leader epochs.
 
-Each segment's scan returns its producer events and leader epochs (`kidxlib.recovery.segment`); the fold applies them
+Each segment's scan returns its producer events and leader epochs (`kidxlib.recovery.recover`); the fold applies them
 and opens no log. The result is right if the fold starts from a known state: the start of the log, or a producer
 snapshot that the broker left at a segment's base offset. After an offset gap, or a segment with problems, the state is
 unknown until the next such snapshot. Transactions may be missing then, or seem to begin later than they did, as in a
@@ -32,9 +32,8 @@ from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from kidxlib.recovery import producer_kernel
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producer_kernel import ProducerFailure
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EndReason, EventKind
-from kidxlib.recovery.scanned_logs import ScannedLogs
-from kidxlib.recovery.segment import RecoveredSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka

@@ -26,7 +26,7 @@ from kidxlib.log.segment import LogOffset, LogSegment, RollParams, should_roll
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery import outcome, partition_fold
-from kidxlib.recovery import segment as recover
+from kidxlib.recovery import recover as recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions

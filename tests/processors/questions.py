@@ -16,7 +16,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checksums.choice import CHOSEN
 from kidxlib.format.checksums.folding import VECTOR_WORDS
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog
 
 #: What a search says: an answer, or the words of a refusal.

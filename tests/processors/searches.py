@@ -17,9 +17,9 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records.arrow_columns import records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.log_bytes import WholeLog
 from tests.processors.questions import Question, Said
 

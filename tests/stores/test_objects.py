@@ -14,7 +14,7 @@ from kidxlib.indexing.segments import BuiltSegment, build
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import AT_ONCE

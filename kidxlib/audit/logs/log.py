@@ -27,14 +27,14 @@ from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import batch_headers, header_search, reader
 from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.place_kernel import CONTENTS, fold_contents
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.place_kernel import CONTENTS, fold_contents
+from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.record_times import RecordsIn, records_in
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.past_end import PastEnd
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 
 _Rows: TypeAlias = NDArray[np.void]

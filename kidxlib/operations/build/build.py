@@ -31,17 +31,15 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new
-from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.listing import numbers_in, partitions_of, unlistable_as_json
 from kidxlib.indexing.plan import Plan, log_dirs_to_lock, remove_held, repair_plan
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
     Built,
     catalog_damage,
     emptied,
     exit_code,
-    listed_log_dirs,
     lost_counts,
     outcome_of,
     policies_and_directories,
@@ -131,7 +129,7 @@ class Cost:
 def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: contextlib.ExitStack) -> Outcome:
     """Read what is new or has changed, and record it. `log_dirs` holds the log dirs' locks until a broker may start."""
     start = time.monotonic()
-    build_id, expected_in_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
+    build_id, expected_in_log_dirs, catalog = request.context.run_id(), _listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.index_place.index_dir, catalog.path, request.sources)
     is_new = not catalog.has_segments()
     ensure_as_recorded(request, catalog)
@@ -178,7 +176,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     """Index the segments of the sources. The backend's catalog has no rows yet, and nobody reads it later; `start` is
     when the run began, by the monotonic clock.
     """
-    expected_in_log_dirs, broken = listed_log_dirs(request, plan), BrokenFiles()
+    expected_in_log_dirs, broken = _listed_log_dirs(request, plan), BrokenFiles()
     sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
@@ -209,7 +207,7 @@ def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scan
 
 def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     """Compare, and say what a build would do."""
-    catalog, expected_in_log_dirs = backend.catalog, listed_log_dirs(request, plan)
+    catalog, expected_in_log_dirs = backend.catalog, _listed_log_dirs(request, plan)
     ensure_as_recorded(request, catalog)
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
@@ -294,6 +292,11 @@ def _finish(run: BuildRun, scanned: Scanned, expected_in_log_dirs: ExpectedInLog
         finish_partitions_of(run, run.plan.partitions, scanned)
         damage = threads.submit(catalog_damage, request, catalog, run.plan, expected_in_log_dirs)
         return notes.result(), damage.result()
+
+
+def _listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
+    """What the log dirs should have, just after they were listed."""
+    return ExpectedInLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
 
 
 def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: float, rows_changed: int) -> BuildRow:

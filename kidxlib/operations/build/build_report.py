@@ -68,11 +68,6 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
     return [log for log in broken if (log.source, log.topic, log.partition, log.base_offset) not in others]
 
 
-def listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
-    """What the log dirs should have, just after they were listed."""
-    return ExpectedInLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
-
-
 def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
     """What explains gaps between a plan's logs."""
     topics = ((*partition.key[:2], partition.topic_id) for partition in plan.partitions)

@@ -26,9 +26,9 @@ from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, bui
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.partition_fold import NO_EVENTS
+from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
 from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.scan.scan_state import are_begun, begun_epochs
-from kidxlib.recovery.scanned_logs import NOT_KNOWN, ScannedLogs
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import as_text
 

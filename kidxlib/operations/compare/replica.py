@@ -31,9 +31,9 @@ from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pa
 from kidxlib.operations.compare.place import ListedDirectory, Place, origin
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.operations.compare.run_comparison import run_comparison
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import BATCH
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.progress import Done

@@ -36,7 +36,7 @@ from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import source_of
 from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.directory import Directory

@@ -21,8 +21,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import PlaceOfPass, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recover, recover_in_sections
+from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections, scan_logs
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.opened_together import OpenedTogether

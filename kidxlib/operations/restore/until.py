@@ -27,11 +27,11 @@ from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
-from kidxlib.recovery.segment import recover
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import small_file
 

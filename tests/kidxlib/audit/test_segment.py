@@ -20,8 +20,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task
-from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, scan_logs
 from kidxlib.storage.log_bytes import LogBytes
 from tests.support.audits import audited, problems_of
 from tests.support.damages.damage import ACTIVE, END, LARGE

@@ -33,6 +33,7 @@ from kidxlib.indexing.source import (
     RemoteOptions,
     Source,
     ensure_distinct_directories,
+    index_dir_to_write,
     parse_sources,
     segments_directory,
     source_at,
@@ -364,3 +365,16 @@ def test_what_a_bucket_is_not_for(words: tuple[object, ...], said: str) -> None:
     refused = run_here(kidx, *map(str, words))
     assert refused.code == 2
     assert said in refused.err
+
+
+@pytest.mark.parametrize("inside", ["", "orders-0", "b1/orders-0"])
+def test_a_log_dir_is_no_index_directory(inside: str, tmp_path: Path) -> None:
+    """Its index files would be replaced, without its lock: a partition, a log dir, and log dirs by source."""
+    index_dir = tmp_path / "indexes"
+    directory = index_dir / inside
+    directory.mkdir(parents=True)
+    (directory / segment_file(0, OFFSET_INDEX_SUFFIX)).touch()
+    assert index_dir_to_write("--index-dir", str(index_dir)) == index_dir
+    (directory / segment_file(0, LOG_SUFFIX)).touch()
+    with pytest.raises(UsageError, match=f"it is a log dir, {directory}/0+.log is there"):
+        index_dir_to_write("--index-dir", str(index_dir))

@@ -22,9 +22,9 @@ from kidxlib.library.read_tables import read_batches, read_records, stream_recor
 from kidxlib.log.log import Log
 from kidxlib.records.arrow_columns import BATCHES, RECORDS, records_schema
 from kidxlib.records.arrow_records import record_rows
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
+from kidxlib.records.wanted_records import Wanted
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode

@@ -75,7 +75,7 @@ assert crc == google_crc32c.value(log.tobytes()), (crc, google_crc32c.value(log.
 #: The scan itself.
 OF_SCAN: Final = """
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 
 assert recover(WholeLog(log), 0, RecoverOptions()).facts.log_crc32c == google_crc32c.value(log.tobytes())

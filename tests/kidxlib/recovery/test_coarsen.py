@@ -20,7 +20,7 @@ from kidxlib.records.header_search import SearchOutcome, Step, new_walks, step_t
 from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import LINES
 from tests.support.logs.batches import Batch, encode

@@ -17,8 +17,7 @@ from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover, scan_logs
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import WholeLog

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldState, PartitionFold, PlainSegments, Producers, StateSource
+from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EventKind
-from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.logs import golden
 from tests.support.logs.snapshots import Producer, producers_in

@@ -19,7 +19,7 @@ from kidxlib.records import reader
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.record_facts import with_all_facts
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 from kidxlib.storage.opened_file import open_log
 from tests.model import facts as model

@@ -12,7 +12,7 @@ import pytest
 
 from kidxlib.errors import LogChangedError
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage import uncached
 from kidxlib.storage.log_bytes import Access, WholeLog
 from kidxlib.storage.opened_file import open_log

@@ -21,7 +21,7 @@ from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.java import incremented_sequence
 from kidxlib.records import batch_headers
-from kidxlib.records.bulk.batch_table_kernel import BATCH
+from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in

@@ -15,7 +15,7 @@ from kidxlib.indexing.plan import BuildTask, find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.scanned_logs import scan_logs
+from kidxlib.recovery.recover import scan_logs
 from kidxlib.storage import opened_together
 from kidxlib.storage.opened_together import SMALL_BYTES
 from tests.support.logs.batches import Batch, encode

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.decompress_kernel import Decompressors
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable
+from kidxlib.records.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
 from kidxlib.records.reader import Record, content, records, wrapper_content
+from kidxlib.records.wanted_records import Wanted
 
 #: The most records that are returned at once, and the most bytes of their batches' content; one batch may have more.
 ROWS_MAX: Final = 64 * 1024

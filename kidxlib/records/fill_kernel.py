@@ -10,7 +10,7 @@ from numba import from_dtype, types
 from kidxlib.format import layouts
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import copy_bytes, int16_at, varint_at
-from kidxlib.records.bulk.place_kernel import PLACE
+from kidxlib.records.place_kernel import PLACE
 from kidxlib.records.read_kernel import LONGS, OPTIONS
 
 _STRIDED: Final = types.Array(types.int64, 1, "A", readonly=True)

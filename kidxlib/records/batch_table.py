@@ -13,7 +13,7 @@ from kidxlib.format import layouts
 from kidxlib.format.batch_header import NO_TIMESTAMP, batch_size
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch, parse_batch
-from kidxlib.records.bulk.batch_table_kernel import (
+from kidxlib.records.batch_table_kernel import (
     BATCH,
     ENDED,
     MALFORMED,
@@ -23,7 +23,7 @@ from kidxlib.records.bulk.batch_table_kernel import (
     fill_batches,
     fill_batches_of_file,
 )
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
 #: The most batches of a table; in magic 0 and 1 each record may be a batch.

@@ -24,7 +24,7 @@ from kidxlib.format.batch_header import (
 from kidxlib.format.decompress_kernel import NO_ROOM, decompress
 from kidxlib.format.varint import int32, int64, uint8
 from kidxlib.jit.compiler import njit
-from kidxlib.records.bulk.batch_table_kernel import BATCH
+from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_record, wrapping_sum
 
 #: The place of a record: addresses of its parts in memory, and their sizes, below 0 for null.

@@ -25,10 +25,9 @@ from kidxlib.java import as_long
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.recover import TAIL_BYTES_MAX, RecoveredSegment, recover, recover_in_sections
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
-from kidxlib.recovery.scanned_logs import TAIL_BYTES_MAX
-from kidxlib.recovery.segment import RecoveredSegment, recover, recover_in_sections
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
 from kidxlib.storage.opened_file import map_log, open_log
 from tests.kidxlib.recovery.test_check_kernel import BATCHES, LOG, STARTS

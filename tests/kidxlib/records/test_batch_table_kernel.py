@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.reader import Record
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 from tests.conftest import one_in
 from tests.support.logs import encoded
