@@ -345,15 +345,15 @@ def compare_with_catalog(
     is_read[unchanged.listed] = False
     to_fold = is_read.copy()
     to_fold[unchanged.listed[_to_be_finished(plan, unchanged, sizes)]] = True
-    lacking = missing_segments(plan, of_catalog)
+    gone, emptied, missing_at_end = missing_segments(plan, of_catalog)
     return Changes(
         to_read=_for_all_facts(to_read, to_fill).filter(pa.array(is_read)),
         unchanged=len(unchanged.listed),
         unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
         relisted=_relisted(plan, np.sort(unchanged.listed[_recorded_otherwise(plan, unchanged)])),
-        gone=lacking.gone,
-        emptied=lacking.emptied,
-        missing_at_end=lacking.missing_at_end,
+        gone=gone,
+        emptied=emptied,
+        missing_at_end=missing_at_end,
         to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
         unknown_facts=count_unknown(unchanged.known),
     )

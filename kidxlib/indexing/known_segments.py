@@ -109,17 +109,12 @@ def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
     return {(source, topic, number): count for source, topic, number, count in sorted(zip(*columns, strict=True))}
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Segments that were there when the catalog was written, as in `Changes`."""
-
-    gone: pa.Table
-    emptied: dict[PartitionKey, int]
-    missing_at_end: dict[PartitionKey, list[int]]
-
-
-def missing_segments(plan: Plan, matched: Matched) -> Missing:
-    """The segments that a listing lacks, of all that the catalog knows."""
+def missing_segments(
+    plan: Plan, matched: Matched
+) -> tuple[pa.Table, dict[PartitionKey, int], dict[PartitionKey, list[int]]]:
+    """The segments that a listing lacks, of all that were there when the catalog was written: what is `gone`,
+    `emptied` and `missing_at_end`, as in `Changes`.
+    """
     not_listed = matched.where(matched.listed == NOWHERE)
     not_listed = not_listed.where(not_listed.present)
     in_listed_partitions = np.append(plan.have_segments(), False)[not_listed.partitions]  # the last is for `NOWHERE`
@@ -129,7 +124,7 @@ def missing_segments(plan: Plan, matched: Matched) -> Missing:
     is_emptied = positions_in(others, rows_of_keys(emptied), PARTITION_KEY) >= 0
     gone = pa.concat_tables([of_listed.known.select(SEGMENT_KEY).cast(KEYS), others.filter(pa.array(is_emptied))])
     gone = gone.sort_by([(name, "ascending") for name in SEGMENT_KEY])
-    return Missing(gone, emptied, _missing_at_end(plan, of_listed))
+    return gone, emptied, _missing_at_end(plan, of_listed)
 
 
 def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:

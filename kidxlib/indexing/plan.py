@@ -205,7 +205,17 @@ class ListedPartition:
 
     def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
         """The tasks to read segments. `rows` are of `LISTED`, all of this partition."""
-        for segment in self._segment_files(rows):
+        for row in rows.select(LISTED.names[1:]).to_pylist():
+            segment = SegmentFile(
+                source=self.directory.source.name,
+                topic_partition=self.directory.topic_partition,
+                base_offset=row["base_offset"],
+                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
+                version=None
+                if row["log_bytes"] is None
+                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
+                active=row["active"],
+            )
             yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
 
     def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
@@ -228,19 +238,6 @@ class ListedPartition:
             only=self.only,
             kept_scans=self.kept_scans,
         )
-
-    def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
-        for row in rows.select(LISTED.names[1:]).to_pylist():
-            yield SegmentFile(
-                source=self.directory.source.name,
-                topic_partition=self.directory.topic_partition,
-                base_offset=row["base_offset"],
-                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
-                version=None
-                if row["log_bytes"] is None
-                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
-                active=row["active"],
-            )
 
     def partition_task(self, auxiliary_files: AuxiliaryFiles) -> PartitionTask:
         return PartitionTask(

@@ -386,11 +386,11 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         time: bytes | None = None
         outcome: tuple[Callable[[], Published], ...]
         if scan == NOT_READ or end.status is Status.QUARANTINED:
-            outcome = (_no_index_files,)
+            outcome = (lambda: Published.NONE,)
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
-            outcome = (_index_files_kept,)
+            outcome = (lambda: Published.KEPT,)
         elif task.only is None and publisher.packs_anew(task.index_directory):
-            offset, time, outcome = of_offset[scan], of_time[scan], (_index_files_written,)
+            offset, time, outcome = of_offset[scan], of_time[scan], (lambda: Published.WRITTEN,)
             packs[number] = True
         else:
             # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
@@ -421,18 +421,6 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         )
 
     return built
-
-
-def _no_index_files() -> Published:
-    return Published.NONE
-
-
-def _index_files_kept() -> Published:
-    return Published.KEPT
-
-
-def _index_files_written() -> Published:
-    return Published.WRITTEN
 
 
 def _done_with_files(outcomes: tuple[Callable[[], Published], ...]) -> Published:

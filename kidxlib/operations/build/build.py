@@ -132,17 +132,17 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     build_id, expected_in_log_dirs, catalog = request.context.run_id(), _listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.index_place.index_dir, catalog.path, request.sources)
     is_new = not catalog.has_segments()
-    ensure_as_recorded(request, catalog)
+    _ensure_as_recorded(request, catalog)
     if request.repair:
-        plan = repairs_of_last_audits(catalog, plan, request.sources)
+        plan = _repairs_of_last_audits(catalog, plan, request.sources)
     begin_phase("comparing with the catalog")
     changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
     sweep_leftovers(request, plan, backend)
-    ensure_locks_cover_workers(request, changes, backend)
+    _ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
     # In place, offset indexes that still wait for the end of their partition go before the locks do, however this ends.
-    log_dirs.enter_context(removing_held_indexes(request, plan))
-    say_where_files_stay(request, catalog)
+    log_dirs.enter_context(_removing_held_indexes(request, plan))
+    _say_where_files_stay(request, catalog)
     with catalog.holding() as commit:  # changes of `segments` are held, and committed together, wave by wave
         # which segments are gone, have moved, or are active or no longer active
         marked = catalog.mark(changes, build_id, commit)
@@ -184,7 +184,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
 
         broken = BrokenFiles(*broken_now(request, plan, backend))
         plan = repair_plan(plan, broken.files)
-    scanned = read_and_finish(request, plan, backend)
+    scanned = _read_and_finish(request, plan, backend)
     tables = backend.catalog.tables
     logs = known_logs(tables, [source.name for source in request.sources], request.topics)
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
@@ -194,9 +194,9 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
 
 
-def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
+def _read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
     """Read all segments of a plan, and finish its partitions. In place, the caller holds the log dirs' locks."""
-    with removing_held_indexes(request, plan):
+    with _removing_held_indexes(request, plan):
         # Rows are in the tables at once, so there is nothing to commit.
         run = BuildRun(request, plan, backend, request.context.run_id(), commit=lambda: None)
         scanned = scan_in_waves(run, all_new(plan))
@@ -208,9 +208,9 @@ def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scan
 def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     """Compare, and say what a build would do."""
     catalog, expected_in_log_dirs = backend.catalog, _listed_log_dirs(request, plan)
-    ensure_as_recorded(request, catalog)
+    _ensure_as_recorded(request, catalog)
     if request.repair:
-        plan = repairs_of_last_audits(catalog, plan, request.sources)
+        plan = _repairs_of_last_audits(catalog, plan, request.sources)
     current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
     changes = find_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
@@ -221,7 +221,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
         damage = KnownDamage(lost=expected_in_log_dirs.listed)
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
-    cost = cost_of(plan, changes, request.context.requests(backend.engine.requests()))
+    cost = _cost_of(plan, changes, request.context.requests(backend.engine.requests()))
     emptied_sources = emptied(plan, damage)
     outcome = Outcome(
         code=exit_code(plan, damage, changes),
@@ -265,7 +265,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     return outcome
 
 
-def cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
+def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
     """The cost of a build after a dry run, which lists and compares with as many requests as the dry run (`asked`)."""
     in_store = [isinstance(partition.directory.path, ObjectPath) for partition in plan.partitions]
     is_in_store = np.array(in_store, np.bool_)
@@ -288,7 +288,7 @@ def _finish(run: BuildRun, scanned: Scanned, expected_in_log_dirs: ExpectedInLog
     begin_phase("finishing partitions")
     # Recording the listing and finishing need the segments and not each other, and both mostly wait.
     with ThreadPoolExecutor(2) as threads:
-        notes = threads.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
+        notes = threads.submit(_record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
         finish_partitions_of(run, run.plan.partitions, scanned)
         damage = threads.submit(catalog_damage, request, catalog, run.plan, expected_in_log_dirs)
         return notes.result(), damage.result()
@@ -338,7 +338,7 @@ def _optimize(request: BuildRequest, row: BuildRow, backend: Backend) -> list[Op
     return optimize_tables(backend.maintenance, TABLES if row.rows_changed else (BUILDS,), request.optimize)
 
 
-def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
+def _record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
     """Bring `partitions` up to date with a listing and with the checkpoints of its log dirs. The row of a partition
     that could not be listed stays as it is. `all_topics`: the listing left no topic out, so partitions that it lacks
     are gone. Returns notes for a person: files that are missing, with what is taken instead, or that cannot be read.
@@ -404,7 +404,7 @@ def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
         yield f"{log_dir}: {'; '.join(missing)}"
 
 
-def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
+def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
     """The part of a plan that the last audits found broken. Broken logs are reported: no repair mends them."""
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
@@ -457,7 +457,7 @@ def hold_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack
             stack.enter_context(locked(log_dir))
 
 
-def ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend: Backend) -> None:
+def _ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend: Backend) -> None:
     if not request.in_place or not (changes.to_read.num_rows or changes.to_finish):
         return
     if not backend.engine.is_on_this_machine:
@@ -477,7 +477,7 @@ def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None
 
 
 @contextlib.contextmanager
-def removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
+def _removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
     """In place no offset index waits for the end of its partition once the run is over, however it ends: the directory
     is a broker's. Those of a killed run go first: under the lock, none can be another run's.
     """
@@ -497,7 +497,7 @@ def _remove_held(plan: Plan) -> None:
         remove_held(partition.index_directory)
 
 
-def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
+def _ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
     """Refuse a build whose index directory comes from the settings alone and is not where the last build wrote: all
     index files would be made anew, and the others left to nobody. Warn of a source that has another name there.
     """
@@ -521,7 +521,7 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
             )
 
 
-def say_where_files_stay(request: BuildRequest, catalog: TablesCatalog) -> None:
+def _say_where_files_stay(request: BuildRequest, catalog: TablesCatalog) -> None:
     """Note which index files of earlier builds nobody reads any more, as they are packed from now on."""
     if not request.packs:
         return

@@ -403,21 +403,15 @@ def _unfolded(heads: pa.Table) -> pa.Table:
     return finished_by_topic(heads.select(["topic", "aborted_transactions"]).append_column("published", published))
 
 
-@dataclass(frozen=True, slots=True)
-class ToFinish:
-    """Shares for workers, and as rows of `FINISHED_BY_TOPIC` the present segments that are not folded again."""
-
-    shares: Sequence[PartitionsToFinish]
-    unfolded: pa.Table
-
-
 def partitions_to_finish(
     tables: Tables,
     engine: Engine,
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
-) -> ToFinish:
-    """The tasks' partitions in shares, with the rows that they are finished from; `changes` may have others too."""
+) -> tuple[Sequence[PartitionsToFinish], pa.Table]:
+    """The tasks' partitions in shares for workers, with the rows that they are finished from; and as rows of
+    `FINISHED_BY_TOPIC` the present segments that are not folded again. `changes` may have others too.
+    """
     to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
     wanted = _first_segments({key: changes[key] for key in keys})
@@ -434,7 +428,7 @@ def partitions_to_finish(
         of_share = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(share)]
         by_key = {partition.task.key: partition for partition in of_share if partition is not None}
         to_finish.append(PartitionsToFinish(engine.share(rows), rows.nbytes, by_key))
-    return ToFinish(to_finish, _unfolded(kept.heads.filter(~kept.is_folded)))
+    return to_finish, _unfolded(kept.heads.filter(~kept.is_folded))
 
 
 def _first_segments(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:

@@ -167,8 +167,8 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
         seconds = time.monotonic() - start
         ensure_logs_visible(staged)
         begin_phase(recording_phase(request))
-        scanned.rows_changed += record_scanned(run.backend.catalog, staged, run.build_id)
-        count_scanned(staged, scanned.counts)
+        scanned.rows_changed += _record_scanned(run.backend.catalog, staged, run.build_id)
+        _count_scanned(staged, scanned.counts)
         staged.remove()
     scanned.seconds += seconds
     return max(1.0, read_bytes / seconds)
@@ -226,13 +226,13 @@ def _finish(
 
     engine, catalog = run.backend.engine, run.backend.catalog
     with engine.stopping():
-        partitions = partitions_to_finish(catalog.tables, engine, tasks, changes)
-        units = [[share] for share in partitions.shares]
-        is_small = reads_little(sum(share.row_bytes for share in partitions.shares), len(units))
+        shares, unfolded = partitions_to_finish(catalog.tables, engine, tasks, changes)
+        units = [[share] for share in shares]
+        is_small = reads_little(sum(share.row_bytes for share in shares), len(units))
         staged = engine.run(Work(name, units, finish_partitions, FINISHED, is_small=is_small))
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
-        count_finished(staged, partitions.unfolded, _withdrawn_segments(catalog, staged), counts)
-        return record_finished(catalog, staged, run.build_id)
+        _count_finished(staged, unfolded, _withdrawn_segments(catalog, staged), counts)
+        return _record_finished(catalog, staged, run.build_id)
 
 
 def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
@@ -242,7 +242,7 @@ def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[Pa
         yield keys[start:end]
 
 
-def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+def _record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
     """Record rows of `SCANNED`, packed files and events first: a segment that is recorded is not read again. Returns
     how many rows of `segments` were added or changed.
     """
@@ -254,7 +254,7 @@ def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int
     return tables.change_rows(SEGMENTS, rows, change, by=SEGMENTS.key, since=since, build_id=build_id)
 
 
-def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+def _record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
     """Record rows of `FINISHED`. Returns how many rows of `segments` changed that this build had not changed before."""
     tables = catalog.tables
     record_packed(tables, staged)
@@ -291,7 +291,7 @@ def _not_overtaken(catalog: TablesCatalog, rows: Found, build_id: str) -> Found:
     return updates.not_overtaken(rows, before, now, build_id)
 
 
-def count_scanned(staged: Staged, counts: Counts) -> None:
+def _count_scanned(staged: Staged, counts: Counts) -> None:
     """Add a wave's rows of `SCANNED` to the counts."""
     kinds = ["topic", "status", "published"]
     rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
@@ -327,7 +327,7 @@ def finished_by_topic(rows: pa.Table) -> pa.Table:
     return summed.rename_columns(FINISHED_BY_TOPIC.names).cast(FINISHED_BY_TOPIC)
 
 
-def count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
+def _count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
     """Add rows of `FINISHED` to the counts, with `unfolded`, rows of `FINISHED_BY_TOPIC` of the segments of the same
     partitions that were not folded again, and the withdrawn segments.
     """

@@ -23,10 +23,9 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, find_segments, held_name
+from kidxlib.indexing.plan import AuxiliaryFiles, held_name
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.publisher import Published
@@ -35,6 +34,7 @@ from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.plans import plan_of
 
 ALL: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 IN_PLACE: Final = None
@@ -48,10 +48,7 @@ def build_log_dir(
     Args:
         recovered: see `PartitionTask`.
     """
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    plan = find_segments(
-        parse_sources([str(log_dir)]), parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
-    )
+    plan = plan_of(parse_sources([str(log_dir)]), index_dir)
     built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [
         (
@@ -109,6 +106,11 @@ def write_partition(directory: Path, segments: Mapping[int, Sequence[Batch]]) ->
     for base_offset, batches in segments.items():
         (directory / segment_file(base_offset, ".log")).write_bytes(b"".join(encode(base_offset, batches)))
     return directory
+
+
+def producer_ids(directory: Path, offset: int) -> set[int]:
+    """Of the producers in a snapshot."""
+    return {each.producer_id for each in producers_in((directory / segment_file(offset, SNAPSHOT_SUFFIX)).read_bytes())}
 
 
 def data(producer_id: int = 7, *, transactional: bool = True) -> Batch:
@@ -195,9 +197,7 @@ def test_where_a_broker_recovers_it_believes_no_snapshot_behind(tmp_path: Path) 
         build_log_dir(directory.parent, IN_PLACE)
         (directory / segment_file(0, ".log")).write_bytes(b"".join(encode(0, TWO_ABORTS[0][:1])))
         [finished] = build_log_dir(directory.parent, IN_PLACE, recovered=recovered)
-        snapshots[recovered] = {
-            each.producer_id for each in producers_in((directory / segment_file(2, SNAPSHOT_SUFFIX)).read_bytes())
-        }
+        snapshots[recovered] = producer_ids(directory, 2)
         assert finished.segments[1].state_source is (StateSource.LOG_START if recovered else StateSource.SNAPSHOT)
     assert snapshots == {frozenset(): {7, 8}, frozenset({0, 2}): {7}}
 
@@ -209,9 +209,7 @@ def test_a_broker_that_recovers_takes_a_snapshot_of_what_it_has_read(tmp_path: P
     (directory / segment_file(4, SNAPSHOT_SUFFIX)).write_bytes(b"not a snapshot")
     (directory / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(sound)
     build_log_dir(directory.parent, IN_PLACE, recovered=frozenset({2, 4}))
-    assert {each.producer_id for each in producers_in((directory / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes())} == {
-        7
-    }
+    assert producer_ids(directory, 4) == {7}
     assert (directory / segment_file(6, SNAPSHOT_SUFFIX)).read_bytes() == sound
 
 

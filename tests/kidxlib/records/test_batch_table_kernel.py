@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,15 @@ _SIZES = st.lists(st.sampled_from([0, 10, 8_000, 20_000, 600_000]), max_size=30)
 
 def _log(sizes: list[int]) -> bytes:
     return b"".join(encoded.batch_v2([Record(number, 0, None, bytes(size))]) for number, size in enumerate(sizes))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[ChunkedLog]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield ChunkedLog(descriptor, path.stat().st_size)
+    finally:
+        os.close(descriptor)
 
 
 def _rows(log: LogBytes, position: int, wanted: Wanted) -> tuple[list[tuple[int, ...]], str]:
@@ -52,11 +63,8 @@ def test_rows_are_those_of_a_log_in_memory(
     path.write_bytes(data)
     wanted = Wanted.between(*sorted(rng.choices(range(31), k=2))) if rng.random() < 0.5 else Wanted()
     position = len(_log(sizes[: rng.randrange(len(sizes) + 1)]))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = _rows(ChunkedLog(descriptor, len(data)), position, wanted)
-    finally:
-        os.close(descriptor)
+    with _opened(path) as log:
+        found = _rows(log, position, wanted)
     assert found == _rows(WholeLog(np.frombuffer(bytes(data), np.uint8)), position, wanted)
 
 
@@ -70,26 +78,18 @@ def _bytes_asked() -> int:
 def test_of_large_batches_headers_alone_are_read(size: int, least: int, most: int, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(_log([size] * 60))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        log = ChunkedLog(descriptor, path.stat().st_size)
+    with _opened(path) as log:
         _rows(log, 0, Wanted())
         before = _bytes_asked()
         rows, _ = _rows(log, 0, Wanted())
         asked = _bytes_asked() - before
-    finally:
-        os.close(descriptor)
     assert len(rows) == 60 and least <= asked <= most
 
 
 def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(_log([20_000] * 9))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        log = ChunkedLog(descriptor, path.stat().st_size)
+    with _opened(path) as log:
         os.truncate(path, 50_000)
         with pytest.raises(LogChangedError, match="file ends at byte 60"):
             _rows(log, 0, Wanted())
-    finally:
-        os.close(descriptor)

@@ -343,30 +343,23 @@ class _BadTail(WholeLog):
         return start, window[:end]
 
 
+def in_sections(segment: Segment, threads: int, offset_index: bytes | None) -> RecoveredSegment:
+    """Recovered by threads, however small the segment."""
+    log, base_offset, options = whole(segment.log), segment.base_offset, segment.options
+    return recover_in_sections(log, base_offset, options, threads, offset_index, section_bytes_min=1, batch_bytes_min=1)
+
+
 @given(segments(), st.integers(2, 6), st.binary(max_size=80) | st.none())
 def test_as_recover(segment: Segment, threads: int, offset_index: bytes | None) -> None:
     """Damaged or not, and with an index that is anything but one."""
-    log = whole(segment.log)
-    pieces = recover_in_sections(
-        log, segment.base_offset, segment.options, threads, offset_index, section_bytes_min=1, batch_bytes_min=1
-    )
-    assert_same(pieces, recover(log, segment.base_offset, segment.options))
+    expected = recover(whole(segment.log), segment.base_offset, segment.options)
+    assert_same(in_sections(segment, threads, offset_index), expected)
 
 
 @given(segments(), st.integers(2, 6))
 def test_as_recover_with_its_own_index(segment: Segment, threads: int) -> None:
-    log = whole(segment.log)
-    expected = recover(log, segment.base_offset, segment.options)
-    pieces = recover_in_sections(
-        log,
-        segment.base_offset,
-        segment.options,
-        threads,
-        expected.offset_index,
-        section_bytes_min=1,
-        batch_bytes_min=1,
-    )
-    assert_same(pieces, expected)
+    expected = recover(whole(segment.log), segment.base_offset, segment.options)
+    assert_same(in_sections(segment, threads, expected.offset_index), expected)
 
 
 @given(st.integers(0, len(BATCHES) - 1))
@@ -374,7 +367,5 @@ def test_no_checksum_is_taken_for_granted(damaged: int) -> None:
     """A batch with a wrong checksum ends the log, whichever piece it lies in."""
     log = bytearray(LOG)
     log[STARTS[damaged] + layouts.BATCH_V2.itemsize] ^= 1
-    end = recover_in_sections(
-        whole(bytes(log)), 0, RecoverOptions(), threads=4, section_bytes_min=1, batch_bytes_min=1
-    ).end
+    end = in_sections(Segment(log=bytes(log)), 4, None).end
     assert (end.reason, end.position) == ("crc-mismatch", STARTS[damaged])
