@@ -37,7 +37,7 @@ from kidxlib.indexing.known_segments import (
     same_text,
     texts,
 )
-from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partitions_of, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
@@ -119,7 +119,7 @@ class IndexSizes:
         """For each suffix, the size of each row's file. Rows are of `LISTED`, in order."""
         sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
         self._list_in_stores(
-            self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist()
+            self._plan.partitions[number].index_directory for number in np.unique(partition_numbers(rows)).tolist()
         )
         start = 0
         for number, of_partition in runs_of_partitions(rows):
@@ -382,7 +382,7 @@ def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, P
     """
     base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
     rows = np.flatnonzero(to_fold)
-    changed, first = np.unique(partitions_of(plan.segments)[rows], return_index=True)  # listed in order
+    changed, first = np.unique(partition_numbers(plan.segments)[rows], return_index=True)  # listed in order
     changed_from = dict(zip(changed.tolist(), base_offsets[rows[first]].tolist(), strict=True))
     which = whole & plan.have_segments()
     which[changed] = True

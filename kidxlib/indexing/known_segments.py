@@ -23,7 +23,7 @@ from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segment_views import KnownSegment
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import numbers_in, offset_indexes, partitions_of
+from kidxlib.indexing.listing import numbers_in, offset_indexes, partition_numbers
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.outcome import ABSENT
@@ -77,7 +77,9 @@ def match_listing(plan: Plan, known: pa.Table) -> Matched:
     keys = known.select(PARTITION_KEY)
     partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
     segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
-    listed = pa.table({"listed_partition": partitions_of(plan.segments), "base_offset": plan.segments["base_offset"]})
+    listed = pa.table(
+        {"listed_partition": partition_numbers(plan.segments), "base_offset": plan.segments["base_offset"]}
+    )
     return Matched(known, partitions, positions_in(segments, listed, listed.column_names))
 
 

@@ -39,7 +39,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 _LATEST_NS: Final = 2**63 - 1
 
 
-def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
+def list_source_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
     """The partitions of a source, in order. What is no partition is added to `skipped`.
 
     A directory that contains partitions is a log dir. If it contains none and its own name is `<topic>-<partition>`, it
@@ -78,7 +78,7 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
 def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
     """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`."""
     skipped = Skipped() if skipped is None else skipped
-    partitions = [partition for source in sources for partition in list_partitions(source, skipped)]
+    partitions = [partition for source in sources for partition in list_source_partitions(source, skipped)]
     partitions.sort(key=lambda partition: partition.topic_partition)
     for one, other in pairwise(partitions):
         if one.topic_partition == other.topic_partition:
@@ -321,7 +321,7 @@ class ListedSegments:
             self._partitions, self._segments = [], []
 
 
-def of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
+def rows_of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
     """The rows of the partitions with these numbers, in order; the partitions get new numbers."""
     wanted = numbers_array(pa.int32(), np.array(kept, np.int32), np.ones(len(kept), np.bool_))
     numbers: Values = pc.index_in(rows["listed_partition"], value_set=wanted)
@@ -330,13 +330,13 @@ def of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
 
 def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The number of each partition that has rows, and these. Rows of a partition follow each other."""
-    partitions = partitions_of(rows)
+    partitions = partition_numbers(rows)
     starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
     for start, end in itertools.pairwise([*starts, len(partitions)]):
         yield int(partitions[start]), rows.slice(start, end - start)
 
 
-def partitions_of(rows: pa.Table) -> Longs:
+def partition_numbers(rows: pa.Table) -> Longs:
     """The number of each row's partition."""
     return numpy_of(rows["listed_partition"]).astype(np.int64)
 

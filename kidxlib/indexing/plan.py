@@ -30,11 +30,11 @@ from kidxlib.indexing.listing import (
     Longs,
     Skipped,
     UnlistableDirectory,
-    list_partitions,
     list_segments,
+    list_source_partitions,
     numbers_in,
-    of_partitions,
-    partitions_of,
+    partition_numbers,
+    rows_of_partitions,
     runs_of_partitions,
     sum_of_bytes,
     warnings_of_unlistable,
@@ -342,11 +342,11 @@ class SegmentsToBuild:
         """Some of the segments: a copy, as a slice would take all of them to its worker."""
         places: Values = pa.array(which)
         rows = self.rows.take(places)
-        kept = np.unique(partitions_of(rows)).tolist()
+        kept = np.unique(partition_numbers(rows)).tolist()
         return replace(
             self,
             partitions=[self.partitions[number] for number in kept],
-            rows=of_partitions(rows, kept),
+            rows=rows_of_partitions(rows, kept),
             paths=self.paths.take(places),
             threads=threads,
         )
@@ -382,9 +382,9 @@ class Plan:
         """A plan of the partitions with these numbers, in order; with `first`, only of their segments from these base
         offsets on.
         """
-        segments = of_partitions(self.segments, kept)
+        segments = rows_of_partitions(self.segments, kept)
         if first is not None:
-            from_offsets = np.array(first, np.int64)[partitions_of(segments)]
+            from_offsets = np.array(first, np.int64)[partition_numbers(segments)]
             segments = segments.filter(pa.array(segments["base_offset"].to_numpy() >= from_offsets))
         return Plan(
             is_listed=self.is_listed,
@@ -408,10 +408,10 @@ class Plan:
         index of a valid prefix.
         """
         rows = self.to_read() if rows is None else rows
-        kept = np.unique(partitions_of(rows)).tolist()
+        kept = np.unique(partition_numbers(rows)).tolist()
         return SegmentsToBuild(
             partitions=[self.partitions[number].to_build() for number in kept],
-            rows=of_partitions(rows, kept),
+            rows=rows_of_partitions(rows, kept),
             paths=self.paths_in_bytes(rows),
             publish_truncated=publish_truncated,
         )
@@ -422,7 +422,7 @@ class Plan:
         sources = np.array(
             [INTERVAL_SOURCES.index(partition.interval_source) for partition in self.partitions], np.int32
         )
-        rows, partitions = self.segments.num_rows, partitions_of(self.segments)
+        rows, partitions = self.segments.num_rows, partition_numbers(self.segments)
         columns = [
             numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
             words_array(INTERVAL_SOURCES, sources[partitions]),
@@ -432,8 +432,8 @@ class Plan:
 
     def keys(self, rows: pa.Table) -> pa.Table:
         """The catalog's keys of segments. `rows` are of `LISTED`, as in `paths_of_logs`."""
-        of_partitions = self.partition_keys().take(rows["listed_partition"])
-        return of_partitions.append_column("base_offset", rows["base_offset"])
+        keys = self.partition_keys().take(rows["listed_partition"])
+        return keys.append_column("base_offset", rows["base_offset"])
 
     def partition_keys(self) -> pa.Table:
         return rows_of_keys([partition.key for partition in self.partitions])
@@ -453,7 +453,7 @@ class Plan:
             beginnings.take(rows["listed_partition"].combine_chunks()), names, b""
         )
         remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
-        partitions = partitions_of(rows)
+        partitions = partition_numbers(rows)
         if not len(partitions) or not remote[partitions].any():
             return paths
         with_objects: list[Any] = paths.to_pylist()
@@ -466,7 +466,7 @@ class Plan:
     def bounds(self) -> Longs:
         """Where the rows of each partition begin in `segments`, and at the end the number of rows."""
         numbers = np.arange(len(self.partitions) + 1)
-        return np.searchsorted(partitions_of(self.segments), numbers).astype(np.int64)
+        return np.searchsorted(partition_numbers(self.segments), numbers).astype(np.int64)
 
     def have_segments(self) -> Flags:
         return np.diff(self.bounds()) > 0
@@ -501,7 +501,7 @@ def find_partitions(
     """List the sources, but not what is in their partitions: a plan that is not `is_listed`."""
     plan = Plan(is_listed=False)
     for source in sources:
-        partitions = list_partitions(source, plan.skipped)
+        partitions = list_source_partitions(source, plan.skipped)
         wanted = [partition for partition in partitions if topics.fullmatch(partition.topic_partition.topic)]
         if all(partition.path != source.path for partition in partitions):
             plan.log_dirs.add(source.name)

@@ -1,5 +1,5 @@
-"""Reads segments, publishes their indexes (`build`), and returns a row of facts for each after its index files are
-durable: a row in the catalog always has its files. An audit reads segments alike (`recover_task`).
+"""Reads segments, publishes their indexes (`build_segments`), and returns a row of facts for each after its index files
+are durable: a row in the catalog always has its files. An audit reads segments alike (`recover_task`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.plan import BuildTask, ScanTask, held_name
 from kidxlib.jit.processor import cores
-from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
+from kidxlib.recovery.kept_scans import KeptPass, PassPlace
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
@@ -128,13 +128,13 @@ class BuiltSegments:
                 yield file
 
 
-def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
-    """`build_together`, segment by segment."""
-    for built in build_together(tasks, use_mmap):
+def build_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
+    """`build_in_passes`, segment by segment."""
+    for built in build_in_passes(tasks, use_mmap):
         yield from built
 
 
-def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegments]:
+def build_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegments]:
     """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Small logs on a
     disk are read many in one pass, large ones one after the other, small ones in an object store several at a time. A
     damaged or vanished segment never stops the others.
@@ -197,13 +197,13 @@ def _read_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_Rea
             match _pass_of(together[0]):
                 case None:
                     yield alone(together[0])
-                case PlaceOfPass() as place:
+                case PassPlace() as place:
                     yield from _scanned_together(together, place.read(), use_mmap)
                 case _:
                     yield from _read_together(together, use_mmap, room)
 
 
-def _pass_of(task: BuildTask) -> PlaceOfPass | Literal["small", "packed"] | None:
+def _pass_of(task: BuildTask) -> PassPlace | Literal["small", "packed"] | None:
     """With which others a log on a disk is done in one pass: those with which it was scanned before, or small ones, of
     which those whose index files are packed are `packed`; None: it is done alone.
     """

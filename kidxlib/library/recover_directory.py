@@ -13,7 +13,7 @@ from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -183,7 +183,7 @@ def _recovered(
     segments: dict[int, IndexedSegment] = {}
 
     def scanned() -> Iterator[SegmentTask]:
-        for built in build(tasks, use_mmap):
+        for built in build_segments(tasks, use_mmap):
             segment = built.task.segment
             segments[segment.base_offset] = IndexedSegment(
                 base_offset=segment.base_offset,

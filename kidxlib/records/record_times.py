@@ -20,7 +20,7 @@ _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class RecordsIn:
+class RecordTimes:
     """The records of a batch.
 
     Attributes:
@@ -34,7 +34,7 @@ class RecordsIn:
     complete: bool
 
 
-def records_in(log: LogBytes, batch: batch_headers.Batch) -> RecordsIn | None:
+def read_record_times(log: LogBytes, batch: batch_headers.Batch) -> RecordTimes | None:
     """Offsets and timestamps of the records of a batch; None if it is too large, or its first record is malformed."""
     if not batch.is_v2:
         try:
@@ -42,7 +42,7 @@ def records_in(log: LogBytes, batch: batch_headers.Batch) -> RecordsIn | None:
         except MalformedRecordsError:
             return None
         both = np.array(pairs, np.int64).reshape(-1, 2)
-        return RecordsIn(pairs[0][0], both[:, 0], both[:, 1], True)
+        return RecordTimes(pairs[0][0], both[:, 0], both[:, 1], True)
     count = batch.records_count or 0
     try:
         content = reader.content(log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
@@ -61,4 +61,4 @@ def records_in(log: LogBytes, batch: batch_headers.Batch) -> RecordsIn | None:
         offsets,
         timestamps,
     )
-    return RecordsIn(batch.offset_field, offsets[:well_formed], timestamps[:well_formed], well_formed == count)
+    return RecordTimes(batch.offset_field, offsets[:well_formed], timestamps[:well_formed], well_formed == count)

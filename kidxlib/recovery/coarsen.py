@@ -52,7 +52,7 @@ class ScanCost:
     most: int
 
 
-def from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> RecoveredSegment:
+def indexes_from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> RecoveredSegment:
     """Make the indexes from batch headers alone.
 
     Args:
@@ -61,11 +61,11 @@ def from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> Re
     return recover(log, base_offset, replace(options, verify_crc=False))
 
 
-def from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
+def indexes_from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
     """Make the same indexes through denser ones, for a log whose offsets increase from batch to batch.
 
     Args:
-        log: as in `from_headers`; its whole content must be in one window.
+        log: as in `indexes_from_headers`; its whole content must be in one window.
         denser: the indexes that recovery of this log writes with a smaller interval.
 
     Returns:

@@ -12,7 +12,7 @@ from kidxlib.format.batch_header import batch_size
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.records.record_times import records_in
+from kidxlib.records.record_times import read_record_times
 from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, new_header_facts, smallest_of
 from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
 from kidxlib.storage.log_bytes import LogBytes
@@ -75,7 +75,7 @@ def _fold_records(log: LogBytes, end: int) -> tuple[tuple[SmallestTimestamp, ...
             continue
         head = log.read(position, layouts.BATCH_V2_BYTES_MIN)
         size = batch_size(head)
-        records = records_in(log, parse_batch(position, size, head))
+        records = read_record_times(log, parse_batch(position, size, head))
         if records is None or not records.complete:
             return None
         fold_timestamps(*into, position, np.ascontiguousarray(records.timestamps))

@@ -64,7 +64,7 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
             sweep(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
-        for built in kidxlib.indexing.segments.build(tasks, use_mmap):
+        for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
         for _ in fold_and_publish(

@@ -132,7 +132,7 @@ def find_bucket(place: Location) -> Location:
     return below if is_there else place
 
 
-def list_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
+def list_bucket_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
     """The directories of partitions, in the order of their names."""
     parsed = ((parse_topic_id_partition(place.name), place) for place in entries_in(bucket))
     return {partition: place for partition, place in parsed if partition is not None}
@@ -142,7 +142,7 @@ LOCAL: Final = Layout(
     name="local",
     required=tuple(suffix for suffix in PARTS if suffix != TRANSACTION_INDEX_SUFFIX),
     optional=(TRANSACTION_INDEX_SUFFIX,),
-    list_partitions=list_partitions,
+    list_partitions=list_bucket_partitions,
     partition_path=local_storage_directory,
 )
 

@@ -31,7 +31,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new
-from kidxlib.indexing.listing import numbers_in, partitions_of, unlistable_as_json
+from kidxlib.indexing.listing import numbers_in, partition_numbers, unlistable_as_json
 from kidxlib.indexing.plan import Plan, log_dirs_to_lock, remove_held, repair_plan
 from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend
@@ -269,7 +269,7 @@ def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
     """The cost of a build after a dry run, which lists and compares with as many requests as the dry run (`asked`)."""
     in_store = [isinstance(partition.directory.path, ObjectPath) for partition in plan.partitions]
     is_in_store = np.array(in_store, np.bool_)
-    sizes = numbers_in(changes.to_read["log_bytes"])[0][is_in_store[partitions_of(changes.to_read)]]
+    sizes = numbers_in(changes.to_read["log_bytes"])[0][is_in_store[partition_numbers(changes.to_read)]]
     ranges = int((-(-sizes // RANGE_BYTES)).sum())
     reading = replace(asked, tried_again=0) + Requests(head=2 * len(sizes), get=ranges)
     writing = Requests()

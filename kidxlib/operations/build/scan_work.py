@@ -22,7 +22,7 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.indexing.plan import BuildTask, SegmentsToBuild
-from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
+from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_in_passes
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.partition_fold import NO_EVENTS
@@ -56,7 +56,7 @@ def scan_shares(shares: Iterable[SegmentsToBuild], use_mmap: bool) -> Iterator[I
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `SCANNED`. Done again, it gives the same files and the same rows, but for `published`."""
-    for built in build_together(tasks, use_mmap):
+    for built in build_in_passes(tasks, use_mmap):
         if built.scans is None:
             yield from map(_item_rows, built)
             continue

@@ -27,10 +27,10 @@ from kidxlib.engine.shares import cut
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem
 from kidxlib.indexing.changes import Changes, PartitionChange, count_unknown
-from kidxlib.indexing.listing import numbers_in, partitions_of, sum_of_bytes
+from kidxlib.indexing.listing import numbers_in, partition_numbers, sum_of_bytes
 from kidxlib.indexing.plan import ListedPartition, PartitionTask, Plan
-from kidxlib.indexing.summary import PROBLEM_FREE, PROBLEMS_KEPT, Counts, SegmentProblem
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
@@ -87,7 +87,7 @@ class Scanned:
     """
 
     unfinished: dict[PartitionKey, PartitionChange]
-    counts: Counts = field(default_factory=Counts)
+    counts: BuildCounts = field(default_factory=BuildCounts)
     seconds: float = 0.0
     read_seconds: float = 0.0
     waves: int = 0
@@ -176,7 +176,7 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
 
 def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[ListedPartition]:
     """The partitions whose last segment is in a wave. `following` is the first row after the wave."""
-    numbers = set(partitions_of(rows).tolist()) - set(partitions_of(following).tolist())
+    numbers = set(partition_numbers(rows).tolist()) - set(partition_numbers(following).tolist())
     return [plan.partitions[number] for number in sorted(numbers)]
 
 
@@ -189,7 +189,7 @@ def _next_wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
     end = int(np.searchsorted(bytes_up_to, log_bytes, side="right"))
     end = max(1, min(end, _WAVE_SEGMENTS))
     if end < rows.num_rows:
-        partitions = partitions_of(rows)
+        partitions = partition_numbers(rows)
         end = int(np.searchsorted(partitions, partitions[end])) or end
     return rows.slice(0, end)
 
@@ -218,7 +218,7 @@ def _finish(
     name: str,
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
-    counts: Counts,
+    counts: BuildCounts,
 ) -> int:
     """Finish the tasks' partitions; `changes` may have others too. Returns how many rows of `segments` changed."""
     # compiled loops, as in `_scan`
@@ -291,7 +291,7 @@ def _not_overtaken(catalog: TablesCatalog, rows: Found, build_id: str) -> Found:
     return updates.not_overtaken(rows, before, now, build_id)
 
 
-def _count_scanned(staged: Staged, counts: Counts) -> None:
+def _count_scanned(staged: Staged, counts: BuildCounts) -> None:
     """Add a wave's rows of `SCANNED` to the counts."""
     kinds = ["topic", "status", "published"]
     rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
@@ -327,7 +327,7 @@ def finished_by_topic(rows: pa.Table) -> pa.Table:
     return summed.rename_columns(FINISHED_BY_TOPIC.names).cast(FINISHED_BY_TOPIC)
 
 
-def _count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
+def _count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: BuildCounts) -> None:
     """Add rows of `FINISHED` to the counts, with `unfolded`, rows of `FINISHED_BY_TOPIC` of the segments of the same
     partitions that were not folded again, and the withdrawn segments.
     """
@@ -347,7 +347,7 @@ def _or_zero(column: Values) -> Values:
     return pc.coalesce(column.cast(pa.int64()), pa.scalar(0, pa.int64()))
 
 
-def _keep_first(problems: pa.Table, counts: Counts) -> None:
+def _keep_first(problems: pa.Table, counts: BuildCounts) -> None:
     """Keep the first segments with problems, up to the limit."""
     room = max(0, PROBLEMS_KEPT - len(counts.problems))
     first = problems.select(_PROBLEM).sort_by([(name, "ascending") for name in _PROBLEM[:4]]).slice(0, room)

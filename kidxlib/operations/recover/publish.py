@@ -34,7 +34,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_tasks
 from kidxlib.indexing.plan import BuildTask, PartitionTask, SegmentTask
-from kidxlib.indexing.segments import build_together
+from kidxlib.indexing.segments import build_in_passes
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
@@ -216,7 +216,7 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     tasks = {forecast.files: _partition_task(forecast) for forecast in to_read}
     built = (
         (task.index_directory, segment)
-        for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+        for together in build_in_passes(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
         for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
     )
     by_partition = itertools.groupby(built, lambda segment: segment[0])

@@ -25,7 +25,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.listing import ListedSegments, UnlistableDirectory, of_partitions
+from kidxlib.indexing.listing import ListedSegments, UnlistableDirectory, rows_of_partitions
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
@@ -164,7 +164,9 @@ def _make_again(before: Plan, directory: Path) -> None:
 
 def listed_of(plan: Plan, topic: str) -> Plan:
     kept = [number for number, partition in enumerate(plan.partitions) if partition.key[1] == topic]
-    return Plan(segments=of_partitions(plan.segments, kept), partitions=[plan.partitions[number] for number in kept])
+    return Plan(
+        segments=rows_of_partitions(plan.segments, kept), partitions=[plan.partitions[number] for number in kept]
+    )
 
 
 def test_where_no_source_has_a_segment_nothing_is_compared(root: Path) -> None:

@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, held_name
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
 from kidxlib.storage.directory import Directory
@@ -49,7 +49,7 @@ def build_log_dir(
         recovered: see `PartitionTask`.
     """
     plan = plan_of(parse_sources([str(log_dir)]), index_dir)
-    built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
+    built = list(build_segments(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [
         (
             replace(listed.partition_task(ALL), recovered=recovered),

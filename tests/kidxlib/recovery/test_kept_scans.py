@@ -13,7 +13,7 @@ import pytest
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.plan import BuildTask
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
@@ -120,7 +120,7 @@ def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool, 
         publish_truncated=True,
         kept_scans=kept,
     )
-    [built] = build([task], use_mmap=False)
+    [built] = build_segments([task], use_mmap=False)
     assert built.recovered is not None
     assert _is_same(built.recovered, scanned) != is_changed
     assert log.with_suffix(".index").read_bytes() == (b"" if is_changed else scanned.offset_index)

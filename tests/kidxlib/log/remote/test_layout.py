@@ -18,8 +18,8 @@ from kidxlib.log.remote.layout import (
     PARTS,
     STORAGE_DIRECTORY,
     find_bucket,
+    list_bucket_partitions,
     list_objects,
-    list_partitions,
     local_storage_directory,
     object_name,
     parse_topic_id_partition,
@@ -88,7 +88,7 @@ def test_objects_of_a_partition(tmp_path: Path) -> None:
     for name in (*names, *others, f"8-{_ID}.log"):
         (place / name).write_bytes(b"xy")
     assert find_bucket(tmp_path) == find_bucket(bucket) == bucket
-    assert list_partitions(bucket) == {TopicIdPartition(_ID, "t", 0): place}
+    assert list_bucket_partitions(bucket) == {TopicIdPartition(_ID, "t", 0): place}
     listed = list_objects(place, LOCAL.suffixes)
     assert sorted(listed.others) == sorted(others)
     assert {(row["start_offset"], row["suffix"], row["bytes"]) for row in listed.objects.to_pylist()} == {

@@ -81,7 +81,7 @@ class TopicCounts:
 
 
 @dataclass(slots=True)
-class Counts:
+class BuildCounts:
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     problems: list[SegmentProblem] = field(default_factory=list)
     unknown_facts: Counter[str] = field(default_factory=Counter)  # of how many segments each fact is not known
