@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.metadata_image import AsOf, Assignment, read_cluster_metadata, read_despite_damage
+from kidxlib.log.metadata_image import AsOf, Assignment, ClusterMetadata, read_cluster_metadata, read_despite_damage
 from tests.support.cluster_metadata import (
     BROKER,
     change,
@@ -27,6 +28,11 @@ from tests.support.cluster_metadata import (
 )
 
 _A, _B = topic_id("a"), topic_id("b")
+
+
+def image_of(place: Path, values: Sequence[bytes]) -> ClusterMetadata:
+    """Of the only voter's copy, in which all counts."""
+    return read_cluster_metadata(write_copy(place, {0: leader_change(0, [1]) + data(1, values)}))
 
 
 def test_what_is_committed_counts(tmp_path: Path) -> None:
@@ -99,8 +105,7 @@ def test_transactions_count_when_they_end(tmp_path: Path) -> None:
     begin, end = change("BeginTransactionRecord", name=None), change("EndTransactionRecord")
     abort = change("AbortTransactionRecord", reason=None)
     values = [begin, topic("committed", _A), end, begin, topic("aborted", _B), abort, begin, topic("open", _B)]
-    write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
-    assert read_cluster_metadata(tmp_path).topics == {"committed": _A}
+    assert image_of(tmp_path, values).topics == {"committed": _A}
 
 
 def test_log_dirs_are_those_that_a_broker_named_last(tmp_path: Path) -> None:
@@ -112,8 +117,7 @@ def test_log_dirs_are_those_that_a_broker_named_last(tmp_path: Path) -> None:
         *(of_broker("RegisterBrokerRecord", 3, [_A]), change("UnregisterBrokerRecord", brokerId=3, brokerEpoch=1)),
         b"\x01\x00\x63 of a newer Kafka",
     ]
-    write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
-    assert read_cluster_metadata(tmp_path).log_dirs == {1: (_A, _B), 2: (_B,)}
+    assert image_of(tmp_path, values).log_dirs == {1: (_A, _B), 2: (_B,)}
 
 
 def test_a_node_is_of_the_kafka_as_which_it_registered_last(tmp_path: Path) -> None:
@@ -126,7 +130,7 @@ def test_a_node_is_of_the_kafka_as_which_it_registered_last(tmp_path: Path) -> N
         *(of_controller(6, "C://h:6", level=30), of_broker("RegisterBrokerRecord", 7, [_A], level=33)),
         change("UnregisterBrokerRecord", brokerId=7, brokerEpoch=1),
     ]
-    found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
+    found = image_of(tmp_path, values)
     assert found.releases == {1: (4, 4), 2: (4, 4), 3: (4, 3), 6: (4, 3)}
     assert found.controllers.keys() == {1, 6}
 
@@ -146,7 +150,7 @@ def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> Non
         changed(1, replicas=[2], directories=[_B]),
         change("RemoveTopicRecord", topicId=_B),
     ]
-    found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
+    found = image_of(tmp_path, values)
     assert found.assignments == {
         TopicPartition("t", 0): Assignment((1,), ("A" * 22,), leader_epoch=1, last_leader=1, led_epoch=1, in_sync=(1,)),
         TopicPartition("t", 1): Assignment((2,), (_B,), last_leader=1, led_epoch=0, in_sync=(1, 2)),
@@ -161,8 +165,7 @@ def test_changes_are_made_in_their_order(tmp_path: Path) -> None:
         *(change("RemoveTopicRecord", topicId=_A), topic("t", _B), config("t", "cleanup.policy", "compact")),
         *(config("1", "log.retention.ms", None, BROKER), change("NoOpRecord"), config("g", "x", "y", 32)),
     ]
-    write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
-    found = read_cluster_metadata(tmp_path)
+    found = image_of(tmp_path, values)
     assert found.topics == {"t": _B}
     assert found.topic_configs == {"t": {"cleanup.policy": "compact"}}
     assert found.broker_configs == {"": {"log.retention.ms": "5"}, "1": {}}
