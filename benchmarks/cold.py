@@ -18,7 +18,7 @@ import click
 from benchmarks.figures import Table, Target, record
 from benchmarks.scan import CASES, segment
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.ranged_log import RANGES_AHEAD

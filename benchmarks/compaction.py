@@ -21,9 +21,9 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.records.header_search import new_walks, step_to_offsets, walk
-from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, indexes_from_denser, indexes_from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.terminal.console import note
@@ -96,11 +96,11 @@ def _measure(path: Path, rounds: int) -> list[dict[str, Any]]:
 
 
 def _through(denser: Indexes, options: RecoverOptions, log: LogBytes) -> Indexes | None:
-    return from_denser(log, 0, options, denser)
+    return indexes_from_denser(log, 0, options, denser)
 
 
 def _by_headers(options: RecoverOptions, log: LogBytes) -> Indexes:
-    recovered = from_headers(log, 0, options)
+    recovered = indexes_from_headers(log, 0, options)
     return Indexes(recovered.offset_index, recovered.time_index)
 
 

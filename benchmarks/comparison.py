@@ -20,7 +20,7 @@ from kidxlib.catalog.segments import IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.changes import compare
+from kidxlib.indexing.changes import compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
@@ -75,7 +75,9 @@ def _timed(work: Callable[[], _T]) -> tuple[_T, float]:
 
 
 def _compare(plan: Plan, known: pa.Table) -> None:
-    changes = compare(plan, known, AuxiliaryFiles(), publish_truncated=True, explicit_interval=False, rebuild=False)
+    changes = compare_with_catalog(
+        plan, known, AuxiliaryFiles(), publish_truncated=True, explicit_interval=False, rebuild=False
+    )
     if changes.to_read.num_rows or changes.relisted.num_rows or changes.gone.num_rows:
         raise KidxError(f"{changes.to_read.num_rows} segments to read; expected none")
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.plan import BuildTask, Plan, find_segments
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, source_at
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
@@ -86,11 +84,11 @@ class TimedBuild:
 def timed_build(warm_up: BuildTask, tasks: Sequence[BuildTask]) -> TimedBuild:
     """Build segments as a task on an executor does."""
     with mock.patch("kidxlib.indexing.segments.Publisher", _TimedPublisher):
-        list(build([warm_up], use_mmap=True))
+        list(build_segments([warm_up], use_mmap=True))
         wait_for_others()
         _TimedPublisher.staging_seconds = _TimedPublisher.commit_seconds = 0.0
         start = time.perf_counter()
-        for _ in build(tasks, use_mmap=True):
+        for _ in build_segments(tasks, use_mmap=True):
             pass
         seconds = time.perf_counter() - start
     return TimedBuild(seconds, _TimedPublisher.staging_seconds, _TimedPublisher.commit_seconds)

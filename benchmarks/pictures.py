@@ -27,7 +27,7 @@ from kidxlib.library.read import read
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.terminal.console import note, print_line
 

@@ -31,8 +31,8 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.operations.recover.page_cache import note_down
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.segment import recover as recover_segment
+from kidxlib.recovery.partition_fold import Producers
+from kidxlib.recovery.recover import recover as recover_segment
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import note, print_line

@@ -20,8 +20,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.parallel import recover_in_sections
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.terminal.console import note

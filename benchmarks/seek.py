@@ -29,7 +29,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import note

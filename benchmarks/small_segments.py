@@ -20,7 +20,7 @@ from benchmarks.links import content_file, write_log_dir
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.segments import GROUP_FILES
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.publisher import Publisher

@@ -17,7 +17,7 @@ from benchmarks.figures import Target, record
 from benchmarks.library import at_once, wait_for_others
 from benchmarks.submit import JobRun, run_command
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory

@@ -18,7 +18,7 @@ from benchmarks.library import plan_build
 from benchmarks.submit import read_status, remove_results, status_bytes
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.segments import build_segments
 from kidxlib.terminal.console import note
 from tests.support import page_cache
 from tests.support.page_cache import held_in_memory
@@ -81,7 +81,7 @@ def _peak(place: Path, log: Path, way: str) -> int:
 def _build(place: Path, way: str) -> None:
     (task,) = plan_build(place).build_tasks(publish_truncated=True)
     task = replace(task, segment=replace(task.segment, active=False))  # of which nothing is ever mapped
-    (built,) = build([task], use_mmap=way != IN_CHUNKS)
+    (built,) = build_segments([task], use_mmap=way != IN_CHUNKS)
     if built.offset_index is None:
         raise KidxError(f"{built.task.segment.path}: {built.end}, expected a valid segment; remove the file")
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kidxlib.reading.who_wrote import WrittenBy, who_wrote
     from kidxlib.recovery.options import RecoverOptions
     from kidxlib.recovery.outcome import Status
-    from kidxlib.recovery.segment import RecoveredSegment
+    from kidxlib.recovery.recover import RecoveredSegment
     from kidxlib.retention.decide import Decisions
     from kidxlib.retention.policy import Cleanup, TopicPolicy
 
@@ -138,7 +138,7 @@ _HOMES: Final = {
     ),
     "recovery.options": ("RecoverOptions",),
     "recovery.outcome": ("Status",),
-    "recovery.segment": ("RecoveredSegment",),
+    "recovery.recover": ("RecoveredSegment",),
     "retention.decide": ("Decisions",),
     "retention.policy": (
         "Cleanup",

@@ -50,7 +50,7 @@ class Part:
 PARTS: Final = {
     "scan": Part(
         "kidxlib/recovery/scan/ordinary_kernel.py",
-        ("tests/kidxlib/recovery/test_segment.py", "tests/kidxlib/recovery/log_facts"),
+        ("tests/kidxlib/recovery/test_recover.py", "tests/kidxlib/recovery/test_record_facts.py"),
         [
             Mutant("control batches pass", "(attributes & ATTRIBUTE_CONTROL) != 0 or (leader_epoch", "(leader_epoch"),
             Mutant("another epoch passes", " or (leader_epoch >= 0 and leader_epoch != epoch)", ""),

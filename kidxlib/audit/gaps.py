@@ -49,7 +49,7 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey, TopicPartition
-from kidxlib.log.cluster_metadata.image import ConfigValue
+from kidxlib.log.metadata_image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
 from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of

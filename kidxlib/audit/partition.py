@@ -69,7 +69,7 @@ from kidxlib.indexing.listing import offset_indexes
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.segments import why_not_read
 from kidxlib.indexing.source import PartitionDirectory, Source
-from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, topic_config
+from kidxlib.log.metadata_image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource

@@ -20,7 +20,7 @@ from kidxlib.catalog.rows import Row, SegmentKey
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.tasks import ScanTask
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.storage.location import Location, as_text, location, version_at
 
 #: Actions of a broker that lose nothing of a segment.

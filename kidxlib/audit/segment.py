@@ -29,21 +29,20 @@ from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE, OFFSET_INDEX
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.records import batch_headers, header_search, reader
-from kidxlib.records.arrow.schema import incremented_sequences
+from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.contents_kernel import CONTENTS, fold_contents
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.columns import RecordsIn, records_in
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.place_kernel import CONTENTS, fold_contents
+from kidxlib.records.placed_records import RecordPlacer
+from kidxlib.records.record_times import RecordsIn, records_in
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
 from kidxlib.storage.opened_log import OpenedLog, opened_log

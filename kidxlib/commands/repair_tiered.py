@@ -65,8 +65,7 @@ class RepairTiered(OnBucket):
 
     @cached_property
     def resolved(self) -> RepairRequest:
-        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
-        from kidxlib.indexing.source import source_at
+        from kidxlib.indexing.source import ensure_no_overlap, index_dir_to_write, source_at
         from kidxlib.operations.tiered.repair import RepairRequest
         from kidxlib.operations.tiered.tiered_request import tiered_request
         from kidxlib.storage.location import is_inside

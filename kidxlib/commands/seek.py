@@ -226,10 +226,8 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
-    from kidxlib.indexing.listing import list_distinct_partitions
-    from kidxlib.indexing.remote_logs import RemoteOptions
-    from kidxlib.indexing.skipped import Skipped
-    from kidxlib.indexing.source import source_at
+    from kidxlib.indexing.listing import Skipped, list_distinct_partitions
+    from kidxlib.indexing.source import RemoteOptions, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
     from kidxlib.reading.absent import BrokersMetadata, folders_passed_over
     from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader

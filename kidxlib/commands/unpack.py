@@ -34,7 +34,7 @@ class Unpack(OnSources):
     now: None = None
 
     def __post_init__(self) -> None:
-        from kidxlib.indexing.directories import index_dir_to_write
+        from kidxlib.indexing.source import index_dir_to_write
 
         super().__post_init__()
         index_dir_to_write("--index-dir", self.index_dir)  # what is wrong is told before anything is done
@@ -49,7 +49,7 @@ def run_unpack(request: Unpack, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files were not written, as a
     log has changed or they do not have their checksum; 1 failed.
     """
-    from kidxlib.indexing.directories import index_dir_to_write
+    from kidxlib.indexing.source import index_dir_to_write
     from kidxlib.operations.packed import unpack
 
     place = index_dir_to_write("--index-dir", request.index_dir)

@@ -150,9 +150,7 @@ class Verify(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> AuditRequest:
-        from kidxlib.indexing.directories import existing_index_dir
-        from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+        from kidxlib.indexing.source import IndexPlace, RemoteOptions, existing_index_dir, parse_topics, source_at
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
@@ -178,9 +176,13 @@ class Verify(WithOrWithoutCatalog):
         )
 
     def _with_settings(self) -> AuditRequest:
-        from kidxlib.indexing.directories import ensure_no_overlap, existing_index_dir
-        from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import IndexPlace, parse_topics
+        from kidxlib.indexing.source import (
+            IndexPlace,
+            RemoteOptions,
+            ensure_no_overlap,
+            existing_index_dir,
+            parse_topics,
+        )
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics

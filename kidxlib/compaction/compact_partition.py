@@ -53,7 +53,7 @@ from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes

@@ -17,7 +17,7 @@ from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMes
 from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.java import boolean_text
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import ARRAY_ELEMENTS_MAX, Readable, json_object, json_text, read_message
+from kidxlib.messages.interpreter import ARRAY_ELEMENTS_MAX, Readable, json_object, json_text, read_message
 from kidxlib.messages.remote_log_metadata import (
     RemoteLogMetadata,
     RemotePartitionDelete,

@@ -16,7 +16,7 @@ from typing import ClassVar, Final, TypeAlias
 from kidxlib.dump.decoders import Decoded
 from kidxlib.format import layouts
 from kidxlib.java import as_int, boolean_text, incremented_sequence, text_of
-from kidxlib.messages.reading import json_text
+from kidxlib.messages.interpreter import json_text
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.control import ControlRecord
 from kidxlib.records.reader import Header, Record

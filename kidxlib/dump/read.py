@@ -54,7 +54,7 @@ from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_int, decremented_sequence, incremented_sequence
-from kidxlib.log.cluster_metadata.image import release_of_node
+from kidxlib.log.metadata_image import release_of_node
 from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, messages, records

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from kidxlib.engine.work import SharedRows, Staged, Work
 from kidxlib.errors import UsageError
+from kidxlib.indexing.build_counts import PROBLEMS_KEPT
 from kidxlib.indexing.source import Source
-from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.requests import Requests

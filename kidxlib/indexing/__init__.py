@@ -1,5 +1,5 @@
-"""From directories to index files: `discover` and `listing` list sources, `listed` is the table of what is there,
-`skipped` what was passed over, `vanished` what is missing from it. `plan` has their segments, `changes` compares them
-with the catalog. `tasks` are what workers get (`ScanTask`): `segments` scans and publishes, and `finish_partition`
-publishes from the scans (`SegmentTask`) what depends on the order of segments, as `finish_files` says.
+"""From directories to index files: `source` says what a source is, `listing` lists it, and `plan` has the segments with
+the tasks that workers get. `changes` compares them with the catalog, by `known_segments`, which also says what is
+missing. `segments` scans and publishes (`ScanTask`), and `finish_partition` publishes from the scans (`SegmentTask`)
+what depends on the order of segments. `bins` shares work out, and `build_counts` says how much a build read and wrote.
 """

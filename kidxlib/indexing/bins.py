@@ -26,7 +26,7 @@ _BIN_SEGMENTS: Final = 2000
 BINS_PER_CORE: Final = 4
 
 
-def pack(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
+def into_bins(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
     """The tasks of each bin (`bins_of`). If there are fewer segments than cores, several cores work on each."""
     listed = list(tasks)
     if (threads := threads_of(len(listed), cores)) > 1:

@@ -1,5 +1,5 @@
 """What a build must read, and what is gone: listed segments and the sizes of their index files, compared with the
-catalog's rows by columns. `compare` is the whole of it; `all_new` where there is no catalog.
+catalog's rows by columns. `compare_with_catalog` is the whole of it; `all_new` where there is no catalog.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kidxlib.indexing.known_segments import (
     KEYS,
     NOWHERE,
     Matched,
-    match,
-    missing,
+    match_listing,
+    missing_segments,
     same_text,
     texts,
 )
-from kidxlib.indexing.listed import TO_READ, Longs, numbers_in, partitions_of, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
@@ -119,7 +119,7 @@ class IndexSizes:
         """For each suffix, the size of each row's file. Rows are of `LISTED`, in order."""
         sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
         self._list_in_stores(
-            self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist()
+            self._plan.partitions[number].index_directory for number in np.unique(partition_numbers(rows)).tolist()
         )
         start = 0
         for number, of_partition in runs_of_partitions(rows):
@@ -314,7 +314,7 @@ def count_unknown(rows: Values) -> dict[str, int]:
     return {name: rows[name].null_count for name in FillableFacts.names()}
 
 
-def compare(
+def compare_with_catalog(
     plan: Plan,
     known: pa.Table,
     auxiliary_files: AuxiliaryFiles,
@@ -333,7 +333,7 @@ def compare(
     prefix is wanted too. `explicit_interval`: the user gave an interval, so the one that compaction chose does not
     stay. `fill_bytes`: logs of so many bytes together are read for facts that are not known.
     """
-    of_catalog, sizes = match(plan, known), IndexSizes(plan)
+    of_catalog, sizes = match_listing(plan, known), IndexSizes(plan)
     matched = of_catalog.where(of_catalog.listed != NOWHERE)
     to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, matched)
     same = np.zeros(len(matched.listed), np.bool_)
@@ -345,15 +345,15 @@ def compare(
     is_read[unchanged.listed] = False
     to_fold = is_read.copy()
     to_fold[unchanged.listed[_to_be_finished(plan, unchanged, sizes)]] = True
-    lacking = missing(plan, of_catalog)
+    gone, emptied, missing_at_end = missing_segments(plan, of_catalog)
     return Changes(
         to_read=_for_all_facts(to_read, to_fill).filter(pa.array(is_read)),
         unchanged=len(unchanged.listed),
         unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
         relisted=_relisted(plan, np.sort(unchanged.listed[_recorded_otherwise(plan, unchanged)])),
-        gone=lacking.gone,
-        emptied=lacking.emptied,
-        missing_at_end=lacking.missing_at_end,
+        gone=gone,
+        emptied=emptied,
+        missing_at_end=missing_at_end,
         to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
         unknown_facts=count_unknown(unchanged.known),
     )
@@ -382,7 +382,7 @@ def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, P
     """
     base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
     rows = np.flatnonzero(to_fold)
-    changed, first = np.unique(partitions_of(plan.segments)[rows], return_index=True)  # listed in order
+    changed, first = np.unique(partition_numbers(plan.segments)[rows], return_index=True)  # listed in order
     changed_from = dict(zip(changed.tolist(), base_offsets[rows[first]].tolist(), strict=True))
     which = whole & plan.have_segments()
     which[changed] = True

@@ -1,50 +1,110 @@
 """Finishes partitions: publishes what depends on the order of their segments, `.txnindex`, producer snapshots and
 leader epochs, from the results of the scans (`kidxlib.indexing.segments`). No log is opened. A row is returned after
 its files are durable.
+
+An offset index waits under another name for its transaction index, and is then published or removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
     parse_snapshot,
     segment_file,
 )
-from kidxlib.indexing.finish_files import Listings, PartitionFiles, discard_held, release_held
+from kidxlib.indexing.plan import PartitionTask, SegmentTask, held_name
 from kidxlib.indexing.segments import (
     GROUP_BYTES,
     GROUP_FILES,
     NOT_READ,
     BuiltSegment,
     BuiltSegments,
-    FinishedPartition,
-    FinishedPlain,
-    FinishedSegment,
 )
-from kidxlib.indexing.tasks import PartitionTask, SegmentTask
-from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import (
     FoldedSegment,
     FoldState,
     PartitionFold,
     PlainSegments,
+    Producers,
     ScannedSegment,
     StateSource,
 )
-from kidxlib.recovery.producers import Producers
-from kidxlib.storage.directory import Directory, list_directory, read_file
-from kidxlib.storage.publisher import Published, Publisher
+from kidxlib.storage.directory import Directory, is_local, list_directory, open_directory, read_at, read_file
+from kidxlib.storage.packed import PackedFile
+from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import is_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedSegment:
+    """The result of finishing a segment that exists in the source.
+
+    Attributes:
+        state_source: where the producers' state at its base offset comes from.
+        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
+        failure: why Kafka fails on its producers or leader epochs; its index files are withdrawn then.
+        published: what was done with its `.txnindex`; `NONE` where there is none and need not be.
+        transaction_index_bytes, transaction_index_crc32c: None where there is no `.txnindex`.
+    """
+
+    base_offset: int
+    state_source: StateSource
+    aborted: NDArray[np.void]
+    failure: ScanEnd | None
+    published: Published
+    transaction_index_bytes: int | None
+    transaction_index_crc32c: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPlain:
+    """The result of finishing segments that exist in the source, and that have neither aborted transactions nor a
+    `.txnindex`, by columns.
+    """
+
+    base_offsets: NDArray[np.int64]
+    state_sources: Sequence[StateSource]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPartition:
+    """The result of finishing a partition.
+
+    Attributes:
+        segments: by base offset.
+        plain: its other segments, where they were given as `PlainSegments`.
+        kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
+        states: before the last segment and after it, so far as they can be told.
+        packed: its files that a catalog is to keep, or to keep no longer.
+    """
+
+    task: PartitionTask
+    segments: tuple[FinishedSegment, ...]
+    kept: tuple[str, ...]
+    states: tuple[FoldState, ...]
+    packed: tuple[PackedFile, ...] = ()
+    plain: tuple[FinishedPlain, ...] = ()
 
 
 def segment_task(built: BuiltSegment) -> SegmentTask:
@@ -70,7 +130,7 @@ def segment_tasks(built: BuiltSegments) -> Iterator[SegmentTask]:
         )
 
 
-def finish(
+def fold_and_publish(
     partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask | PlainSegments]]], coming: Sequence[Directory] = ()
 ) -> Iterator[FinishedPartition]:
     """Fold partitions one after the other and publish the results. Plain segments are present, and their index files
@@ -247,7 +307,7 @@ class _Finisher:
         if segment.published and folded.failure is None:
             outcome, content = _publish_transaction_index(self.files, folded)
             if self._task.in_place and len(segment.scanned.producer_events):  # else it was not held back
-                release_held(self.files, base_offset)
+                _release_held(self.files, base_offset)
         else:
             outcome, content = _nothing, None
         finished = partial(
@@ -279,7 +339,125 @@ class _Finisher:
 def _withdraw(files: PartitionFiles, base_offset: int) -> None:
     """A segment on which Kafka fails gets no index; in place, the files that a broker left there stay."""
     if files.task.in_place:
-        discard_held(files, base_offset)
+        _discard_held(files, base_offset)
         return
     suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
     files.superfluous += filter(files.task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
+
+
+class PartitionFiles:
+    """The files of a partition. None changes before the publisher commits. Whoever reads them closes them.
+
+    Attributes:
+        kept: the names of files that stay as a broker left them.
+        superfluous: the names of files that `remove_superfluous` removes.
+    """
+
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
+        self.task = task
+        self.kept: list[str] = []
+        self.superfluous: list[str] = []
+        self._publisher, self._listings = publisher, listings
+        self._owner: Owner | None = None
+        self._opened: int | None = None  # the index directory, if it is on this machine, from the first read on
+
+    def close(self) -> None:
+        if self._opened is not None:
+            os.close(self._opened)
+            self._opened = None
+
+    def take_owner_of(self, base_offset: int) -> None:
+        """In place, give all files staged after this the owner and mode of a segment's log."""
+        if self.task.in_place:
+            log = os.path.join(str(self.task.index_directory), segment_file(base_offset, LOG_SUFFIX))
+            with contextlib.suppress(OSError):
+                self._owner = Owner.of(os.lstat(log))
+
+    def read(self, name: str, limit: int = -1) -> bytes | None:
+        directory = self.task.index_directory
+        if not is_local(directory):
+            return read_file(directory, name, limit)
+        if self._opened is None:
+            self._opened = open_directory(directory)
+        return None if self._opened is None else read_at(self._opened, name, limit)
+
+    def read_present(self, name: str, limit: int) -> bytes | None:
+        """Up to `limit` bytes of a file of `present`. The directory is listed once: most of these files do not exist,
+        and an object store would need a request for each.
+        """
+        return self.read(name, limit) if name in self.present else None
+
+    @cached_property
+    def present(self) -> frozenset[str]:
+        """The names of the files that existed when the partition was begun."""
+        return frozenset(self._listings.names_in(self.task.index_directory))
+
+    @cached_property
+    def transaction_indexes(self) -> frozenset[int]:
+        """The base offsets of the transaction indexes of `present`."""
+        names = (name for name in self.present if name.endswith(TRANSACTION_INDEX_SUFFIX))
+        return frozenset(parsed[0] for name in names if (parsed := parse_segment_file(name)) is not None)
+
+    def stage(self, name: str, content: bytes) -> Callable[[], Published]:
+        """Hand a file to the publisher. The result is to be asked for once it is committed."""
+        return self._publisher.begin_staging(self.task.index_directory, name, content, self._owner)
+
+    def stage_or_keep(self, name: str, content: bytes, *, certain: bool) -> None:
+        """Stage a file; in place only if its content is certain, as a broker would believe a snapshot or checkpoint
+        that knows too little.
+        """
+        if self.task.in_place and not certain:
+            self.kept.append(name)
+        else:
+            self.stage(name, content)
+
+    def take_packed(self) -> tuple[PackedFile, ...]:
+        """The packed files that were staged or removed, once the superfluous ones are."""
+        return self._publisher.take_packed()
+
+    def remove_superfluous(self) -> None:
+        """Remove the superfluous files, once all others are published."""
+        directory = self.task.index_directory
+        remove = partial(self._publisher.remove, directory)
+        removed = in_order(remove, self.superfluous) if is_object(directory.root) else map(remove, self.superfluous)
+        for _ in removed:
+            pass
+
+
+def _release_held(files: PartitionFiles, base_offset: int) -> None:
+    """Publish a waiting offset index, because its transaction index exists now."""
+    held = held_name(base_offset)
+    content = files.read(held)
+    if content is not None:
+        files.stage(segment_file(base_offset, OFFSET_INDEX_SUFFIX), content)
+        files.superfluous.append(held)
+
+
+def _discard_held(files: PartitionFiles, base_offset: int) -> None:
+    """Remove a waiting offset index that must never get its name."""
+    files.superfluous.append(held_name(base_offset))
+
+
+class Listings:
+    """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
+    context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
+    """
+
+    def __init__(self, coming: Sequence[Directory] = ()) -> None:
+        in_store = [directory for directory in coming if is_object(directory.root)]
+        self._names = in_order(list_directory, in_store)
+        self._coming: Iterator[tuple[Directory, list[str]]] = zip(in_store, self._names, strict=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._names.close()
+
+    def names_in(self, directory: Directory) -> list[str]:
+        """None where the directory does not exist."""
+        if is_object(directory.root):
+            for listed, names in self._coming:
+                if listed == directory:
+                    return names
+        return list_directory(directory)

@@ -1,10 +1,16 @@
-"""Rows of the catalog matched with the segments of a listing, and the segments that the listing lacks."""
+"""Rows of the catalog matched with the segments of a listing (`match_listing`), and what the listing lacks: segments
+(`missing_segments`), and partitions without a directory.
+
+A person is warned of partitions, or the last of their segments, that are missing from a source: a deleted topic looks
+like a lost directory, and no log is left to tell them apart.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from re import Pattern
 from typing import Final
 
 import numpy as np
@@ -15,10 +21,13 @@ from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positio
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment
-from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listed import numbers_in, partitions_of
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
+from kidxlib.indexing.listing import numbers_in, offset_indexes, partition_numbers
 from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.outcome import ABSENT
+from kidxlib.storage.location import Location, location
+from kidxlib.text.words import counted
 
 #: The catalog's columns that a listing is compared with. Columns of text may be dictionary-encoded.
 KNOWN: Final = SEGMENTS.schema({*SEGMENT_KEY, *KnownSegment.names()})
@@ -27,6 +36,14 @@ KNOWN: Final = SEGMENTS.schema({*SEGMENT_KEY, *KnownSegment.names()})
 NOWHERE: Final = -1
 
 KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
+
+#: There is no catalog, or it was not asked.
+NOT_ASKED: Final[Mapping[PartitionKey, int]] = {}
+_NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the directory is lost"
+
+#: Codes of a null, and of a text that the dictionary does not have.
+_NULL: Final = -1
+_UNKNOWN: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +72,13 @@ class Matched:
         return ~flags_of(absent)
 
 
-def match(plan: Plan, known: pa.Table) -> Matched:
+def match_listing(plan: Plan, known: pa.Table) -> Matched:
     keys = known.select(PARTITION_KEY)
     partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
     segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
-    listed = pa.table({"listed_partition": partitions_of(plan.segments), "base_offset": plan.segments["base_offset"]})
+    listed = pa.table(
+        {"listed_partition": partition_numbers(plan.segments), "base_offset": plan.segments["base_offset"]}
+    )
     return Matched(known, partitions, positions_in(segments, listed, listed.column_names))
 
 
@@ -78,11 +97,6 @@ def same_text(column: Values, wanted: Sequence[str | None], which: Positions) ->
     return same
 
 
-#: Codes of a null, and of a text that the dictionary does not have.
-_NULL: Final = -1
-_UNKNOWN: Final = -2
-
-
 def texts(column: Values) -> Values:
     """A column of text, without a dictionary."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
@@ -96,17 +110,12 @@ def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
     return {(source, topic, number): count for source, topic, number, count in sorted(zip(*columns, strict=True))}
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Segments that were there when the catalog was written, as in `Changes`."""
-
-    gone: pa.Table
-    emptied: dict[PartitionKey, int]
-    missing_at_end: dict[PartitionKey, list[int]]
-
-
-def missing(plan: Plan, matched: Matched) -> Missing:
-    """The segments that a listing lacks, of all that the catalog knows."""
+def missing_segments(
+    plan: Plan, matched: Matched
+) -> tuple[pa.Table, dict[PartitionKey, int], dict[PartitionKey, list[int]]]:
+    """The segments that a listing lacks, of all that were there when the catalog was written: what is `gone`,
+    `emptied` and `missing_at_end`, as in `Changes`.
+    """
     not_listed = matched.where(matched.listed == NOWHERE)
     not_listed = not_listed.where(not_listed.present)
     in_listed_partitions = np.append(plan.have_segments(), False)[not_listed.partitions]  # the last is for `NOWHERE`
@@ -116,7 +125,7 @@ def missing(plan: Plan, matched: Matched) -> Missing:
     is_emptied = positions_in(others, rows_of_keys(emptied), PARTITION_KEY) >= 0
     gone = pa.concat_tables([of_listed.known.select(SEGMENT_KEY).cast(KEYS), others.filter(pa.array(is_emptied))])
     gone = gone.sort_by([(name, "ascending") for name in SEGMENT_KEY])
-    return Missing(gone, emptied, _missing_at_end(plan, of_listed))
+    return gone, emptied, _missing_at_end(plan, of_listed)
 
 
 def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
@@ -146,3 +155,87 @@ def _missing_at_end(plan: Plan, missing: Matched) -> dict[PartitionKey, list[int
     for number, base_offset in sorted(zip(missing.partitions[cut].tolist(), base_offsets[cut].tolist(), strict=True)):
         by_partition[plan.partitions[number].key].append(base_offset)
     return dict(by_partition)
+
+
+def without_directory(
+    plan: Plan,
+    sources: Sequence[Source],
+    topics: Pattern[str],
+    index_place: IndexPlace,
+    in_catalog: Mapping[PartitionKey, int] = NOT_ASKED,
+) -> Mapping[PartitionKey, str]:
+    """A line for each partition without a directory in the log dirs that an index directory or the catalog knows, in
+    order. `in_catalog` has the number of segments of partitions without a listed segment. A source without any segment
+    is reported as a whole.
+    """
+    log_dirs = [source for source in sources if source.name in plan.log_dirs and source.name not in plan.empty]
+    listed = {partition.key for partition in plan.partitions}
+    lines = _of_catalog(log_dirs, listed, in_catalog)
+    for source in log_dirs:
+        for partition in _indexed(source, index_place):
+            key = source.name, partition.topic, partition.partition
+            if key not in listed and topics.fullmatch(partition.topic):
+                directory = PartitionDirectory(source, partition, source.path / partition.directory)
+                index_directory = location(str(index_place.directory(directory)))
+                if count := len(offset_indexes(index_directory)):
+                    lines[key] = (
+                        f"{directory.path}: it has index files of {counted(count, 'segment')} in {index_directory}, "
+                        f"{_NO_DIRECTORY}"
+                    )
+    return dict(sorted(lines.items()))
+
+
+def _of_catalog(
+    log_dirs: Sequence[Source], listed: Collection[PartitionKey], in_catalog: Mapping[PartitionKey, int]
+) -> dict[PartitionKey, str]:
+    paths = {source.name: source.path for source in log_dirs}
+    return {
+        key: f"{_directory(paths[key[0]], key)}: it has {counted(count, 'segment')} in the catalog, {_NO_DIRECTORY}"
+        for key, count in in_catalog.items()
+        if count and key[0] in paths and key not in listed
+    }
+
+
+def _indexed(source: Source, index_place: IndexPlace) -> Iterator[TopicPartition]:
+    """The partitions of a source with a directory in the index directory."""
+    if index_place.index_dir is None:
+        return
+    root = index_place.index_dir / source.name if index_place.by_source else index_place.index_dir
+    try:
+        partitions = [parse_partition_directory(path.name) for path in root.iterdir()]
+    except OSError:  # there is no index of this source, which is reported for each segment
+        return
+    yield from filter(None, partitions)
+
+
+def warnings_of_missing(
+    emptied: Mapping[PartitionKey, int], missing_at_end: Mapping[PartitionKey, Sequence[int]], sources: Sequence[Source]
+) -> list[str]:
+    """The warnings of a build about partitions that end elsewhere than in the catalog: losses first."""
+    paths = {source.name: source.path for source in sources}
+    lost = [
+        f"lost: {_directory(paths[key[0]], key)}: {_last_missing(len(offsets))}, from offset {min(offsets)} "
+        "on, and those before are there: a broker has truncated the log, or files are lost (retention deletes at the "
+        "beginning)"
+        for key, offsets in sorted(missing_at_end.items())
+    ]
+    gone = [
+        f"missing: {_directory(paths[key[0]], key)}: {_all_missing(count)}: the topic was deleted or moved, or its "
+        "directory is lost"
+        for key, count in sorted(emptied.items())
+    ]
+    return [*lost, *gone]
+
+
+def _directory(source: Location, key: PartitionKey) -> Location:
+    """Where a partition's directory was; the source may be that directory."""
+    name = TopicPartition(key[1], key[2]).directory
+    return source if source.name == name else source / name
+
+
+def _last_missing(count: int) -> str:
+    return "its last segment is missing" if count == 1 else f"its last {count:,} segments are missing"
+
+
+def _all_missing(count: int) -> str:
+    return "its one segment is missing" if count == 1 else f"all its {count:,} segments are missing"

@@ -1,18 +1,27 @@
-"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why. No log is
-read.
+"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why; and the table
+of segments, a row each, with what is known of them before their logs are read. No log is read.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.catalog.matching import Flags, Values, flags_array, numbers_array, numpy_of
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import (
+    INDEX_SUFFIXES,
     OFFSET_INDEX_SUFFIX,
     NotASegment,
     parse_segment_file,
@@ -22,9 +31,7 @@ from kidxlib.format.segment_files import (
     why_not_in_a_log_dir,
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import PartitionDirectory, Source
+from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.storage.location import FileVersion, Location, is_directory, location, plain
 from kidxlib.storage.store.s3 import ObjectPath
 
@@ -32,7 +39,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 _LATEST_NS: Final = 2**63 - 1
 
 
-def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
+def list_source_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
     """The partitions of a source, in order. What is no partition is added to `skipped`.
 
     A directory that contains partitions is a log dir. If it contains none and its own name is `<topic>-<partition>`, it
@@ -71,7 +78,7 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
 def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
     """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`."""
     skipped = Skipped() if skipped is None else skipped
-    partitions = [partition for source in sources for partition in list_partitions(source, skipped)]
+    partitions = [partition for source in sources for partition in list_source_partitions(source, skipped)]
     partitions.sort(key=lambda partition: partition.topic_partition)
     for one, other in pairwise(partitions):
         if one.topic_partition == other.topic_partition:
@@ -171,3 +178,176 @@ def _is_to_be_listed(entry: os.DirEntry[str]) -> bool:
     except OSError:
         return True
     return False
+
+
+#: Entries that an operator does not expect in a log dir; each gets a line of its own.
+_UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.LOOSE_LOG, NotASegment.NO_PARTITION_NUMBER)
+
+#: How many directories that cannot be listed are named. All are counted: a disk that fails may have 100,000.
+_NAMED: Final = 100
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Entries that a listing skipped, counted by kind, and the paths of unexpected ones.
+
+    Attributes:
+        indexes: how many index files lie beside logs, by the partition's directory and the suffix.
+    """
+
+    counts: Counter[NotASegment] = field(default_factory=Counter)
+    unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
+    indexes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, path: str, reason: NotASegment, directory: str | None = None) -> None:
+        """Add an entry, with the partition's directory that it is in."""
+        self.counts[reason] += 1
+        if reason in _UNEXPECTED:
+            self.unexpected.append((path, reason))
+        if directory is not None and reason is NotASegment.AUXILIARY and path.endswith(INDEX_SUFFIXES):
+            self.indexes[directory, path[path.rindex(".") :]] += 1
+
+    def merge(self, other: Skipped) -> None:
+        self.counts.update(other.counts)
+        self.unexpected.extend(other.unexpected)
+        self.indexes.update(other.indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistableDirectory:
+    """A partition's directory that cannot be listed, so nothing is known of its segments.
+
+    Attributes:
+        directory: its path.
+        reason: what the system says, as "Permission denied".
+    """
+
+    directory: str
+    reason: str
+
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str], error: OSError) -> UnlistableDirectory:
+        return cls(os.fspath(directory), error.strerror or type(error).__name__)
+
+
+def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[str]:
+    """A line for each of the first directories, and one that counts the others."""
+    lines = [
+        f"{unlisted.directory}: skipped: it cannot be listed: {unlisted.reason}"
+        for unlisted in islice(unlistable, _NAMED)
+    ]
+    if len(unlistable) > _NAMED:
+        lines.append(f"{len(unlistable) - _NAMED:,} more directories of partitions cannot be listed")
+    return lines
+
+
+def unlistable_as_json(unlistable: Collection[UnlistableDirectory]) -> dict[str, Any]:
+    """For the JSON objects of builds and audits."""
+    return {
+        "unlistable_count": len(unlistable),
+        "unlistable": [asdict(directory) for directory in islice(unlistable, _NAMED)],
+    }
+
+
+#: One row per listed segment, by partition and base offset. The path is no column: it follows from the partition's
+#: directory and the base offset.
+_COLUMNS: Final[list[pa.Field[Any]]] = [
+    pa.field("listed_partition", pa.int32(), nullable=False),  # where its partition stands in `Plan.partitions`
+    pa.field("base_offset", pa.int64(), nullable=False),
+    # Null where the log could not be looked at. An object has no inode; some file systems use all bits of one.
+    pa.field("log_bytes", pa.int64()),
+    pa.field("log_mtime_ns", pa.int64()),
+    pa.field("log_inode", pa.uint64()),
+    pa.field("active", pa.bool_(), nullable=False),  # the last of its partition
+]
+LISTED: Final = pa.schema(_COLUMNS)
+#: Rows of segments to read: with the interval that the indexes get, in bytes, who chose it, and whether all bytes are
+#: read for facts that headers do not give.
+TO_READ: Final = pa.schema(
+    [
+        *_COLUMNS,
+        pa.field("interval_bytes", pa.int64(), nullable=False),
+        pa.field("interval_source", pa.string(), nullable=False),
+        pa.field("all_facts", pa.bool_(), nullable=False),
+    ]
+)
+
+Longs: TypeAlias = NDArray[np.int64]
+
+#: Segments that are tuples of Python before they become columns: 0.2 kB as a tuple, 33 bytes as a row.
+_ROWS_AT_ONCE: Final = 65_536
+_TYPES: Final = (np.int64, np.int64, np.int64, np.uint64)
+
+
+class ListedSegments:
+    """Collects the segments of one partition after the other into a table."""
+
+    def __init__(self) -> None:
+        self._partitions: list[int] = []
+        self._segments: list[FoundSegment] = []
+        self._columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, *_TYPES)]
+
+    def add(self, partition: int, segments: Sequence[FoundSegment]) -> None:
+        """Add segments, in any order, of the partition with this number in the plan."""
+        self._partitions.extend([partition] * len(segments))
+        self._segments.extend(segments)
+        if len(self._segments) >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def table(self) -> pa.Table:
+        """Rows of `LISTED`, in order."""
+        self._flush()
+        partitions, base_offsets, log_bytes, mtimes, inodes = (np.concatenate(parts) for parts in self._columns)
+        order = np.lexsort((base_offsets, partitions))
+        partitions, log_bytes, inodes = partitions[order], log_bytes[order], inodes[order]
+        last = np.ones(len(order), np.bool_)
+        last[:-1] = partitions[1:] != partitions[:-1]
+        all_rows, seen = np.ones(len(order), np.bool_), log_bytes != NOT_SEEN
+        columns = [
+            (partitions, all_rows),
+            (base_offsets[order], all_rows),
+            (log_bytes, seen),
+            (mtimes[order], seen),
+            (inodes, seen & (inodes != NO_INODE)),
+        ]
+        arrays = [numbers_array(kind, *column) for kind, column in zip(LISTED.types, columns, strict=False)]
+        return pa.table([*arrays, flags_array(last)], schema=LISTED)
+
+    def _flush(self) -> None:
+        if self._segments:
+            self._columns[0].append(np.array(self._partitions, np.int32))
+            for parts, values, kind in zip(self._columns[1:], zip(*self._segments, strict=True), _TYPES, strict=True):
+                parts.append(np.array(values, kind))
+            self._partitions, self._segments = [], []
+
+
+def rows_of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
+    """The rows of the partitions with these numbers, in order; the partitions get new numbers."""
+    wanted = numbers_array(pa.int32(), np.array(kept, np.int32), np.ones(len(kept), np.bool_))
+    numbers: Values = pc.index_in(rows["listed_partition"], value_set=wanted)
+    return rows.set_column(0, LISTED.field(0), numbers).filter(numbers.is_valid())
+
+
+def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The number of each partition that has rows, and these. Rows of a partition follow each other."""
+    partitions = partition_numbers(rows)
+    starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
+    for start, end in itertools.pairwise([*starts, len(partitions)]):
+        yield int(partitions[start]), rows.slice(start, end - start)
+
+
+def partition_numbers(rows: pa.Table) -> Longs:
+    """The number of each row's partition."""
+    return numpy_of(rows["listed_partition"]).astype(np.int64)
+
+
+def sum_of_bytes(rows: pa.Table) -> int:
+    """Bytes of logs as they were listed; one that could not be looked at counts for nothing."""
+    return int(pc.sum(rows["log_bytes"]).as_py() or 0)
+
+
+def numbers_in(column: Values) -> tuple[Longs, Flags]:
+    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and which are not null."""
+    numbers: Longs = column.fill_null(0).to_numpy().astype(np.int64)
+    valid: Flags = column.is_valid().to_numpy()
+    return numbers, valid

@@ -1,12 +1,16 @@
-"""The plan of a build or an audit: the segments of sources, each with the directory of its index files."""
+"""The plan of a build or an audit: the segments of sources as they are listed (`find_segments`), each with the
+directory of its index files; and the tasks of workers: segments to read (`ScanTask`, `BuildTask`), and partitions to
+finish once theirs were read.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,30 +19,132 @@ import pyarrow.compute as pc
 from kidxlib.catalog.matching import Flags, Positions, Values, numbers_array, words_array
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.segments import IntervalSource
-from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.errors import CheckpointError, UsageError, describe_error
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.bins import bins_of, threads_of
-from kidxlib.indexing.listed import (
+from kidxlib.indexing.listing import (
     LISTED,
     TO_READ,
+    ListedSegments,
     Longs,
+    Skipped,
+    UnlistableDirectory,
+    list_segments,
+    list_source_partitions,
     numbers_in,
-    of_partitions,
-    partitions_of,
+    partition_numbers,
+    rows_of_partitions,
     runs_of_partitions,
     sum_of_bytes,
+    warnings_of_unlistable,
 )
-from kidxlib.indexing.skipped import Skipped, UnlistableDirectory
-from kidxlib.indexing.source import PartitionDirectory, SegmentFile
-from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory, SegmentFile, Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion, Location
+from kidxlib.storage.log_dir import read_topic_id, why_no_partitions
+from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, sweep
 from kidxlib.storage.small_files import Checkpoints
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.text.words import counted
 
-if TYPE_CHECKING:  # compiled loops, for who reads a log
+if TYPE_CHECKING:  # whoever reads no log does not wait for compiled loops
     from kidxlib.recovery.kept_scans import KeptScans
+    from kidxlib.recovery.partition_fold import FoldState, ScannedSegment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTask:
+    """One partition to finish.
+
+    Attributes:
+        key: its source, topic and number.
+        segments_directory: where its logs are, and a broker's snapshots.
+        index_directory: where its index files go.
+        in_place: both are the same directory, so a broker's file is kept if no better one is certain.
+        snapshots: publish producer snapshots too.
+        epochs: publish the leader epoch checkpoint too.
+        only: names of the files that may be written or removed; None for all.
+        recovered: base offsets of segments that a broker would recover as it starts. Their transaction indexes, and the
+            producer snapshots behind them, become those that it would make, also where what is there may know more.
+        start: the state after the segments that are not folded again; None where all are.
+        earlier: the base offsets of those segments that are present.
+    """
+
+    key: PartitionKey
+    segments_directory: Directory
+    index_directory: Directory
+    in_place: bool
+    snapshots: bool
+    epochs: bool
+    only: frozenset[str] | None = None
+    recovered: frozenset[int] = frozenset()
+    start: FoldState | None = None
+    earlier: Sequence[int] = ()
+
+    def may_write(self, name: str) -> bool:
+        return self.only is None or name in self.only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTask:
+    """One segment of a partition to finish, in the order of base offsets.
+
+    Attributes:
+        present: it is in the source. A segment missing from the source still contributes its events.
+        published: its index files were published, so its transaction index may be.
+    """
+
+    scanned: ScannedSegment
+    present: bool
+    published: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """One segment to read, and what its indexes are built with and where they go; or should be like, and are.
+
+    Attributes:
+        threads: how many may work on it at the same time.
+    """
+
+    segment: SegmentFile
+    options: RecoverOptions
+    index_directory: Directory
+    threads: int = 1
+
+    @property
+    def log_bytes(self) -> int:
+        """The log's bytes as it was listed; 0 if it could not be looked at."""
+        return self.segment.version.size if self.segment.version else 0
+
+    def with_threads(self, threads: int) -> Self:
+        return replace(self, threads=threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTask(ScanTask):
+    """One segment to read and to index.
+
+    Attributes:
+        topic_id: from `partition.metadata`; None where there is none.
+        interval_source: who chose the interval of its indexes, `settings` (or an option) or `compaction`.
+        in_place: they go to the segment's own directory, so new files take the log's owner, group and mode.
+        publish_truncated: publish the index of a valid prefix too.
+        only: names of the files that may be written; None for all.
+        all_facts: read all bytes for facts that headers do not give.
+        kept_scans: of its partition; None where none were kept.
+    """
+
+    topic_id: str | None
+    interval_source: IntervalSource
+    in_place: bool
+    publish_truncated: bool
+    only: frozenset[str] | None = None
+    all_facts: bool = False
+    kept_scans: KeptScans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +205,17 @@ class ListedPartition:
 
     def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
         """The tasks to read segments. `rows` are of `LISTED`, all of this partition."""
-        for segment in self._segment_files(rows):
+        for row in rows.select(LISTED.names[1:]).to_pylist():
+            segment = SegmentFile(
+                source=self.directory.source.name,
+                topic_partition=self.directory.topic_partition,
+                base_offset=row["base_offset"],
+                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
+                version=None
+                if row["log_bytes"] is None
+                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
+                active=row["active"],
+            )
             yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
 
     def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
@@ -122,19 +238,6 @@ class ListedPartition:
             only=self.only,
             kept_scans=self.kept_scans,
         )
-
-    def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
-        for row in rows.select(LISTED.names[1:]).to_pylist():
-            yield SegmentFile(
-                source=self.directory.source.name,
-                topic_partition=self.directory.topic_partition,
-                base_offset=row["base_offset"],
-                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
-                version=None
-                if row["log_bytes"] is None
-                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
-                active=row["active"],
-            )
 
     def partition_task(self, auxiliary_files: AuxiliaryFiles) -> PartitionTask:
         return PartitionTask(
@@ -224,7 +327,7 @@ class SegmentsToBuild:
                 rows, paths, publish_truncated=self.publish_truncated, threads=self.threads
             )
 
-    def packed(self, cores: int) -> list[list[SegmentsToBuild]]:
+    def in_bins(self, cores: int) -> list[list[SegmentsToBuild]]:
         """The segments of each bin (`bins_of`), in shares that a worker does one after the other."""
         threads = threads_of(self.rows.num_rows, cores)
         return [
@@ -239,11 +342,11 @@ class SegmentsToBuild:
         """Some of the segments: a copy, as a slice would take all of them to its worker."""
         places: Values = pa.array(which)
         rows = self.rows.take(places)
-        kept = np.unique(partitions_of(rows)).tolist()
+        kept = np.unique(partition_numbers(rows)).tolist()
         return replace(
             self,
             partitions=[self.partitions[number] for number in kept],
-            rows=of_partitions(rows, kept),
+            rows=rows_of_partitions(rows, kept),
             paths=self.paths.take(places),
             threads=threads,
         )
@@ -279,9 +382,9 @@ class Plan:
         """A plan of the partitions with these numbers, in order; with `first`, only of their segments from these base
         offsets on.
         """
-        segments = of_partitions(self.segments, kept)
+        segments = rows_of_partitions(self.segments, kept)
         if first is not None:
-            from_offsets = np.array(first, np.int64)[partitions_of(segments)]
+            from_offsets = np.array(first, np.int64)[partition_numbers(segments)]
             segments = segments.filter(pa.array(segments["base_offset"].to_numpy() >= from_offsets))
         return Plan(
             is_listed=self.is_listed,
@@ -305,10 +408,10 @@ class Plan:
         index of a valid prefix.
         """
         rows = self.to_read() if rows is None else rows
-        kept = np.unique(partitions_of(rows)).tolist()
+        kept = np.unique(partition_numbers(rows)).tolist()
         return SegmentsToBuild(
             partitions=[self.partitions[number].to_build() for number in kept],
-            rows=of_partitions(rows, kept),
+            rows=rows_of_partitions(rows, kept),
             paths=self.paths_in_bytes(rows),
             publish_truncated=publish_truncated,
         )
@@ -319,7 +422,7 @@ class Plan:
         sources = np.array(
             [INTERVAL_SOURCES.index(partition.interval_source) for partition in self.partitions], np.int32
         )
-        rows, partitions = self.segments.num_rows, partitions_of(self.segments)
+        rows, partitions = self.segments.num_rows, partition_numbers(self.segments)
         columns = [
             numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
             words_array(INTERVAL_SOURCES, sources[partitions]),
@@ -329,8 +432,8 @@ class Plan:
 
     def keys(self, rows: pa.Table) -> pa.Table:
         """The catalog's keys of segments. `rows` are of `LISTED`, as in `paths_of_logs`."""
-        of_partitions = self.partition_keys().take(rows["listed_partition"])
-        return of_partitions.append_column("base_offset", rows["base_offset"])
+        keys = self.partition_keys().take(rows["listed_partition"])
+        return keys.append_column("base_offset", rows["base_offset"])
 
     def partition_keys(self) -> pa.Table:
         return rows_of_keys([partition.key for partition in self.partitions])
@@ -350,7 +453,7 @@ class Plan:
             beginnings.take(rows["listed_partition"].combine_chunks()), names, b""
         )
         remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
-        partitions = partitions_of(rows)
+        partitions = partition_numbers(rows)
         if not len(partitions) or not remote[partitions].any():
             return paths
         with_objects: list[Any] = paths.to_pylist()
@@ -363,13 +466,150 @@ class Plan:
     def bounds(self) -> Longs:
         """Where the rows of each partition begin in `segments`, and at the end the number of rows."""
         numbers = np.arange(len(self.partitions) + 1)
-        return np.searchsorted(partitions_of(self.segments), numbers).astype(np.int64)
+        return np.searchsorted(partition_numbers(self.segments), numbers).astype(np.int64)
 
     def have_segments(self) -> Flags:
         return np.diff(self.bounds()) > 0
 
 
-def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
+def find_segments(
+    sources: Iterable[Source],
+    topics: re.Pattern[str],
+    index_place: IndexPlace,
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
+    at_most: int | None = None,
+    say_listed: Callable[[int], None] = lambda segments: None,
+    may_be_empty: Callable[[Source], bool] = lambda source: False,
+) -> Plan:
+    """List the sources and plan the segments of topics whose full names match. Where there are more than `at_most`, the
+    plan has partitions alone and is not `is_listed`. `say_listed` gets the number of segments that are listed so far;
+    `may_be_empty` is asked about a source without a segment, and says whether nothing is missing there.
+    """
+    plan = find_partitions(sources, topics, index_place, options_for)
+    if not add_segments(plan, at_most, say_listed):
+        return find_partitions(sources, topics, index_place, options_for)
+    judge_listing(plan, sources, topics, plan.have_segments(), may_be_empty)
+    return plan
+
+
+def find_partitions(
+    sources: Iterable[Source],
+    topics: re.Pattern[str],
+    index_place: IndexPlace,
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
+) -> Plan:
+    """List the sources, but not what is in their partitions: a plan that is not `is_listed`."""
+    plan = Plan(is_listed=False)
+    for source in sources:
+        partitions = list_source_partitions(source, plan.skipped)
+        wanted = [partition for partition in partitions if topics.fullmatch(partition.topic_partition.topic)]
+        if all(partition.path != source.path for partition in partitions):
+            plan.log_dirs.add(source.name)
+        if wanted != partitions:
+            plan.narrowed.add(source.name)
+        for directory in wanted:
+            choice = options_for(directory)
+            plan.partitions.append(ListedPartition(directory, None, index_place.directory(directory), choice))
+    plan.partitions.sort(key=lambda partition: partition.key)
+    return plan
+
+
+def add_segments(
+    plan: Plan, at_most: int | None = None, say_listed: Callable[[int], None] = lambda segments: None
+) -> bool:
+    """List the partitions of a plan, those in object stores several at a time. One whose directory cannot be listed is
+    noted, and the others are listed. Returns whether all were listed, as there are not more segments than `at_most`;
+    else the plan is of no use any more.
+    """
+    listed, count = ListedSegments(), 0
+    partitions = list(plan.partitions)
+    is_in_store = any(isinstance(partition.directory.path, ObjectPath) for partition in partitions)
+    listings = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
+    for number, (partition, listing) in enumerate(zip(partitions, listings, strict=True)):
+        if isinstance(listing, OSError):
+            plan.unlistable[partition.key] = UnlistableDirectory.of(partition.directory.path, listing)
+            plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY] += 1
+            continue
+        plan.partitions[number] = replace(partition, topic_id=listing.topic_id)
+        plan.skipped.merge(listing.skipped)
+        plan.warnings += listing.warnings
+        listed.add(number, listing.segments)
+        count += len(listing.segments)
+        say_listed(count)
+        if at_most is not None and count > at_most:
+            return False
+    plan.segments = listed.table()
+    plan.is_listed = True
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    segments: list[FoundSegment]
+    skipped: Skipped
+    topic_id: str | None
+    warnings: list[str]
+
+
+def _listing_of(partition: ListedPartition) -> _Listing | OSError:
+    skipped, warnings = Skipped(), list[str]()
+    try:
+        segments = list_segments(partition.directory, skipped)
+    except OSError as error:
+        return error
+    if partition.directory.remote is not None:
+        warnings += partition.directory.remote.warnings()
+    return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
+
+
+def judge_listing(
+    plan: Plan,
+    sources: Iterable[Source],
+    topics: re.Pattern[str],
+    have_segments: Flags,
+    may_be_empty: Callable[[Source], bool] = lambda source: False,
+) -> None:
+    """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions,
+    `may_be_empty` is as in `find_segments`.
+    """
+    filled = {plan.partitions[number].key[0] for number in np.flatnonzero(have_segments).tolist()}
+    if not filled and not plan.unlistable:
+        raise UsageError(_nothing_found(sources, topics, plan))
+    in_part = {*plan.narrowed, *(source for source, _, _ in plan.unlistable)}
+    for source in sources:
+        is_listed = source.name not in in_part
+        if source.name in filled or (is_listed and may_be_empty(source)):
+            continue
+        plan.warnings.append(f"{source.path}: no segment found{why_no_partitions(source.path)}")
+        if is_listed:
+            plan.empty[source.name] = source.path
+    plan.warnings[:0] = [
+        *warnings_of_unlistable(plan.unlistable.values()),
+        *(f"{path}: skipped: {reason.in_words}" for path, reason in plan.skipped.unexpected),
+    ]
+
+
+def _topic_id(partition: ListedPartition, warnings: list[str]) -> str | None:
+    if partition.directory.remote is not None:
+        return partition.directory.remote.topic_id
+    try:
+        return read_topic_id(partition.directory.path)
+    except (CheckpointError, OSError) as error:
+        warnings.append(f"{describe_error(error)}; its topic id is taken as unknown")
+        return None
+
+
+def _nothing_found(sources: Iterable[Source], topics: re.Pattern[str], plan: Plan) -> str:
+    where = ", ".join(str(source.path) for source in sources)
+    if plan.partitions:
+        directories = counted(len(plan.partitions), "partition directory", "partition directories")
+        return f"{where}: no segment in {directories}; expected files named <20 digits>.log"
+    of_topics = "" if topics.pattern == ".*" else f" of a topic that matches {topics.pattern}"
+    why = "".join(why_no_partitions(source.path) for source in sources)
+    return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>{why}"
+
+
+def repair_plan(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
     """The part of a plan that rebuilds the files with these names, and no others."""
     part = plan.part([number for number, partition in enumerate(plan.partitions) if partition.key in broken])
     part.partitions = [replace(partition, only=broken[partition.key]) for partition in part.partitions]
@@ -394,3 +634,18 @@ def log_dirs_to_lock(plan: Plan) -> list[Path]:
             raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the directory it leads to")
         log_dirs.add(path.parent)
     return sorted(log_dirs)
+
+
+_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
+
+
+def held_name(base_offset: int) -> str:
+    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
+    believes the other files.
+    """
+    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+
+
+def remove_held(directory: Directory) -> None:
+    """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
+    sweep(directory, 2**63 - 1, _HELD_PREFIX)

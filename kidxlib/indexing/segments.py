@@ -1,5 +1,5 @@
-"""Reads segments, publishes their indexes (`build`), and returns a row of facts for each after its index files are
-durable: a row in the catalog always has its files. An audit reads segments alike (`recover_task`).
+"""Reads segments, publishes their indexes (`build_segments`), and returns a row of facts for each after its index files
+are durable: a row in the catalog always has its files. An audit reads segments alike (`recover_task`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,12 @@ from kidxlib.catalog.segments import IndexFile
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.finish_files import held_name
-from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.indexing.plan import BuildTask, ScanTask, held_name
 from kidxlib.jit.machine import cores
-from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
-from kidxlib.recovery.log_facts.record_facts import with_all_facts
+from kidxlib.recovery.kept_scans import KeptPass, PassPlace
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.parallel import recover_in_sections
-from kidxlib.recovery.partition_fold import FoldState, StateSource
-from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.record_facts import with_all_facts
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
@@ -50,57 +46,6 @@ _INDEX_FILES: Final = 2
 _PACKED_SEGMENTS: Final = 500
 #: In place of the position of a scan.
 NOT_READ: Final = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedSegment:
-    """The result of finishing a segment that exists in the source.
-
-    Attributes:
-        state_source: where the producers' state at its base offset comes from.
-        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
-        failure: why Kafka fails on its producers or leader epochs; its index files are withdrawn then.
-        published: what was done with its `.txnindex`; `NONE` where there is none and need not be.
-        transaction_index_bytes, transaction_index_crc32c: None where there is no `.txnindex`.
-    """
-
-    base_offset: int
-    state_source: StateSource
-    aborted: NDArray[np.void]
-    failure: ScanEnd | None
-    published: Published
-    transaction_index_bytes: int | None
-    transaction_index_crc32c: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPlain:
-    """The result of finishing segments that exist in the source, and that have neither aborted transactions nor a
-    `.txnindex`, by columns.
-    """
-
-    base_offsets: NDArray[np.int64]
-    state_sources: Sequence[StateSource]
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPartition:
-    """The result of finishing a partition.
-
-    Attributes:
-        segments: by base offset.
-        plain: its other segments, where they were given as `PlainSegments`.
-        kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
-        states: before the last segment and after it, so far as they can be told.
-        packed: its files that a catalog is to keep, or to keep no longer.
-    """
-
-    task: PartitionTask
-    segments: tuple[FinishedSegment, ...]
-    kept: tuple[str, ...]
-    states: tuple[FoldState, ...]
-    packed: tuple[PackedFile, ...] = ()
-    plain: tuple[FinishedPlain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +128,13 @@ class BuiltSegments:
                 yield file
 
 
-def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
-    """`build_together`, segment by segment."""
-    for built in build_together(tasks, use_mmap):
+def build_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
+    """`build_in_passes`, segment by segment."""
+    for built in build_in_passes(tasks, use_mmap):
         yield from built
 
 
-def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegments]:
+def build_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegments]:
     """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Small logs on a
     disk are read many in one pass, large ones one after the other, small ones in an object store several at a time. A
     damaged or vanished segment never stops the others.
@@ -252,13 +197,13 @@ def _read_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_Rea
             match _pass_of(together[0]):
                 case None:
                     yield alone(together[0])
-                case PlaceOfPass() as place:
+                case PassPlace() as place:
                     yield from _scanned_together(together, place.read(), use_mmap)
                 case _:
                     yield from _read_together(together, use_mmap, room)
 
 
-def _pass_of(task: BuildTask) -> PlaceOfPass | Literal["small", "packed"] | None:
+def _pass_of(task: BuildTask) -> PassPlace | Literal["small", "packed"] | None:
     """With which others a log on a disk is done in one pass: those with which it was scanned before, or small ones, of
     which those whose index files are packed are `packed`; None: it is done alone.
     """
@@ -441,11 +386,11 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         time: bytes | None = None
         outcome: tuple[Callable[[], Published], ...]
         if scan == NOT_READ or end.status is Status.QUARANTINED:
-            outcome = (_no_index_files,)
+            outcome = (lambda: Published.NONE,)
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
-            outcome = (_index_files_kept,)
+            outcome = (lambda: Published.KEPT,)
         elif task.only is None and publisher.packs_anew(task.index_directory):
-            offset, time, outcome = of_offset[scan], of_time[scan], (_index_files_written,)
+            offset, time, outcome = of_offset[scan], of_time[scan], (lambda: Published.WRITTEN,)
             packs[number] = True
         else:
             # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
@@ -476,18 +421,6 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         )
 
     return built
-
-
-def _no_index_files() -> Published:
-    return Published.NONE
-
-
-def _index_files_kept() -> Published:
-    return Published.KEPT
-
-
-def _index_files_written() -> Published:
-    return Published.WRITTEN
 
 
 def _done_with_files(outcomes: tuple[Callable[[], Published], ...]) -> Published:

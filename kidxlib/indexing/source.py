@@ -1,17 +1,23 @@
-"""Sources, the directories of their partitions, the logs in these, and where their index files are."""
+"""Sources, the directories of their partitions, the logs in these, and where their index files are: what the options
+that name these directories mean, and which places they may not name.
+
+A bucket of tiered storage is a source, too (`RemoteBucket`): the objects in it are the segments of its partitions.
+Without metadata all logs there count. With metadata those count that brokers read, with the offsets that consumers get.
+"""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import (
     INTERNAL_TOPICS,
@@ -20,13 +26,56 @@ from kidxlib.format.topic_partition import (
     is_topic_name,
     parse_partition_directory,
 )
-from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
+from kidxlib.log.remote.layout import (
+    AIVEN,
+    LOCAL,
+    MANIFEST_SUFFIX,
+    STORAGE_DIRECTORY,
+    Layout,
+    ensure_named_rightly,
+    ensure_of_segment,
+    find_bucket,
+    list_objects,
+    object_name,
+    parse_topic_id_partition,
+    read_manifest,
+)
+from kidxlib.log.remote.metadata_topic import metadata_partitions
+from kidxlib.log.remote.segments import VisibleOffsets, epochs_read, visible_offsets
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, location
-from kidxlib.storage.log_dir import is_partition
-from kidxlib.storage.packed import PackedPath
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, is_inside, location
+from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers, is_partition
+from kidxlib.storage.packed import PackedPath, given_packed, is_packed
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import SCHEME, is_object
+from kidxlib.text.times import NS_PER_MS
 
+#: A segment as a listing finds it: base offset, and the log's bytes, modification time in ns and inode.
+FoundSegment: TypeAlias = tuple[int, int, int, int]
+#: The bytes of a log that could not be looked at, and the inode of an object.
+NOT_SEEN: Final = -1
+NO_INODE: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """A caller's options for a source that is a bucket of tiered storage.
+
+    Attributes:
+        layout: its name; None to find a bucket of `LocalTieredStorage` by the names of its directories.
+        metadata: log dirs or exports with `__remote_log_metadata`.
+    """
+
+    layout: str | None = None
+    metadata: tuple[str, ...] = ()
+
+
+NOT_SAID: Final = RemoteOptions()
+
+#: How many directories, and entries of each, are looked at for a log.
+_LOOKED_AT_MAX: Final = 50
+_ENTRIES_MAX: Final = 200
 ANY_TOPIC: Final = re.compile(".*")
 
 
@@ -220,3 +269,323 @@ def sources_line(sources: tuple[Source, ...]) -> str:
     return ", ".join(
         str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
     )
+
+
+def index_dir_to_write(option: str, path: str) -> Location:
+    """The absolute path of an index directory, which need not exist: on this machine, on a file system that every
+    executor mounts, or in an object store.
+    """
+    if not path:
+        raise UsageError(f"{option} '': expected the path of a directory")
+    if is_packed(path):
+        raise UsageError(
+            f"{option} {path}: packed index files are in a catalog; give --pack, and the catalog with --catalog"
+        )
+    if (place := given_location(f"{option} ", path)) is not None:
+        return place
+    try:
+        directory = Path(os.path.realpath(path))
+    except ValueError as error:  # of a NUL
+        raise UsageError(f"{option} {path}: {error}") from error
+    # Not pathlib's own, which raise where a directory may not be entered.
+    nearest = next(above for above in (directory, *directory.parents) if os.path.exists(above))
+    if not os.path.isdir(nearest):
+        raise UsageError(
+            f"{option} {path}: {nearest} is a file; expected a directory, or a place where one can be made"
+        )
+    for above in (directory, *directory.parents):
+        if is_brokers(above):
+            raise UsageError(
+                f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
+                "start beside directories that are no partitions; expected a place of its own"
+            )
+    if (log := _log_in(directory)) is not None:
+        raise UsageError(
+            f"{option} {path}: it is a log dir, {log} is there, and its index files would be replaced; expected a "
+            f"place of its own{_hint(option)}"
+        )
+    return directory
+
+
+def existing_index_dir(option: str, path: str) -> Location:
+    """The absolute path of an index directory that a build has made, or its place in an object store. With
+    `packed:<catalog>!/<source>`, the index files of a source that a build has packed in a catalog.
+    """
+    if (packed := given_packed(path)) is not None:
+        try:
+            if packed.exists():
+                return packed
+        except OSError as error:
+            raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise UsageError(
+            f"{option} {path}: no catalog with packed index files is there; expected one that was built with --pack"
+        )
+    if (place := given_location(f"{option} ", path)) is not None:
+        try:
+            if place.exists():
+                return place
+        except OSError as error:
+            raise UsageError(f"{option} {path}: {error.strerror}") from error
+    if not os.path.isdir(path):
+        raise UsageError(f"{option} {path}: no such directory; expected an index directory that a build has made")
+    return Path(os.path.realpath(path))
+
+
+def ensure_no_overlap(
+    index_dir: Location | None, catalog: str | None, sources: Iterable[Source], *, option: str = "--index-dir"
+) -> None:
+    """Refuse an index directory or a catalog (a path or URL) inside or around a source; and index files among tables,
+    as VACUUM would delete them.
+    """
+    directories = [(f"source {source.path}", str(source.path)) for source in sources]
+    written = []
+    if index_dir is not None:
+        written.append((f"{option} {index_dir}", str(index_dir)))
+    if catalog is not None:
+        written.append((f"--catalog {catalog}", re.sub("^s3[an]://", SCHEME, catalog)))  # Hadoop's names of the same
+    for number, (what, path) in enumerate(written):
+        for other_what, other in directories + written[:number]:
+            if is_inside(path, other) or is_inside(other, path):
+                raise UsageError(f"{what} and {other_what}: one is inside the other; keep them apart{_hint(what)}")
+
+
+def _hint(option: str) -> str:
+    """The library has no option that writes beside logs."""
+    return " (--in-place writes beside the segments)" if option.startswith("--index-dir") else ""
+
+
+def _log_in(directory: Path) -> str | None:
+    """The path of a log in a directory, in one of its first partitions, or in one of the partitions of its first
+    sources. An index directory has none. None also where directories may not be listed.
+    """
+    places, looked_at = [directory], 0
+    while places and looked_at < _LOOKED_AT_MAX:
+        place, looked_at = places.pop(0), looked_at + 1
+        try:
+            with os.scandir(place) as entries:
+                inside = list(itertools.islice(entries, _ENTRIES_MAX))
+        except OSError:
+            continue
+        for entry in inside:
+            if entry.name.endswith(LOG_SUFFIX):
+                return entry.path
+            is_source = place == directory and parse_partition_directory(entry.name) is None
+            if entry.is_dir(follow_symlinks=False) and (is_source or parse_partition_directory(entry.name) is not None):
+                places.append(Path(entry.path))
+    return None
+
+
+LAYOUTS: Final = {layout.name: layout for layout in (LOCAL, AIVEN)}
+
+#: By segment id.
+Visible = Mapping[str, VisibleOffsets]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLogs:
+    """The logs of a partition in a log dir, at least one. Its leader answers from them wherever they begin; what is
+    before that comes from the bucket (`ReplicaManager.readFromLog`).
+    """
+
+    directory: Path
+    segments: Sequence[FoundSegment]
+
+    @property
+    def start_offset(self) -> int:
+        return min(base_offset for base_offset, *_ in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBucket:
+    """A bucket of remote segments.
+
+    Attributes:
+        place: the directory of the partitions' directories.
+        visible: the segments of each partition that count; None where all do.
+        directories: those of partitions; None: all that are listed in `place`.
+        local: the logs with which partitions go on in a log dir. Such a partition needs `visible`.
+    """
+
+    layout: Layout
+    place: Location
+    visible: Mapping[TopicIdPartition, Visible] | None = None
+    directories: Mapping[TopicIdPartition, Location] | None = None
+    local: Mapping[TopicIdPartition, LocalLogs] = field(default_factory=dict)
+
+    def logs(self) -> dict[TopicPartition, RemoteLogs]:
+        """The logs of each partition, in order. Two topics of one name cannot be read."""
+        own = parse_topic_id_partition(self.place.name) if self.layout is LOCAL else None
+        directories = self.directories
+        if directories is None:
+            directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
+        logs: dict[TopicPartition, RemoteLogs] = {}
+        for partition, place in directories.items():
+            if self.visible is not None and not self.visible.get(partition):
+                continue
+            name = TopicPartition(partition.topic, partition.partition)
+            other_id = None if name not in logs else logs[name].topic_id
+            logs[name] = RemoteLogs(self, partition, place, of_same_name=other_id)
+        return dict(sorted(logs.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """What lies in a partition's directory of a bucket.
+
+    Attributes:
+        ids: of the segments, by base offset.
+        visible: the offsets that consumers get, by base offset; empty where no metadata tells.
+    """
+
+    segments: Sequence[FoundSegment]
+    ids: Mapping[int, str]
+    visible: Mapping[int, VisibleOffsets] = field(default_factory=dict)
+
+
+class RemoteLogs:
+    """The logs of one partition in a bucket, listed when they are first asked for. `of_same_name` is the id of another
+    topic of the same name. Errors are those of `files`.
+    """
+
+    def __init__(
+        self, bucket: RemoteBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
+    ) -> None:
+        self.topic_id, self._of_same_name = partition.topic_id, of_same_name
+        self._partition = partition
+        self._layout, self.directory = bucket.layout, directory
+        self._visible = None if bucket.visible is None else bucket.visible.get(partition, {})
+        self._local = bucket.local.get(partition)
+        if self._local is not None:
+            self._visible = _visible_before(self._local.start_offset, self._visible or {})
+        self._files: RemoteFiles | None = None
+
+    def files(self) -> RemoteFiles:
+        if self._of_same_name is not None:
+            raise UsageError(
+                f"{self.directory}: the bucket has two topics of this name, with the ids {self._of_same_name} and "
+                f"{self.topic_id}: one was deleted, and made again; name the log dir with __remote_log_metadata, which "
+                "says what is left, with --tiered-metadata"
+            )
+        if self._files is None:
+            listed = self._listed()
+            local = () if self._local is None else self._local.segments
+            self._files = replace(listed, segments=[*listed.segments, *sorted(local)])
+        return self._files
+
+    def path(self, base_offset: int, suffix: str) -> Location:
+        """The object that is called `<base offset><suffix>` in a log dir."""
+        ids = self.files().ids
+        if self._local is not None and base_offset not in ids:
+            return self._local.directory / segment_file(base_offset, suffix)
+        return self.directory / object_name(base_offset, ids[base_offset], suffix)
+
+    def warnings(self) -> list[str]:
+        """A line for each segment that holds offsets of other segments."""
+        return [
+            f"{self.path(base_offset, LOG_SUFFIX)}: consumers get offsets {visible.first_offset} to "
+            f"{visible.last_offset} of it; its others were copied by a later leader again, or never committed"
+            for base_offset, visible in self.files().visible.items()
+            if not visible.is_whole
+        ]
+
+    def _listed(self) -> RemoteFiles:
+        segments: dict[int, FoundSegment] = {}
+        ids: dict[int, str] = {}
+        for row in list_objects(self.directory, self._layout.suffixes).objects.to_pylist():
+            start_offset, segment_id = row["start_offset"], row["segment_id"]
+            if row["suffix"] != LOG_SUFFIX or (self._visible is not None and segment_id not in self._visible):
+                continue
+            if start_offset in ids:
+                raise UsageError(
+                    f"{self.directory}: offset {start_offset} begins two segments, {ids[start_offset]} and "
+                    f"{segment_id}: two leaders have copied it, or an upload was not finished; name the log dir with "
+                    "__remote_log_metadata, which says what counts, with --tiered-metadata"
+                )
+            segments[start_offset] = (start_offset, row["bytes"], row["written_ms"] * NS_PER_MS, NO_INODE)
+            ids[start_offset] = segment_id
+        if not self._layout.has_single_files:
+            self._ensure_plain(ids)
+        visible = {} if self._visible is None else {start: self._visible[name] for start, name in ids.items()}
+        if isinstance(self.directory, Path):
+            segments = {start: self._of_file(self.directory, start, ids[start]) for start in segments}
+        return RemoteFiles([segments[start] for start in sorted(segments)], ids, visible)
+
+    @staticmethod
+    def _of_file(directory: Path, start_offset: int, segment_id: str) -> FoundSegment:
+        status = (directory / object_name(start_offset, segment_id, LOG_SUFFIX)).stat()
+        return start_offset, status.st_size, status.st_mtime_ns, status.st_ino
+
+    def _ensure_plain(self, ids: Mapping[int, str]) -> None:
+        places = [(name, self.directory / object_name(start, name, MANIFEST_SUFFIX)) for start, name in ids.items()]
+        for segment_id, place, content in in_order(lambda item: (*item, item[1].read_bytes()), places):
+            try:
+                manifest = read_manifest(content)
+                ensure_of_segment(manifest, segment_id)
+            except RemoteLogMetadataError as error:
+                raise UsageError(
+                    f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"
+                ) from error
+            ensure_named_rightly(manifest, self._partition, place)
+            if not manifest.is_plain:
+                how = " and ".join(
+                    word
+                    for word, is_so in (("compressed", manifest.is_compressed), ("encrypted", manifest.is_encrypted))
+                    if is_so
+                )
+                raise UsageError(
+                    f"{place}: its log is {how}, expected one as the broker had it; kidx cannot read others"
+                )
+
+
+def _visible_before(offset: int, visible: Visible) -> Visible:
+    """What consumers get of remote segments where a log dir has the partition from an offset on."""
+    return {
+        segment_id: each if each.last_offset < offset else replace(each, last_offset=offset - 1, is_whole=False)
+        for segment_id, each in visible.items()
+        if each.first_offset < offset
+    }
+
+
+def remote_bucket(place: Location, said: RemoteOptions) -> RemoteBucket | None:
+    """The bucket at a place; None where there is none."""
+    if said.layout is not None and said.layout not in LAYOUTS:
+        raise UsageError(f"layout {said.layout!r}: expected {' or '.join(LAYOUTS)}")
+    try:
+        if said.layout is None:
+            bucket = _local_bucket(place)
+        else:
+            bucket = find_bucket(place) if said.layout == LOCAL.name else place
+        if bucket is not None:
+            visible = _visible(said.metadata) if said.metadata else None
+            return RemoteBucket(LAYOUTS[said.layout or LOCAL.name], bucket, visible)
+    except OSError as error:
+        raise UsageError(f"{place}: {describe_error(error)}") from error
+    if said.metadata:
+        raise UsageError(
+            f"{place}: no bucket of remote segments, for which --tiered-metadata is; name its layout with --layout"
+        )
+    return None
+
+
+def _local_bucket(place: Location) -> Location | None:
+    if place.name == STORAGE_DIRECTORY:
+        return place
+    if place.parent.name == STORAGE_DIRECTORY and parse_topic_id_partition(place.name) is not None:
+        return place
+    # In a store this would be a request for each source.
+    below = place / STORAGE_DIRECTORY
+    return below if isinstance(below, Path) and below.is_dir() else None
+
+
+def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
+    partitions = metadata_partitions([given_location("--tiered-metadata ", path) or Path(path) for path in metadata])
+    if not partitions:
+        raise UsageError(
+            f"--tiered-metadata {', '.join(map(str, metadata))}: no partition of the metadata is there; "
+            "name a log dir or an export that has it"
+        )
+    visible: dict[TopicIdPartition, Visible] = {}
+    for partition in partitions.values():
+        for of_partition, reads in epochs_read(partition.records()).items():
+            visible[of_partition] = visible_offsets(reads)
+    return visible

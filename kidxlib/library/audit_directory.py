@@ -21,13 +21,10 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import ScanTask
+from kidxlib.indexing.plan import Plan, ScanTask, find_segments
+from kidxlib.indexing.source import IndexPlace, existing_index_dir, parse_topics, source_at
 from kidxlib.library.recover_directory import ensure_listable
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics

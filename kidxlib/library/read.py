@@ -11,9 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from kidxlib.errors import UsageError
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.jit.machine import cores
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
@@ -23,7 +21,7 @@ from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_mean
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import lines_of_left_out
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.run.catalog_place import existing_tables
 
 _log: Final = logging.getLogger(__name__)

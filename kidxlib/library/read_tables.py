@@ -16,14 +16,13 @@ from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.library.recover_directory import parse_segment_path
 from kidxlib.log.log import Log
-from kidxlib.records.arrow.batches import BATCHES, batch_rows
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.arrow_columns import BATCHES, batch_rows, records_schema
+from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.reader import base_offset
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 

@@ -20,8 +20,8 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.times import show_ms

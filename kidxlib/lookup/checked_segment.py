@@ -26,7 +26,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.opened_file import map_file
 from kidxlib.storage.opened_log import LogFile

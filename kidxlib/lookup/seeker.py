@@ -43,8 +43,8 @@ from kidxlib.lookup.answers import (
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints, high_watermark_of
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
+from kidxlib.records.record_times import read_record_times
 from kidxlib.storage.location import as_location
 from kidxlib.text.times import show_ms
 
@@ -264,7 +264,7 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
     goes_on = False
     for position, numbers in groups(walks["position"][arrived], arrived):
         batch = next(batch_headers.batches(segment.log, position))
-        inside = records_in(segment.log, batch)
+        inside = read_record_times(segment.log, batch)
         answers.add_bytes(rows[numbers], batch.size)
         if inside is None:
             walks["outcome"][numbers] = SearchOutcome.NOT_IN_HEADERS

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kidxlib.errors import UnreadableMessageError
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import Values
+from kidxlib.messages.interpreter import Values
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed, write_framed
 
 

@@ -17,8 +17,7 @@ from kidxlib.errors import UnknownRecordTypeError, UnreadableMessageError
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.java import as_short
 from kidxlib.messages.definitions import Message, messages_of
-from kidxlib.messages.reading import Readable, Values, read_message
-from kidxlib.messages.writing import unsigned_varint, write_message
+from kidxlib.messages.interpreter import Readable, Values, read_message, unsigned_varint, write_message
 
 CLUSTER_METADATA: Final = "kafka-metadata"
 REMOTE_LOG_METADATA: Final = "kafka-storage"

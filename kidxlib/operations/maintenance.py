@@ -222,7 +222,7 @@ def _expired_segments(tables: Tables, before: datetime) -> pa.Table:
     """Keys of segments that were gone before a time, and from which no later segment's transactions are derived.
 
     The rows of segments that retention deleted are still used for transactions and producers of the segments after them
-    (`kidxlib.operations.build.finish`). So these rows stay while a later segment with the same topic id is there.
+    (`kidxlib.operations.build.waves`). So these rows stay while a later segment with the same topic id is there.
     """
     absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
     builds = tables.read(BUILDS, ["build_id", "started_at"])

@@ -29,8 +29,8 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
-from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
+from kidxlib.indexing.source import ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.run.recorded_sources import as_sources, source_paths, sources_in_catalog
 from kidxlib.storage.directory import Directory

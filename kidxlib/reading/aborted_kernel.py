@@ -9,8 +9,8 @@ from numba import from_dtype, types
 
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL, MAGIC_V2
 from kidxlib.jit.compiler import njit
-from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.header_kernel import OPTIONS
+from kidxlib.records.batch_table_kernel import BATCH
+from kidxlib.records.read_kernel import OPTIONS
 
 _LONGS: Final = types.Array(types.int64, 1, "C", readonly=True)
 

@@ -18,9 +18,9 @@ from kidxlib.audit.startup.node import obstacles_of_older_log_dirs, was_formatte
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, may_be_renamed
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.indexing.listing import Skipped
+from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, mount_remedy
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import (

@@ -16,10 +16,9 @@ from kidxlib.reading.gaps_between_logs import TakeLog, known_end_of
 from kidxlib.reading.rows import Decoder, is_seen
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
-from kidxlib.records.arrow.batches import batch_rows
-from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.arrow_columns import CONSUMED, batch_rows
+from kidxlib.records.batch_table import BatchTable
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.storage.opened_log import opened_log
 
 

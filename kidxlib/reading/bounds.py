@@ -19,8 +19,8 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import opened_log

@@ -35,10 +35,10 @@ from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut, Why
-from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.arrow_columns import CONSUMED
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_topic_id

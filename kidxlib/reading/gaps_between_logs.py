@@ -23,12 +23,12 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.layouts import MAGIC_V2, NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
-from kidxlib.log.cluster_metadata.image import BrokerSettings, topic_config
+from kidxlib.log.metadata_image import BrokerSettings, topic_config
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log

@@ -23,7 +23,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import MAGIC_V2, TIME_INDEX_ENTRY
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind

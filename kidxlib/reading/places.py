@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
-from kidxlib.indexing.listing import list_segments
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.indexing.listing import Skipped, list_segments
+from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.opened_log import opened_log
 

@@ -17,9 +17,8 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import NOT_SEEN
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.indexing.listing import Skipped
+from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
@@ -50,7 +49,7 @@ from kidxlib.reading.transactions import (
     transactions_of,
 )
 from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out, mount_remedy
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead

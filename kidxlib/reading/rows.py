@@ -21,10 +21,10 @@ from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.gaps_between_logs import TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Item, WalkOptions, items_of
-from kidxlib.records.arrow.records import pieces, record_batch
-from kidxlib.records.arrow.schema import Array, has_attribute, numbers, words
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
+from kidxlib.records.arrow_columns import Array, has_attribute, numbers, words
+from kidxlib.records.arrow_records import pieces, record_batch
+from kidxlib.records.batch_table import BatchTable
+from kidxlib.records.placed_records import BYTES_MAX, ROWS_MAX, RecordPlacer
 
 #: About so many bytes of rows a thread makes before they are asked for; the rest of its table waits until then.
 _AHEAD_BYTES: Final = 16 * 1024 * 1024

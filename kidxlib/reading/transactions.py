@@ -29,10 +29,10 @@ from kidxlib.reading.known_logs import KnownEvents, KnownLog
 from kidxlib.reading.places import PartitionLogs
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.partition_fold import Producers
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
-from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 

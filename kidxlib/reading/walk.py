@@ -17,9 +17,9 @@ from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.damage import Damage, TakeDamage, warn_of_unfinished
 from kidxlib.reading.gaps_between_logs import LogRead, TakeLog, lacks_records
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.placed_records import RecordPlacer
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes

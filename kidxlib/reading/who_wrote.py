@@ -33,8 +33,7 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import lines_of_left_out
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.arrow.batches import LISTED_BATCHES
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
 from kidxlib.records.control import read_control_record
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import opened_log

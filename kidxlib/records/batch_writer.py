@@ -12,7 +12,7 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, V2_ATTRIBUTES_AT, V2_CRC_AT
-from kidxlib.messages.writing import unsigned_varint
+from kidxlib.messages.interpreter import unsigned_varint
 
 
 def write_batch(values: Sequence[bytes], *, base_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
@@ -44,10 +44,10 @@ def moved_to(batch: bytes, base_offset: int) -> bytes:
 
 def _record(offset_delta: int, value: bytes) -> bytes:
     """Attributes, delta of the timestamp, delta of the offset, null as the key, the value, no headers."""
-    body = b"\0\0" + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + b"\0"
-    return _varint(len(body)) + body
+    body = b"\0\0" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\0"
+    return varint(len(body)) + body
 
 
-def _varint(value: int) -> bytes:
-    """Zig-zag (`ByteUtils.writeVarint`)."""
+def varint(value: int) -> bytes:
+    """`ByteUtils.writeVarint`: zig-zag."""
     return unsigned_varint((value << 1 ^ value >> 31) & 0xFFFFFFFF)

@@ -13,7 +13,7 @@ from kidxlib.errors import MalformedError, UnreadableMessageError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.messages.definitions import Message, messages_of
-from kidxlib.messages.reading import Readable, json_object, read_message
+from kidxlib.messages.interpreter import Readable, json_object, read_message
 from kidxlib.records.reader import Record
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib.format.bytes_kernel import int64
 from kidxlib.jit.compiler import njit
-from kidxlib.records.header_kernel import (
+from kidxlib.records.read_kernel import (
     BYTES,
     ENDS,
     LEAVES_WINDOW,

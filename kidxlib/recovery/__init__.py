@@ -1,4 +1,5 @@
-"""A broker's recovery of a log. One compiled loop reads a segment's batch headers and returns its index files, facts,
-producer events and leader epochs. The fold over a partition returns the state of producers and aborted transactions.
-It needs neither `records` nor `index`: behind damage, `check_kernel` searches whole batches by itself.
+"""A broker's recovery of a log. One compiled loop reads batch headers, and `recover` returns of a segment its index
+files, facts, producer events and leader epochs. `record_facts` has facts of all bytes. The fold over a partition
+(`partition_fold`) returns the state of producers and aborted transactions. But for `record_facts`, this package needs
+neither `records` nor `index`: behind damage, `check_kernel` searches whole batches by itself.
 """

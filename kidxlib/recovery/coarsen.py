@@ -24,8 +24,8 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.recovery import coarsen_kernel
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.recovery.scan import scan_state
-from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes
 
 
@@ -52,7 +52,7 @@ class ScanCost:
     most: int
 
 
-def from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> RecoveredSegment:
+def indexes_from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> RecoveredSegment:
     """Make the indexes from batch headers alone.
 
     Args:
@@ -61,11 +61,11 @@ def from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> Re
     return recover(log, base_offset, replace(options, verify_crc=False))
 
 
-def from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
+def indexes_from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
     """Make the same indexes through denser ones, for a log whose offsets increase from batch to batch.
 
     Args:
-        log: as in `from_headers`; its whole content must be in one window.
+        log: as in `indexes_from_headers`; its whole content must be in one window.
         denser: the indexes that recovery of this log writes with a smaller interval.
 
     Returns:

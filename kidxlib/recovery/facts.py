@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.recovery.log_facts import header_facts_kernel as kernel
+from kidxlib.recovery.scan import header_facts_kernel as kernel
 
 #: The least number of bytes of a stretch.
 _STRETCH_BYTES_MIN: Final = 4096
@@ -141,7 +141,7 @@ class SegmentFacts:
         offsets_increase: each batch's last offset is above that of the batch before it. Kafka compares only indexed
             batches.
         log_crc32c: CRC-32C of the whole file with its invalid tail; None if checksums were not verified, a batch is of
-            a magic other than 2 to 62, or more than `scanned_logs.TAIL_BYTES_MAX` bytes are invalid.
+            a magic other than 2 to 62, or more than `recover.TAIL_BYTES_MAX` bytes are invalid.
         log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None if not all bytes were read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
         smallest_timestamp_ms: the smallest timestamp of a record, −1 if a record has none or there is no record; None

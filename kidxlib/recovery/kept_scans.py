@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.scanned_logs import ScannedLogs
-from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recovered_of
 from kidxlib.storage.location import FileVersion
 
 
@@ -38,7 +37,7 @@ class KeptPass:
         return (self.versions[number], self.options[number]) == (_as_tuple(version), options)
 
 
-class PlaceOfPass(NamedTuple):
+class PassPlace(NamedTuple):
     """Where the scans of one pass are."""
 
     path: str
@@ -87,12 +86,12 @@ class KeptScans:
         kept_version, kept_options, scanned = kept
         return scanned if (kept_version, kept_options) == (version, options) else None
 
-    def pass_of(self, base_offset: int) -> tuple[PlaceOfPass, int] | None:
+    def pass_of(self, base_offset: int) -> tuple[PassPlace, int] | None:
         """The pass in which a log was scanned, and its number there; None if it was not kept, or scanned alone."""
         place = self.places.get(base_offset)
         if place is None or place.number is None:
             return None
-        return PlaceOfPass(self.path, place.position, place.size), place.number
+        return PassPlace(self.path, place.position, place.size), place.number
 
 
 def _as_tuple(version: FileVersion) -> tuple[int, int, int | None]:
@@ -127,12 +126,12 @@ class ScanWriter:
 
     def keep_pass(
         self, versions: Sequence[FileVersion], options: Sequence[RecoverOptions], scans: ScannedLogs
-    ) -> PlaceOfPass | None:
+    ) -> PassPlace | None:
         """Keep the scans of one pass, none of which is a partition's yet (`keep_of_pass`); None: they were dropped."""
         place = self._write(KeptPass(list(map(_as_tuple, versions)), options, scans))
-        return None if place is None else PlaceOfPass(str(self.path), *place)
+        return None if place is None else PassPlace(str(self.path), *place)
 
-    def keep_of_pass(self, base_offset: int, place: PlaceOfPass, number: int) -> None:
+    def keep_of_pass(self, base_offset: int, place: PassPlace, number: int) -> None:
         """Count a scan of a pass among those of the partition."""
         self._places[base_offset] = _Place(place.position, place.size, number)
 

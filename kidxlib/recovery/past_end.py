@@ -25,8 +25,7 @@ from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, 
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.scanned_logs import batch_checksum
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, batch_checksum, recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 
 #: Counting stops after this number of damaged batches.

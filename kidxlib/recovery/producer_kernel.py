@@ -15,7 +15,7 @@ from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 
 
 class ProducerFailure(enum.IntEnum):
-    """Why Kafka fails on a producer's batch. `kidxlib.recovery.producers` has the meaning of each."""
+    """Why Kafka fails on a producer's batch. `kidxlib.recovery.partition_fold` has the meaning of each."""
 
     NONE = 0
     NOT_TRANSACTIONAL = 1

@@ -13,7 +13,7 @@ from kidxlib.format import layouts
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, ConfigValue
+from kidxlib.log.metadata_image import ClusterMetadata, ConfigValue
 from kidxlib.recovery.options import (
     INTERVAL,
     INTERVAL_BYTES_DEFAULT,

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
-from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.described_configs import ConfigEntry
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig

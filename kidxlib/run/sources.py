@@ -7,8 +7,7 @@ from typing import Final
 
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.indexing.source import Source, parse_sources
+from kidxlib.indexing.source import NOT_SAID, RemoteOptions, Source, parse_sources
 from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
 

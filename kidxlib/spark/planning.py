@@ -9,8 +9,7 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import existing_index_dir, parse_topics
 from kidxlib.jit.machine import cores
 from kidxlib.reading.absent import BrokersMetadata, absent_partitions
 from kidxlib.reading.plan import ReadPlan, plan_reads
@@ -18,7 +17,7 @@ from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times,
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut
 from kidxlib.reading.walk import first_offset_at
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.spark.limits import Limit
 from kidxlib.spark.pushed import Pushed

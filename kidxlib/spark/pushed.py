@@ -11,7 +11,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import Filter
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)

@@ -11,8 +11,7 @@ from typing import Final
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import PartitionDirectory, parse_topics
+from kidxlib.indexing.source import PartitionDirectory, RemoteOptions, parse_topics
 from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
 from kidxlib.spark.limits import ENDING, STARTING, Limit, parse_limit
 

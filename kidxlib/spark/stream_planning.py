@@ -23,7 +23,7 @@ from kidxlib.reading.request import READ_COMMITTED, OffsetRange
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.spark.limits import LATEST
 from kidxlib.spark.planning import absent_of, ensure_may_be_skipped, offsets_of, source_request, threads
 from kidxlib.spark.source_options import Limits, SourceOptions, StreamOptions

@@ -8,7 +8,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.format.segment_files import NotASegment
-from kidxlib.indexing.summary import Counts
+from kidxlib.indexing.build_counts import BuildCounts
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import rate
@@ -20,7 +20,7 @@ TOPICS_SHOWN: Final = 40
 PROBLEMS_SHOWN: Final = 20
 
 
-def tell_counts(outcome: Outcome, title: str, counts: Counts) -> None:
+def tell_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
     """Show a row for each topic, and the segments with problems."""
     topics = counts.largest_topics()
     if topics:

@@ -29,7 +29,7 @@ from kidxlib.dump.source import DumpOptions, DumpSource
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
-from kidxlib.messages.reading import json_text
+from kidxlib.messages.interpreter import json_text
 from kidxlib.terminal.console import note, printable
 
 _FINDINGS: Final = get_args(DumpFinding)

@@ -14,7 +14,7 @@ from benchmarks.figures import MEASURED, recorded
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction import compact_partition
 from kidxlib.operations.compare import copy_in_store
-from kidxlib.recovery import outcome, producers
+from kidxlib.recovery import outcome, partition_fold
 from kidxlib.recovery import partition_fold as fold
 from kidxlib.storage.store import client
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
@@ -82,7 +82,7 @@ def test_pages_name_every_table_where_they_name_them() -> None:
 def test_every_status_and_reason_is_explained() -> None:
     """The words of the code, no more and no fewer: of a scan's end, of a fold's failure, of a log that was not read."""
     in_code = {(status.value, word) for status, word, _ in outcome._ENDS.values() if word is not None}
-    fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
+    fold_failures = [word for word, _ in partition_fold._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
     in_code |= {(outcome.Status.QUARANTINED.value, word) for word in fold_failures}
     for call in ast.walk(ast.parse(inspect.getsource(kidxlib.indexing.segments.why_not_read))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":

@@ -29,14 +29,12 @@ import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
 from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.changes import compare
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.changes import compare_with_catalog
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import BuiltSegment
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -65,10 +63,10 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
             sweep(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
-        for built in kidxlib.indexing.segments.build(tasks, use_mmap):
+        for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
-        for _ in finish(
+        for _ in fold_and_publish(
             (listed.partition_task(AuxiliaryFiles()), left_to_do[listed.key]) for listed in plan.partitions
         ):
             pass
@@ -132,7 +130,9 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     wanted = AuxiliaryFiles(snapshots=True)
     plan = _plan(log_dir, index_dir)
     send.send(
-        compare(plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False)
+        compare_with_catalog(
+            plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False
+        )
     )
 
 

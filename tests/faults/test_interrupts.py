@@ -141,7 +141,7 @@ _STAYS: Final = "what is done stays, the rest is not done; run the same command 
 @pytest.mark.parametrize(
     ("command", "module", "name", "says"),
     [
-        (["build", "--in-place"], f"{_OPERATIONS}.build.without_catalog", "build_once", _STAYS),
+        (["build", "--in-place"], f"{_OPERATIONS}.build.build", "build_once", _STAYS),
         (["recover", "--apply"], f"{_OPERATIONS}.recover.recover", "recover", _STAYS),
         (["recover"], f"{_OPERATIONS}.recover.recover", "recover", "nothing was done"),
         (

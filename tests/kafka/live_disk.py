@@ -28,8 +28,8 @@ from kidxlib.format import checkpoint_files
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.storage.small_files import read_offset_checkpoint
 from tests.kafka.crashed import SHORT_SESSION

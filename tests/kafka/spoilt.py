@@ -13,7 +13,7 @@ from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import Record
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers
 from kidxlib.storage.opened_log import LogFile
 from tests.support.logs import encoded
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import parse_kraft_snapshot
-from kidxlib.log.cluster_metadata.image import (
+from kidxlib.log.metadata_image import (
     TOPIC_CONFIGS,
     BrokerSettings,
     ClusterMetadata,
@@ -26,7 +26,7 @@ from kidxlib.log.cluster_metadata.image import (
     read_cluster_metadata,
     topic_config,
 )
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers
+from kidxlib.recovery.coarsen import Indexes, indexes_from_denser, indexes_from_headers
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
@@ -45,7 +45,7 @@ def _as_kafka(
         log = directory / segment_file(base_offset, LOG_SUFFIX)
         log.write_bytes(data)  # Kafka truncates it
         (theirs,) = kafka.recover(directory, interval).segments
-        by_headers = from_headers(valid, base_offset, options)
+        by_headers = indexes_from_headers(valid, base_offset, options)
         if theirs.error is not None:
             tried["Kafka fails then"] += 1
             assert by_headers.end.status is Status.QUARANTINED
@@ -54,7 +54,7 @@ def _as_kafka(
         assert Indexes(by_headers.offset_index, by_headers.time_index) == expected
         tried["by headers"] += 1
         if interval > first and built.facts.offsets_increase:
-            assert from_denser(valid, base_offset, options, at_hand) == expected
+            assert indexes_from_denser(valid, base_offset, options, at_hand) == expected
             tried["through the denser"] += 1
         first, at_hand = interval, expected
 

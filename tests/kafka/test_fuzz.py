@@ -12,7 +12,7 @@ from typing import Final
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from tests.conftest import Say
 from tests.faults.processes import Child
 from tests.kafka.children import scan_logs

@@ -14,8 +14,8 @@ from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.recovery import outcome, producers
-from kidxlib.recovery import segment as recover
+from kidxlib.recovery import outcome, partition_fold
+from kidxlib.recovery import recover as recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
@@ -64,7 +64,7 @@ def test_every_end_has_a_fault() -> None:
     """A new way to end needs a fault that leads there. Only a file of 2 GiB has none."""
     reasons = {reason or "ok" for _, reason, _ in outcome._ENDS.values()}
     assert reasons | REASONS_OF_THE_FOLD == {fault.meets for fault in FAULTS.values()} | {"segment-too-large"}
-    assert len(REASONS_OF_THE_FOLD) == len(producers._FAILURES) + 1  # and a leader epoch
+    assert len(REASONS_OF_THE_FOLD) == len(partition_fold._FAILURES) + 1  # and a leader epoch
 
 
 def test_golden_partitions(kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment]) -> None:

@@ -19,11 +19,11 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.java import text_of
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import records_schema
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_records import record_rows
+from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka

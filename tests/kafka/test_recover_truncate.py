@@ -21,7 +21,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, parse_segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import read_offset_checkpoint
 from tests.conftest import Say

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format.topic_partition import TopicPartition as KidxPartition
 from kidxlib.format.topic_partition import served_as
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import json_object
+from kidxlib.messages.interpreter import json_object
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
 from kidxlib.operations.restore.cluster import (

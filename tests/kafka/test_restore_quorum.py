@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.checksums import extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.exit_codes import ExitCode

@@ -23,7 +23,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.operations.retention.planned import max_timestamp_on_disk
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.retention.decide import Bounds, Segments, decide
 from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
 from kidxlib.storage.log_bytes import WholeLog

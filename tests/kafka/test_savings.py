@@ -22,10 +22,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.library.read_tables import read_batches, read_records
 from kidxlib.operations.report.savings.measure import BATCH_SIZES, CODECS, Contents, RecordsToBe, measure_savings
 from kidxlib.operations.report.savings.saving import TopicSavings
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Record
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say

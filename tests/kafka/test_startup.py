@@ -25,7 +25,7 @@ from kidxlib.format import layouts
 from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.library.audit_directory import audit_directory
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say

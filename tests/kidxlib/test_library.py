@@ -19,10 +19,10 @@ import pytest
 
 import kidxlib
 from kidxlib.errors import UnknownVersionError
-from kidxlib.indexing.segments import FinishedPartition
+from kidxlib.indexing.finish_partition import FinishedPartition
 from kidxlib.jit import compiler
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import EpochEndOffset
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from tests.support.cluster_metadata import data, leader_change, of_broker, topic_id, write_copy
 from tests.support.logs.golden import SAMPLES, committed
 from tests.support.seeks import golden_directory
@@ -57,8 +57,7 @@ def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
     """Numba takes a second to import. A build with nothing new to read, and a page need none of it."""
     code = """
 import sys
-import kidxlib.operations.build.build_catalog
-import kidxlib.operations.build.without_catalog
+import kidxlib.operations.build.build
 import kidxlib.operations.backend
 print("numba" in sys.modules)
 """

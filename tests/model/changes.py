@@ -24,8 +24,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.directory import list_directory

@@ -15,7 +15,7 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.format.checksum_kernel import CHOSEN, VECTOR_WORDS
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog
 
 #: What a search says: an answer, or the words of a refusal.

@@ -14,12 +14,12 @@ from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.log_bytes import WholeLog
 from tests.processors.questions import Question, Said
 

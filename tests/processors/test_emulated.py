@@ -16,7 +16,7 @@ from kidxlib.format.checksum_kernel import GOOGLE, ISAL
 from kidxlib.recovery.options import RecoverOptions
 from tests.conftest import Say
 from tests.kafka.mutations import mutated_log
-from tests.kidxlib.recovery.test_segment import assert_as_kafka, assert_equal, assert_same
+from tests.kidxlib.recovery.test_recover import assert_as_kafka, assert_equal, assert_same
 from tests.model.recover import recover_reference
 from tests.processors.processor import EMULATED, Processor
 from tests.processors.questions import Question, Told, answered, question_about

@@ -10,7 +10,7 @@ import pytest
 
 from kidxlib.format.checksum_kernel import FOLDING, GOOGLE, ISAL, VECTOR_WORDS
 from tests.conftest import Say
-from tests.kidxlib.recovery.test_segment import assert_as_kafka, assert_same
+from tests.kidxlib.recovery.test_recover import assert_as_kafka, assert_same
 from tests.processors.processor import Processor
 from tests.processors.questions import Question, answered
 from tests.support.logs.golden import GoldenSegment

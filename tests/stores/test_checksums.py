@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.record_facts import with_all_facts
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.checksum_store import PART_BYTES, ChecksumStore

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.plan import BuildTask, find_segments
+from kidxlib.indexing.segments import BuiltSegment, build_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import AT_ONCE
@@ -63,8 +62,8 @@ def test_a_build_of_objects_is_a_build_of_files(store: ObjectStore, tmp_path: Pa
     prefix = f"same/{source.name}"
     url = store.upload(source, f"{prefix}/logs")
     index_dir = ObjectPath(f"{BUCKET}/{prefix}/index")
-    of_objects = list(build(_tasks(url, index_dir), use_mmap=True))
-    of_files = list(build(_tasks(source, tmp_path), use_mmap=True))
+    of_objects = list(build_segments(_tasks(url, index_dir), use_mmap=True))
+    of_files = list(build_segments(_tasks(source, tmp_path), use_mmap=True))
     assert _found(of_objects) == _found(of_files)
     assert store.contents(f"{prefix}/index") == {
         str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
@@ -93,7 +92,7 @@ def test_small_logs_are_read_at_once(store: ObjectStore) -> None:
     tasks = _tasks(f"s3://{BUCKET}/at-once/logs", ObjectPath(f"{BUCKET}/at-once/index"))
     for method in ("HEAD", "GET"):
         store.gather(AT_ONCE, partial(_is_of_log, method))
-        found = list(build(tasks, use_mmap=True))
+        found = list(build_segments(tasks, use_mmap=True))
         assert [each.task for each in found] == tasks
         assert {each.end.status for each in found} == {Status.OK}
 
@@ -102,16 +101,16 @@ def test_what_is_there_already_is_left_alone_and_what_is_not_is_replaced(store: 
     store.put("again/logs/topic-0/" + _LOG, small_log())
     index_dir = ObjectPath(f"{BUCKET}/again/index")
     tasks = _tasks(f"s3://{BUCKET}/again/logs", index_dir)
-    assert [each.published for each in build(tasks, use_mmap=True)] == [Published.WRITTEN]
+    assert [each.published for each in build_segments(tasks, use_mmap=True)] == [Published.WRITTEN]
     right = store.contents("again/index")
     store.requests.clear()
-    assert [each.published for each in build(tasks, use_mmap=True)] == [Published.UNCHANGED]
+    assert [each.published for each in build_segments(tasks, use_mmap=True)] == [Published.UNCHANGED]
     assert store.counted("PUT", "POST", "DELETE") == []
 
     name = next(name for name, content in right.items() if content)
     store.put(f"again/index/{name}", bytes(len(right[name])))
     store.requests.clear()
-    assert [each.published for each in build(tasks, use_mmap=True)] == [Published.WRITTEN]
+    assert [each.published for each in build_segments(tasks, use_mmap=True)] == [Published.WRITTEN]
     assert [each.key for each in store.counted("PUT", "POST")] == [f"again/index/{name}"]
     assert store.contents("again/index") == right
 
@@ -134,7 +133,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_changed(store: ObjectSto
     store.put(key, bytes(1_000))
     tasks = _tasks(f"s3://{BUCKET}/replaced/{left}/topic-0", index_dir)
     _once(store, key, lambda: store.put(key, bytes([1]) * left))
-    [segment] = build(tasks, use_mmap=True)
+    [segment] = build_segments(tasks, use_mmap=True)
     assert (segment.end.status, segment.end.reason) == (Status.CHANGED, "log-changed")
     assert store.contents(f"replaced/{left}/index") == {}
 
@@ -146,7 +145,7 @@ def test_an_object_that_goes_before_or_while_it_is_read_is_gone(store: ObjectSto
         store.put(key, small_log())
         tasks = _tasks(f"s3://{BUCKET}/going/{method}", index_dir)
         _once(store, key, partial(store.delete, key), method)
-        [segment] = build(tasks, use_mmap=True)
+        [segment] = build_segments(tasks, use_mmap=True)
         assert (segment.end.status, segment.end.reason) == (Status.GONE, "no-such-file"), method
     assert store.contents("going/index") == {}
 
@@ -156,7 +155,7 @@ def test_an_object_that_may_not_be_read_does_not_stop_the_others(store: ObjectSt
         store.put(f"denied/topic-{partition}/{_LOG}", small_log())
     tasks = _tasks(f"s3://{BUCKET}/denied", ObjectPath(f"{BUCKET}/denied-index"))
     store.before = lambda method, key: 403 if key == f"denied/topic-0/{_LOG}" else None
-    denied, well = build(tasks, use_mmap=True)
+    denied, well = build_segments(tasks, use_mmap=True)
     assert (denied.end.status, denied.end.reason, well.end.status) == (Status.UNREADABLE, "cannot-read", Status.OK)
     assert denied.end.detail is not None and "ACCESS_DENIED" in denied.end.detail
     assert "Request ID" not in denied.end.detail  # which is another one each time
@@ -186,5 +185,5 @@ def test_coarsened_indexes_are_the_same_as_of_files(store: ObjectStore, tmp_path
 def test_names_that_no_url_would_hold_are_names_all_the_same(store: ObjectStore, tmp_path: Path) -> None:
     store.put(f"a b%2F+ü=é/topic-0/{_LOG}", small_log())
     tasks = _tasks(f"s3://{BUCKET}/a b%2F+ü=é/", tmp_path)
-    assert [each.end.status for each in build(tasks, use_mmap=True)] == [Status.OK]
+    assert [each.end.status for each in build_segments(tasks, use_mmap=True)] == [Status.OK]
     assert tasks[0].segment.path == f"s3://{BUCKET}/a b%2F+ü=é/topic-0/{_LOG}"

@@ -15,7 +15,7 @@ import pytest
 import kidxlib
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY, list_partitions
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY, list_bucket_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
@@ -146,7 +146,7 @@ def test_what_is_deleted_meanwhile_is_not_missed(site: Site, url: str, store: Ob
     """A broker deletes a segment after the metadata was read, and before the partitions are listed: by the metadata of
     then it is missing, and the second look knows better.
     """
-    partitions = len(list_partitions(site.bucket))
+    partitions = len(list_bucket_partitions(site.bucket))
     assert _audited(url, site, "listing")["findings"] == []
     lists = len(store.requests)
     segment, asked, one_by_one = site.segments(_TOPIC)[0], itertools.count(1), threading.Lock()

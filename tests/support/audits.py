@@ -18,7 +18,7 @@ from kidxlib.audit.rows import AuditRows, AuditSummary
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.operations.audit.audit_summary import summarise_audit
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit

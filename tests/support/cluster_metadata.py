@@ -16,11 +16,11 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.interpreter import unsigned_varint as varint
+from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.typed_records import CLUSTER_METADATA
-from kidxlib.messages.writing import unsigned_varint as varint
-from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.storage.log_dir import META_PROPERTIES

@@ -10,12 +10,10 @@ from kidxlib.catalog.segments import SegmentToCompact
 from kidxlib.compaction.compact_partition import Change, CompactionOptions, CompactionTask, Delays, Mode, compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles
-from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, SegmentTask, find_segments
+from kidxlib.indexing.segments import BuiltSegment, build_segments
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location
@@ -32,10 +30,12 @@ def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions
     )
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
     to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
-    for segment in build(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):
+    for segment in build_segments(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):
         scanned[segment.task.segment.partition_key].append(segment)
         to_finish[segment.task.segment.partition_key].append(segment_task(segment))
-    for _ in finish((listed.partition_task(AuxiliaryFiles()), to_finish[listed.key]) for listed in plan.partitions):
+    for _ in fold_and_publish(
+        (listed.partition_task(AuxiliaryFiles()), to_finish[listed.key]) for listed in plan.partitions
+    ):
         pass
     return [
         CompactionTask(

@@ -11,8 +11,7 @@ from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts, IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.plan import BuildTask, Plan
 from kidxlib.recovery.outcome import Status
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kidxlib.messages.definitions import Field, Message
-from kidxlib.messages.reading import Scope, Values
+from kidxlib.messages.interpreter import Scope, Values
 
 #: The size in bytes of each integer type, and whether it is signed.
 _INTEGERS: Final = {

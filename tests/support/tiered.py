@@ -9,10 +9,10 @@ from typing import Any, Final
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.interpreter import unsigned_varint as varint
+from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
-from kidxlib.messages.writing import unsigned_varint as varint
-from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 

@@ -28,7 +28,7 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     PARTS,
-    list_partitions,
+    list_bucket_partitions,
     object_name,
 )
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataPartition, metadata_partitions
@@ -64,7 +64,7 @@ class Site:
             for number, metadata in metadata_partitions([self.log_dir]).items()
             for row in fold_metadata(metadata.records()).segments.to_pylist()
         ]
-        directories = {name: Path(place) for name, place in list_partitions(self.bucket).items()}
+        directories = {name: Path(place) for name, place in list_bucket_partitions(self.bucket).items()}
         return [
             RemoteSegment(self, number, name, directories[name], row)
             for number, row in rows

@@ -26,7 +26,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import header_search
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 
 Longs: TypeAlias = NDArray[np.int64]

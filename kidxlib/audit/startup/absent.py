@@ -20,7 +20,7 @@ from kidxlib.format.topic_partition import (
     loaded_as,
     may_be_renamed,
 )
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
 from kidxlib.text.words import counted

@@ -44,7 +44,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
+from kidxlib.log.metadata_image import Assignment, ClusterMetadata
 from kidxlib.storage.location import Location, files_in, is_directory
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA

@@ -38,11 +38,11 @@ from kidxlib.format.topic_partition import (
     is_moved,
     is_other_name,
     loaded_as,
-    looks_like,
+    may_be_renamed,
     served_as,
 )
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
 from kidxlib.storage.opened_log import LogFile
@@ -495,7 +495,7 @@ def _remarks_on_unknown_topics(
         for partition in offsets:
             topic = partition.topic
             is_known = topic in metadata.topics or topic == METADATA_TOPIC or partition in loaded
-            if not is_known and not any(looks_like(name, partition) for name in renamed):
+            if not is_known and not any(may_be_renamed(name, partition) for name in renamed):
                 by_topic[topic].setdefault(partition, []).append(file)
     for topic, partitions in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
         files = sorted(set(itertools.chain.from_iterable(partitions.values())))

@@ -51,8 +51,8 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import (
+from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
+from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
     QUORUM_STATE,
     ensure_whole_snapshot,

@@ -48,8 +48,8 @@ from kidxlib.format import topic_partition
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import (
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
 )
 from kidxlib.storage.location import Location, entries_in

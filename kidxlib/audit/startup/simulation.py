@@ -12,8 +12,7 @@ from typing import Final, Self, TypeAlias
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd
 from kidxlib.recovery.past_end import NOTHING_PAST, PastEnd, past_end
-from kidxlib.recovery.scanned_logs import ScannedLogs
-from kidxlib.recovery.segment import RecoveredSegment, recover, recovered_of
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover, recovered_of
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 

@@ -117,7 +117,7 @@ def local_storage_directory(partition: TopicIdPartition) -> str:
     return f"{partition.topic}-{partition.partition}-{partition.topic_id}"
 
 
-def parse_partition_directory(name: str) -> TopicIdPartition | None:
+def parse_topic_id_partition(name: str) -> TopicIdPartition | None:
     """The partition whose directory has this name; None if it is not a partition's."""
     match = _DIRECTORY.fullmatch(name)
     if match is None or not is_topic_name(match[1]) or int(match[2]) > PARTITION_MAX:
@@ -132,9 +132,9 @@ def find_bucket(place: Location) -> Location:
     return below if is_there else place
 
 
-def list_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
+def list_bucket_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
     """The directories of partitions, in the order of their names."""
-    parsed = ((parse_partition_directory(place.name), place) for place in entries_in(bucket))
+    parsed = ((parse_topic_id_partition(place.name), place) for place in entries_in(bucket))
     return {partition: place for partition, place in parsed if partition is not None}
 
 
@@ -142,7 +142,7 @@ LOCAL: Final = Layout(
     name="local",
     required=tuple(suffix for suffix in PARTS if suffix != TRANSACTION_INDEX_SUFFIX),
     optional=(TRANSACTION_INDEX_SUFFIX,),
-    list_partitions=list_partitions,
+    list_partitions=list_bucket_partitions,
     partition_path=local_storage_directory,
 )
 

@@ -37,14 +37,11 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import CheckpointError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.known_segments import NOWHERE, Matched, match, rows_by_partition
-from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.indexing.known_segments import NOT_ASKED, NOWHERE, Matched, match, rows_by_partition, without_directory
+from kidxlib.indexing.listing import unlistable_as_json
+from kidxlib.indexing.plan import ListedPartition, Plan, ScanTask, find_segments
 from kidxlib.indexing.source import Source, sources_line
-from kidxlib.indexing.tasks import ScanTask
-from kidxlib.indexing.vanished import NOT_ASKED, without_directory
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.audit_request import AuditRequest
 from kidxlib.operations.audit.audit_summary import AcceptedFindings, AuditedCatalog, summarise_audit
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
@@ -672,7 +669,7 @@ def audit_before_repair(
     """Audit a plan against what a build would write, where no earlier audit is recorded: the names of broken index and
     auxiliary files by partition, and how many logs are broken.
     """
-    from kidxlib.operations.build.build_catalog import without_brokers_own  # an audit does without a build
+    from kidxlib.operations.build.build import without_brokers_own  # an audit does without a build
 
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     results = run_audit(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)

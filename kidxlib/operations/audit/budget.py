@@ -32,10 +32,8 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listed import numbers_in, partitions_of
-from kidxlib.indexing.listing import offset_indexes
-from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.tasks import ScanTask
+from kidxlib.indexing.listing import numbers_in, offset_indexes, partitions_of
+from kidxlib.indexing.plan import Plan, ScanTask
 from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
 from kidxlib.operations.damage.known_damage import last_findings
 from kidxlib.recovery.outcome import Status

@@ -46,8 +46,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.indexing.bins import pack
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.source import SegmentFile, Source
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.operations.producer_events import (
     event_batches,
     event_rows,

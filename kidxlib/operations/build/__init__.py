@@ -1,4 +1,4 @@
-"""A build: listed, compared with the catalog, read, finished, recorded and reported. `build_catalog` has the steps:
-`planning` says what is new, `waves` reads it, each wave recorded at once, `finish` ends partitions, `build_run` has the
-locks and sweeps what a killed run has left, `build_report` says how it went.
+"""A build: listed, compared with the catalog, read, finished, recorded and reported. `build` has the steps, with a
+catalog and without: `planning` says what is new, `waves` reads it, records each wave at once and ends partitions, and
+`build_report` says how it went.
 """

@@ -11,12 +11,11 @@ from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.listed import numbers_in, partitions_of
+from kidxlib.indexing.listing import numbers_in, partition_numbers, unlistable_as_json
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.build_run import Scanned
+from kidxlib.operations.build.waves import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.known_damage import (
     DamagedSegment,
@@ -57,7 +56,7 @@ def catalog_damage(
     if request.repair:  # it reads no other log that has grown
         not_known |= expected_in_log_dirs.log_dirs.keys()
     elif changes is not None:
-        not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
+        not_known |= {plan.partitions[number].key for number in set(partition_numbers(changes.to_read).tolist())}
     lost = expected_in_log_dirs.lost(tables, logs, not_known)
     broken = broken_by_audits(catalog.tables, sources, request.topics)
     if broken and changes is not None:
@@ -69,15 +68,10 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
     """The logs that are there and that the build does not read."""
     keys = [partition.key for partition in plan.partitions]
     base_offsets = numbers_in(changes.to_read["base_offset"])[0].tolist()
-    numbers = partitions_of(changes.to_read).tolist()
+    numbers = partition_numbers(changes.to_read).tolist()
     others = {(*keys[number], base_offset) for number, base_offset in zip(numbers, base_offsets, strict=True)}
     others |= {tuple(row.values()) for row in changes.gone.select(SEGMENT_KEY).to_pylist()}
     return [log for log in broken if (log.source, log.topic, log.partition, log.base_offset) not in others]
-
-
-def listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
-    """What the log dirs should have, just after they were listed."""
-    return ExpectedInLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
 
 
 def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:

@@ -36,18 +36,16 @@ from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFi
 from kidxlib.catalog.rows import PARTITION_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, SegmentToFinish
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import keys_with_rows, share_rows_of, shares
+from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.finish_files import Listings
-from kidxlib.indexing.finish_partition import finish
-from kidxlib.indexing.listed import Longs, numbers_in
-from kidxlib.indexing.segments import FinishedPartition
-from kidxlib.indexing.tasks import PartitionTask, SegmentTask
-from kidxlib.operations.build.finish import finished_by_topic
+from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish
+from kidxlib.indexing.listing import Longs, numbers_in
+from kidxlib.indexing.plan import PartitionTask, SegmentTask
+from kidxlib.operations.build.waves import finished_by_topic
 from kidxlib.operations.producer_events import (
     event_rows,
     leader_epoch_columns,
@@ -119,7 +117,7 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
         waiting: list[FinishedPartition] = []
-        for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
+        for finished in fold_and_publish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
             waiting.append(finished)
             if sum(map(_rows_of, waiting)) >= _ROWS_AT_ONCE:
                 yield _item_rows(waiting, share.partitions)
@@ -404,21 +402,15 @@ def _unfolded(heads: pa.Table) -> pa.Table:
     return finished_by_topic(heads.select(["topic", "aborted_transactions"]).append_column("published", published))
 
 
-@dataclass(frozen=True, slots=True)
-class ToFinish:
-    """Shares for workers, and as rows of `FINISHED_BY_TOPIC` the present segments that are not folded again."""
-
-    shares: Sequence[PartitionsToFinish]
-    unfolded: pa.Table
-
-
 def partitions_to_finish(
     tables: Tables,
     engine: Engine,
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
-) -> ToFinish:
-    """The tasks' partitions in shares, with the rows that they are finished from; `changes` may have others too."""
+) -> tuple[Sequence[PartitionsToFinish], pa.Table]:
+    """The tasks' partitions in shares for workers, with the rows that they are finished from; and as rows of
+    `FINISHED_BY_TOPIC` the present segments that are not folded again. `changes` may have others too.
+    """
     to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
     wanted = _first_segments({key: changes[key] for key in keys})
@@ -428,14 +420,14 @@ def partitions_to_finish(
     kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
     heads = kept.heads.filter(kept.is_folded)
     folded = pa.concat_tables([segment_rows(heads, TO_FINISH), _events(tables, heads)])
-    partitions = keys_with_rows(keys, counts_of(folded, PARTITIONS.key))
+    partitions = with_rows(keys, counts_of(folded, PARTITIONS.key))
     held = folded.num_rows + len(keys)
     share_rows = share_rows_of(partitions, engine.cores, held)
     for share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
         of_share = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(share)]
         by_key = {partition.task.key: partition for partition in of_share if partition is not None}
         to_finish.append(PartitionsToFinish(engine.share(rows), rows.nbytes, by_key))
-    return ToFinish(to_finish, _unfolded(kept.heads.filter(~kept.is_folded)))
+    return to_finish, _unfolded(kept.heads.filter(~kept.is_folded))
 
 
 def _first_segments(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:

@@ -26,13 +26,18 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
-from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
-from kidxlib.indexing.discover import add_segments, find_partitions, find_segments, judge_listing
-from kidxlib.indexing.known_segments import KEYS, KNOWN
-from kidxlib.indexing.listed import TO_READ, numbers_in
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.indexing.vanished import warnings_of_missing
+from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare_with_catalog
+from kidxlib.indexing.known_segments import KEYS, KNOWN, warnings_of_missing
+from kidxlib.indexing.listing import TO_READ, UnlistableDirectory, numbers_in
+from kidxlib.indexing.plan import (
+    AuxiliaryFiles,
+    ListedPartition,
+    Plan,
+    add_segments,
+    find_partitions,
+    find_segments,
+    judge_listing,
+)
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.publisher import sweep
@@ -151,7 +156,7 @@ class PartitionsToPlan:
         tables: None where there is nothing to compare with.
         version: of `segments`.
         swept_before_ns: files that killed runs staged before then are removed; nanoseconds since the epoch.
-        auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare`.
+        auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare_with_catalog`.
     """
 
     first: int
@@ -185,7 +190,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
 def _compared_with_catalog(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
     keys = rows_of_keys([*(partition.key for partition in share.partitions), *share.unlisted])
     known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
-    return compare(
+    return compare_with_catalog(
         plan,
         known.filter(pa.array(positions_in(known, keys, PARTITION_KEY) >= 0)),
         share.auxiliary_files,
@@ -383,7 +388,7 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
                 "give each source its own --index-dir, or all of them in one run"
             )
     if plan.is_listed:
-        changes = compare(
+        changes = compare_with_catalog(
             plan,
             catalog.known_segments(sources, request.topics),
             request.auxiliary_files,
@@ -395,5 +400,5 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
     else:
         changes = _plan_on_workers(request, plan, engine, catalog)
     # Before they are recorded: a later run finds nothing new.
-    warn_of_first(warnings_of_missing(changes, request.sources))
+    warn_of_first(warnings_of_missing(changes.emptied, changes.missing_at_end, request.sources))
     return changes

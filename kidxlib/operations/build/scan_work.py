@@ -21,15 +21,14 @@ from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
 from kidxlib.format import layouts
 from kidxlib.format.checksums import crc32c
-from kidxlib.indexing.plan import SegmentsToBuild
-from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.plan import BuildTask, SegmentsToBuild
+from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_in_passes
 from kidxlib.operations.producer_events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
-from kidxlib.recovery.log_facts.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.partition_fold import NO_EVENTS
+from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
+from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.scan.scan_state import are_begun, begun_epochs
-from kidxlib.recovery.scanned_logs import NOT_KNOWN, ScannedLogs
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import as_text
 
@@ -57,7 +56,7 @@ def scan_shares(shares: Iterable[SegmentsToBuild], use_mmap: bool) -> Iterator[I
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `SCANNED`. Done again, it gives the same files and the same rows, but for `published`."""
-    for built in build_together(tasks, use_mmap):
+    for built in build_in_passes(tasks, use_mmap):
         if built.scans is None:
             yield from map(_item_rows, built)
             continue

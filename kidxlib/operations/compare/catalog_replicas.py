@@ -47,8 +47,8 @@ from kidxlib.operations.compare.catalog_replica_verdict import (
     ReplicaVerdict,
     Verdict,
 )
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.store.s3 import is_object

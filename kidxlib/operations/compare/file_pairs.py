@@ -27,8 +27,8 @@ from kidxlib.format.segment_files import (
     parse_segment_file,
     segment_file,
 )
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log

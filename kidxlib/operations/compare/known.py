@@ -17,7 +17,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import Source
-from kidxlib.log.cluster_metadata.image import ConfigValue
+from kidxlib.log.metadata_image import ConfigValue
 from kidxlib.operations.compare.finding import Finding, Kind, PartitionResult
 from kidxlib.operations.compare.place import ListedDirectory, Place
 from kidxlib.recovery.outcome import Status

@@ -24,16 +24,16 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
 from kidxlib.operations.compare.place import ListedDirectory, Place, origin
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.operations.compare.run_comparison import run_comparison
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import BATCH
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.progress import Done
@@ -464,7 +464,7 @@ def _work(
     """The rows of `COMPARED_REPLICAS`, by directory."""
     log_bytes = sum(offsets.log_bytes for offsets in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
-    units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
+    units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
     before = engine.done()  # of logs that were compared as a copy's before
 
     def done() -> Done:

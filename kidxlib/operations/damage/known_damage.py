@@ -27,7 +27,7 @@ from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.indexing.summary import PROBLEMS_KEPT, SegmentProblem
+from kidxlib.indexing.build_counts import PROBLEMS_KEPT, SegmentProblem
 from kidxlib.operations.damage.acceptances import (
     ACCEPTABLE,
     MATCHED_COLUMNS,

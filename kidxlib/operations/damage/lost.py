@@ -30,7 +30,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, parse_segment_l
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition, may_be_renamed
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
+from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptances import (
     MATCHED_COLUMNS,
     VERSION_NAMES,

@@ -23,9 +23,7 @@ import pyarrow as pa
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.aborted import AbortedRanges
@@ -36,7 +34,7 @@ from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, r
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut, Why
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks

@@ -9,7 +9,7 @@ from numba import types
 
 from kidxlib.format.bytes_kernel import uint8
 from kidxlib.jit.compiler import njit
-from kidxlib.records.header_kernel import BYTES, OPTIONS
+from kidxlib.records.read_kernel import BYTES, OPTIONS
 
 _INTS: Final = types.Array(types.int32, 1, "C", readonly=True)
 _FLAGS: Final = types.Array(types.boolean, 1, "C")

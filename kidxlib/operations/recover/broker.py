@@ -15,8 +15,8 @@ from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import identity_of
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,

@@ -53,10 +53,9 @@ from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment, StateSource
+from kidxlib.recovery.partition_fold import PartitionFold, Producers, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import is_unfinished
-from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import LogFile

@@ -26,8 +26,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
+from kidxlib.log.metadata_image import Assignment, ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
@@ -35,7 +35,7 @@ from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import source_of
 from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.directory import Directory

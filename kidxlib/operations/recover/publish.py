@@ -31,11 +31,11 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import pack
-from kidxlib.indexing.finish_partition import finish, segment_tasks
-from kidxlib.indexing.segments import build_together
+from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_tasks
+from kidxlib.indexing.plan import BuildTask, PartitionTask, SegmentTask
+from kidxlib.indexing.segments import build_in_passes
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import log_path
@@ -161,7 +161,7 @@ def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], le
         *(_ReadyTask(forecast, level, is_rebuilt=False) for forecast in others),
     ]
     with engine.stopping():
-        units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
+        units, is_small = into_bins(tasks, engine.cores), reads_little(0, len(tasks))
         staged = engine.run(Work("starts", units, make_partitions_ready, _START_RESULTS, is_small=is_small, maps=True))
     read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
     staged.remove()
@@ -216,11 +216,11 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     tasks = {forecast.files: _partition_task(forecast) for forecast in to_read}
     built = (
         (task.index_directory, segment)
-        for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+        for together in build_in_passes(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
         for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
     )
     by_partition = itertools.groupby(built, lambda segment: segment[0])
-    for _ in finish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
+    for _ in fold_and_publish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
         pass
     _publish_epochs(to_read, epochs)
 

@@ -19,11 +19,9 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.recovery.kept_scans import PlaceOfPass, ScanWriter
+from kidxlib.recovery.kept_scans import PassPlace, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.parallel import recover_in_sections
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections, scan_logs
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.opened_together import OpenedTogether
@@ -52,7 +50,7 @@ class LogRead:
     options: RecoverOptions
     recovery: Recovery
     epochs: tuple[EpochEntry, ...]
-    kept: PlaceOfPass | None = None
+    kept: PassPlace | None = None
     number: int = 0
 
 

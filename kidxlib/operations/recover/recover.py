@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import Finding
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
 from kidxlib.operations.recover.broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker

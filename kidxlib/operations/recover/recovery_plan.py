@@ -35,12 +35,11 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
-from kidxlib.indexing.bins import pack
-from kidxlib.indexing.discover import add_segments, find_partitions
-from kidxlib.indexing.listed import numbers_in
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.listing import numbers_in
+from kidxlib.indexing.plan import Plan, add_segments, find_partitions
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
@@ -443,7 +442,7 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
     with engine.abandoning():
-        units = pack(tasks, engine.cores)
+        units = into_bins(tasks, engine.cores)
         is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}

@@ -23,7 +23,7 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import BrokerSettings
+from kidxlib.log.metadata_image import BrokerSettings
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast

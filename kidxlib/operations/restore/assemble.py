@@ -11,8 +11,8 @@ from typing import Final
 
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, FramedMessage
 from kidxlib.operations.restore.cluster import (

@@ -44,8 +44,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.indexing.source import ANY_TOPIC
+from kidxlib.indexing.source import ANY_TOPIC, LAYOUTS
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,

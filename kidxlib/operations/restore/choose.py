@@ -15,7 +15,7 @@ from typing import Final
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
 from kidxlib.operations.compare.place import Place

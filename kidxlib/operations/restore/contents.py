@@ -19,8 +19,8 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import KidxError, WorkersDiedError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import pack
-from kidxlib.indexing.remote_logs import RemoteBucket, RemoteOptions, remote_bucket
+from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.source import RemoteBucket, RemoteOptions, remote_bucket
 from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, read_logs
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
@@ -133,7 +133,7 @@ class RecordReader:
         return [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
 
     def _rows(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
-        units = pack(logs, self.engine.cores)
+        units = into_bins(logs, self.engine.cores)
         with self.engine.abandoning():
             staged = self.engine.run(Work(name, units, read_logs, CONTENTS, is_small=is_small))
         rows = [row for batch in staged.batches("contents") for row in batch.to_pylist()]

@@ -14,10 +14,8 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import list_segments
-from kidxlib.indexing.remote_logs import LocalLogs, RemoteBucket
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import ANY_TOPIC, Source
+from kidxlib.indexing.listing import Skipped, list_segments
+from kidxlib.indexing.source import ANY_TOPIC, LocalLogs, RemoteBucket, Source
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.restore.record_digest import DIGESTED, READ_UNCOMMITTED, IsolatedRecords, RecordDigest
 from kidxlib.reading.damage import fail_on

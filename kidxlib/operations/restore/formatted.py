@@ -30,7 +30,7 @@ from kidxlib.errors import (
 )
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId, kraft_snapshot_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
 from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch

@@ -33,7 +33,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast

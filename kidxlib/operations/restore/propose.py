@@ -15,8 +15,8 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.until import RESTORED_WHOLE, kept_segments, log_of
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.terminal import interrupts
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted

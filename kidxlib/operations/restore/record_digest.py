@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 
 DIGESTED: Final = pa.schema([CONSUMED.field(name) for name in ("offset", "timestamp", "key", "value", "headers")])
 READ_UNCOMMITTED: Final = "read_uncommitted"

@@ -22,7 +22,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.restore.assemble import MIN_IN_SYNC, Known, restored_cluster, why_not
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, UsageError, describe_error
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, changes_in, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Replica, read_replica
+from kidxlib.log.metadata_image import ClusterMetadata, changes_in, read_despite_damage
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, Replica, read_replica
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage
 from kidxlib.operations.restore.cluster import CannotComeBack, MetadataSource

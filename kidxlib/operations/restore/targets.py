@@ -13,7 +13,7 @@ from typing import Final
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import OldBroker
 from kidxlib.storage.location import ensure_text, identity_of

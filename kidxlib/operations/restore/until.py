@@ -22,16 +22,16 @@ from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
-from kidxlib.recovery.segment import recover
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import small_file
 

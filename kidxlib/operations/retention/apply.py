@@ -21,8 +21,8 @@ from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.build_counts import PROBLEMS_KEPT
 from kidxlib.indexing.source import index_directory, segments_directory
-from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.packed import remove_packed
 from kidxlib.operations.retention.plan_options import ApplyRequest

@@ -28,7 +28,7 @@ from kidxlib.engine.shares import share_rows_of, shares
 from kidxlib.engine.work import SharedRows, Staged
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
 from kidxlib.reading.absent import BrokersMetadata

@@ -28,9 +28,8 @@ from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.discover import add_segments, find_partitions
-from kidxlib.indexing.listed import NOT_SEEN
-from kidxlib.indexing.source import IndexPlace, Source
+from kidxlib.indexing.plan import add_segments, find_partitions
+from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.tiered.find import Counts

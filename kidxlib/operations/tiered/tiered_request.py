@@ -16,9 +16,7 @@ from kidxlib.audit.tiered.finding import Level
 from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
-from kidxlib.indexing.directories import ensure_no_overlap
-from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.indexing.source import Source, parse_topics, source_at, split_name
+from kidxlib.indexing.source import LAYOUTS, Source, ensure_no_overlap, parse_topics, source_at, split_name
 from kidxlib.java import parse_integer
 from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX

@@ -1,1 +1,1 @@
-"""The compiled scan of a segment's log: its loops, their state between chunks, and their output."""
+"""The compiled scan of logs: its loops, their state between chunks, their output, and facts of headers."""

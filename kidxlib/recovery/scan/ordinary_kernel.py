@@ -39,8 +39,8 @@ from kidxlib.format.layouts import (
     V2_RECORDS_COUNT_AT,
 )
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
-from kidxlib.recovery.log_facts.header_facts_kernel import HOUR_MS, TIMESTAMP_MAX, add_to_cell, digest_of
+from kidxlib.recovery.check_kernel import with_batch
+from kidxlib.recovery.scan.header_facts_kernel import HOUR_MS, TIMESTAMP_MAX, add_to_cell, digest_of
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.recovery.scan.written_kernel import ADDED, append_entries, note_producer
 

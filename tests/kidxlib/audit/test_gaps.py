@@ -13,7 +13,7 @@ import pytest
 from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, gaps_in
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
-from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
+from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.terminal.gaps import gap_lines
 

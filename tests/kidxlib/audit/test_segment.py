@@ -22,14 +22,13 @@ from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.java import incremented_sequence
 from kidxlib.records import batch_headers
-from kidxlib.records.bulk.batch_table_kernel import BATCH
+from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.reader import Record
-from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, scan_logs
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import one_in
 from tests.support.audits import audited, problems_of, verified

@@ -23,8 +23,8 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.answers import MARKER
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record

@@ -34,9 +34,9 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.index.search_kernel import OFFSET_ENTRY_BYTES
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
+from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Listed, Location

@@ -11,12 +11,12 @@ from kidxlib.dump.decoders import DECODERS
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import Values
+from kidxlib.messages.interpreter import Values
+from kidxlib.messages.interpreter import unsigned_varint as varint
+from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.typed_records import CLUSTER_METADATA, TRANSACTION_STATE
-from kidxlib.messages.writing import unsigned_varint as varint
-from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import change, data, leader_change, of_broker, topic_id, write_copy

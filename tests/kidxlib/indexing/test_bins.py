@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import BINS_PER_CORE, pack
+from kidxlib.indexing.bins import BINS_PER_CORE, into_bins
+from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion
@@ -29,7 +29,7 @@ def task(base_offset: int, log_bytes: int) -> ScanTask:
 @given(st.lists(st.integers(0, 2**34), max_size=60), st.integers(1, 16))
 def test_each_segment_is_read_once_and_the_biggest_first(sizes: list[int], cores: int) -> None:
     tasks = [task(number, size) for number, size in enumerate(sizes)]
-    bins = pack(tasks, cores)
+    bins = into_bins(tasks, cores)
     packed = [each for bin_ in bins for each in bin_]
     assert [each.log_bytes for each in packed] == sorted(sizes, reverse=True)
     assert sorted(each.segment.base_offset for each in packed) == list(range(len(sizes)))
@@ -40,7 +40,7 @@ def test_each_segment_is_read_once_and_the_biggest_first(sizes: list[int], cores
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=400), st.integers(1, 8))
 def test_a_bin_holds_its_share_or_one_segment(sizes: list[int], cores: int) -> None:
-    bins = pack([task(number, size) for number, size in enumerate(sizes)], cores)
+    bins = into_bins([task(number, size) for number, size in enumerate(sizes)], cores)
     wanted = cores * BINS_PER_CORE
     for bin_ in bins:
         assert len(bin_) <= len(sizes) // wanted + 1

@@ -5,7 +5,6 @@ only seems to be, and which segments are read for the facts that they lack.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,14 +23,11 @@ from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.changes import Changes, all_new, compare
-from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.changes import Changes, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments, of_partitions
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.listing import ListedSegments, UnlistableDirectory, rows_of_partitions
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan
+from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.directory import Directory
@@ -39,6 +35,7 @@ from tests.docs.log_dirs import put
 from tests.model.changes import compare_plainly, known_of
 from tests.support.known_rows import known_row, known_rows, known_table
 from tests.support.logs.batches import FILLER, Batch
+from tests.support.plans import plan_of
 
 _T = TypeVar("_T")
 
@@ -85,9 +82,7 @@ _BODIES = (100, 5000, 200, 300)
 
 
 def listed(root: Path, topics: str = ".*") -> Plan:
-    sources = [Source(name, root / name) for name in ("a", "b")]
-    index_place = IndexPlace(index_dir=root / "index", by_source=True)
-    return find_segments(sources, re.compile(topics), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
+    return plan_of([Source(name, root / name) for name in ("a", "b")], root / "index", topics)
 
 
 def gone(before: Plan, now: Plan) -> list[tuple[str, str, int]]:
@@ -98,7 +93,7 @@ def gone(before: Plan, now: Plan) -> list[tuple[str, str, int]]:
 
 def changes(before: Plan, now: Plan) -> Changes:
     """What has changed, where a catalog knows all that was there before."""
-    return compare(
+    return compare_with_catalog(
         now, known_rows(before), AuxiliaryFiles(), publish_truncated=True, explicit_interval=False, rebuild=False
     )
 
@@ -169,7 +164,9 @@ def _make_again(before: Plan, directory: Path) -> None:
 
 def listed_of(plan: Plan, topic: str) -> Plan:
     kept = [number for number, partition in enumerate(plan.partitions) if partition.key[1] == topic]
-    return Plan(segments=of_partitions(plan.segments, kept), partitions=[plan.partitions[number] for number in kept])
+    return Plan(
+        segments=rows_of_partitions(plan.segments, kept), partitions=[plan.partitions[number] for number in kept]
+    )
 
 
 def test_where_no_source_has_a_segment_nothing_is_compared(root: Path) -> None:
@@ -292,7 +289,7 @@ def test_columns_are_compared_as_segments_are(rng: Random, indexes: Path) -> Non
     known = _catalog(rng, plan)
     wanted = AuxiliaryFiles(snapshots=rng.random() < 0.5, epochs=rng.random() < 0.5)
     how = {name: rng.random() < 0.3 for name in ("publish_truncated", "explicit_interval", "rebuild")}
-    found = compare(plan, known, wanted, **how)
+    found = compare_with_catalog(plan, known, wanted, **how)
     plain = compare_plainly(plan, known_of(known), wanted, **how)
     assert plan.build_tasks(found.to_read, publish_truncated=how["publish_truncated"]) == plain.to_read
     assert (found.unchanged, found.unchanged_bytes) == (plain.unchanged, plain.unchanged_bytes)
@@ -312,10 +309,13 @@ def test_columns_are_compared_as_segments_are(rng: Random, indexes: Path) -> Non
 def plan(tmp_path: Path) -> Plan:
     for number, size in enumerate(_BODIES):
         put(tmp_path / "orders-0", 100 * number, [Batch(body=FILLER[:size])])
-    index_place = IndexPlace(index_dir=tmp_path / "index", by_source=False)
-    return find_segments(
-        [Source("a", tmp_path)], re.compile(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
-    )
+    return plan_of([Source("a", tmp_path)], tmp_path / "index")
+
+
+@pytest.fixture
+def known(plan: Plan) -> list[dict[str, Any]]:
+    """What a catalog knows of all segments."""
+    return list(map(known_row, plan.build_tasks(publish_truncated=True)))
 
 
 def to_read(changes: Changes) -> dict[int, bool]:
@@ -327,10 +327,10 @@ def to_read(changes: Changes) -> dict[int, bool]:
 def changes_to_fill(plan: Plan, known: list[dict[str, Any]], fill_bytes: int | None) -> Changes:
     # A quarantined segment is unchanged without index files.
     rows = pa.Table.from_pylist([{**row, "status": Status.QUARANTINED} for row in known], KNOWN)
-    return compare(
+    return compare_with_catalog(
         plan,
         rows,
-        AuxiliaryFiles(snapshots=False, epochs=False),
+        AuxiliaryFiles(),
         publish_truncated=True,
         explicit_interval=False,
         rebuild=False,
@@ -338,30 +338,30 @@ def changes_to_fill(plan: Plan, known: list[dict[str, Any]], fill_bytes: int | N
     )
 
 
-def test_up_to_a_number_of_bytes(plan: Plan) -> None:
+def test_up_to_a_number_of_bytes(plan: Plan, known: list[dict[str, Any]]) -> None:
     """A log that is larger than that does not keep others from being read."""
-    known = [known_row(task) for task in plan.build_tasks(publish_truncated=True)]
-    assert to_read(changes_to_fill(plan, known, None)) == {}
-    assert to_read(changes_to_fill(plan, known, 0)) == {}
-    assert to_read(changes_to_fill(plan, known, 161)) == {0: True}
-    assert to_read(changes_to_fill(plan, known, 161 + 261 + 360)) == {0: True, 200: True}
-    assert to_read(changes_to_fill(plan, known, 10_000)) == {0: True, 100: True, 200: True, 300: True}
+    for fill_bytes, read in (
+        (None, ()),
+        (0, ()),
+        (161, (0,)),
+        (161 + 261 + 360, (0, 200)),
+        (10_000, (0, 100, 200, 300)),
+    ):
+        assert to_read(changes_to_fill(plan, known, fill_bytes)) == dict.fromkeys(read, True)
     assert changes_to_fill(plan, known, 161).unknown_facts == dict.fromkeys(
         ("log_crc32c", "smallest_timestamp_ms", "log_crc64nvme"), 3
     )
 
 
-def test_what_is_known_is_not_read_again(plan: Plan) -> None:
+def test_what_is_known_is_not_read_again(plan: Plan, known: list[dict[str, Any]]) -> None:
     """Where all bytes were read a fact that is null all the same is one that cannot be known."""
-    known = [known_row(task) for task in plan.build_tasks(publish_truncated=True)]
     known[0]["log_crc64nvme"] = -1
     assert to_read(changes_to_fill(plan, known, 10_000)) == {100: True, 200: True, 300: True}
 
 
-def test_new_segments_are_read_anyhow(plan: Plan) -> None:
+def test_new_segments_are_read_anyhow(plan: Plan, known: list[dict[str, Any]]) -> None:
     """Their bytes count, too."""
-    known = [known_row(task) for task in plan.build_tasks(publish_truncated=True)][1:]
-    assert to_read(changes_to_fill(plan, known, 161)) == {0: True}
-    assert to_read(changes_to_fill(plan, known, None)) == {0: False}
+    assert to_read(changes_to_fill(plan, known[1:], 161)) == {0: True}
+    assert to_read(changes_to_fill(plan, known[1:], None)) == {0: False}
     assert to_read(all_new(plan, 161)) == {0: True, 100: False, 200: False, 300: False}
     assert to_read(all_new(plan)) == dict.fromkeys((0, 100, 200, 300), False)

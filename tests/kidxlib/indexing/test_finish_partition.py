@@ -1,4 +1,6 @@
-"""What is derived from a partition's segments in their order: Kafka's files, and which stay as a broker left them."""
+"""What is derived from a partition's segments in their order: Kafka's files, and which stay as a broker left them.
+Directories of an object store are listed ahead; each has its own names, in whatever order they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from kidxlib.errors import PublishError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -19,19 +22,19 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.finish_files import held_name
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles
-from kidxlib.indexing.segments import FinishedPartition, build
-from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.partition_fold import StateSource
-from kidxlib.recovery.producers import Producers
+from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, held_name
+from kidxlib.indexing.segments import build_segments
+from kidxlib.indexing.source import parse_sources
+from kidxlib.recovery.partition_fold import Producers, StateSource
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.publisher import Published
+from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in
+from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.plans import plan_of
 
 ALL: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 IN_PLACE: Final = None
@@ -45,11 +48,8 @@ def build_log_dir(
     Args:
         recovered: see `PartitionTask`.
     """
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    plan = find_segments(
-        parse_sources([str(log_dir)]), parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
-    )
-    built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
+    plan = plan_of(parse_sources([str(log_dir)]), index_dir)
+    built = list(build_segments(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [
         (
             replace(listed.partition_task(ALL), recovered=recovered),
@@ -57,7 +57,7 @@ def build_log_dir(
         )
         for listed in plan.partitions
     ]
-    return list(finish(work)) if do_finish else []
+    return list(fold_and_publish(work)) if do_finish else []
 
 
 def test_golden_partitions_get_kafkas_files(tmp_path: Path, pytestconfig: pytest.Config) -> None:
@@ -106,6 +106,11 @@ def write_partition(directory: Path, segments: Mapping[int, Sequence[Batch]]) ->
     for base_offset, batches in segments.items():
         (directory / segment_file(base_offset, ".log")).write_bytes(b"".join(encode(base_offset, batches)))
     return directory
+
+
+def producer_ids(directory: Path, offset: int) -> set[int]:
+    """Of the producers in a snapshot."""
+    return {each.producer_id for each in producers_in((directory / segment_file(offset, SNAPSHOT_SUFFIX)).read_bytes())}
 
 
 def data(producer_id: int = 7, *, transactional: bool = True) -> Batch:
@@ -192,9 +197,7 @@ def test_where_a_broker_recovers_it_believes_no_snapshot_behind(tmp_path: Path) 
         build_log_dir(directory.parent, IN_PLACE)
         (directory / segment_file(0, ".log")).write_bytes(b"".join(encode(0, TWO_ABORTS[0][:1])))
         [finished] = build_log_dir(directory.parent, IN_PLACE, recovered=recovered)
-        snapshots[recovered] = {
-            each.producer_id for each in producers_in((directory / segment_file(2, SNAPSHOT_SUFFIX)).read_bytes())
-        }
+        snapshots[recovered] = producer_ids(directory, 2)
         assert finished.segments[1].state_source is (StateSource.LOG_START if recovered else StateSource.SNAPSHOT)
     assert snapshots == {frozenset(): {7, 8}, frozenset({0, 2}): {7}}
 
@@ -206,9 +209,7 @@ def test_a_broker_that_recovers_takes_a_snapshot_of_what_it_has_read(tmp_path: P
     (directory / segment_file(4, SNAPSHOT_SUFFIX)).write_bytes(b"not a snapshot")
     (directory / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(sound)
     build_log_dir(directory.parent, IN_PLACE, recovered=frozenset({2, 4}))
-    assert {each.producer_id for each in producers_in((directory / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes())} == {
-        7
-    }
+    assert producer_ids(directory, 4) == {7}
     assert (directory / segment_file(6, SNAPSHOT_SUFFIX)).read_bytes() == sound
 
 
@@ -264,3 +265,20 @@ def test_a_snapshot_reads_back_as_it_was_written(tmp_path: Path) -> None:
     content = (tmp_path / "index" / "orders-0" / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes()
     assert len(producers_in(content)) == 3
     assert Producers.from_snapshot(content).snapshot() == content
+
+
+def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
+    directories = [Directory(f"s3://{BUCKET}/ahead", f"topic-{number}") for number in range(AT_ONCE + 3)]
+    for number in range(1, AT_ONCE + 3):  # the first does not exist
+        store.put(f"ahead/topic-{number}/{number}", b"")
+    store.gather(AT_ONCE, lambda method, key: not key)
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "topic-0" / "a").touch()
+    with Listings(directories) as listings:
+        assert listings.names_in(directories[0]) == []
+        assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
+        for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
+            assert listings.names_in(directories[number]) == [f"{number}"]
+    store.before = lambda method, key: 403
+    with Listings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
+        listings.names_in(directories[0])

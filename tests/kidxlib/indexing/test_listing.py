@@ -10,10 +10,8 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment, segment_file
-from kidxlib.indexing.listed import ListedSegments
-from kidxlib.indexing.listing import list_partitions, list_segments, offset_indexes
+from kidxlib.indexing.listing import ListedSegments, Skipped, list_segments, list_source_partitions, offset_indexes
 from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
@@ -28,7 +26,7 @@ def put(directory: Path, *names: str) -> None:
 
 def listed(path: Path) -> tuple[list[str], Skipped]:
     skipped = Skipped()
-    found = list_partitions(Source("it", path), skipped)
+    found = list_source_partitions(Source("it", path), skipped)
     return [os.path.relpath(str(partition.path), path.parent) for partition in found], skipped
 
 
@@ -75,7 +73,7 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     (directory / segment_file(500, ".log")).symlink_to(nowhere)
     (directory / "inner").mkdir()
     skipped = Skipped()
-    [partition] = list_partitions(Source("it", directory), skipped)
+    [partition] = list_source_partitions(Source("it", directory), skipped)
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
     listed_segments.add(0, found)
     of_partition = ListedPartition(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
@@ -111,7 +109,7 @@ def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that
     found, skipped = listed(root)
     assert found == ["logs/t-0", "logs/t-1", "logs/t-2"]
     assert (skipped.counts, skipped.unexpected) == ({NotASegment.OTHER: 3}, [])
-    partitions = list_partitions(Source("it", root), Skipped())
+    partitions = list_source_partitions(Source("it", root), Skipped())
     (root / "t-0").rmdir()
     for partition, error in zip(partitions, (errno.ENOENT, errno.ENOENT, errno.ELOOP), strict=True):
         with pytest.raises(OSError) as raised:
@@ -119,7 +117,7 @@ def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that
         assert raised.value.errno == error
     with unlistable_directory() as unlistable:
         (root / "t-0").symlink_to(unlistable)
-        opened, *_ = list_partitions(Source("it", root), Skipped())
+        opened, *_ = list_source_partitions(Source("it", root), Skipped())
         with pytest.raises(OSError, match="Invalid argument"):
             list_segments(opened, skipped)
 

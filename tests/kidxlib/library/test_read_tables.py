@@ -20,12 +20,11 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read_tables import read_batches, read_records, stream_records
 from kidxlib.log.log import Log
-from kidxlib.records.arrow.batches import BATCHES
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import RECORDS, records_schema
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.arrow_columns import BATCHES, RECORDS, records_schema
+from kidxlib.records.arrow_records import record_rows
+from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
+from kidxlib.records.wanted_records import Wanted
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode

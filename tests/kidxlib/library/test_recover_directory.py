@@ -23,7 +23,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.recover_directory import recover_directory, recover_file
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.publisher import Published
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment

@@ -18,7 +18,7 @@ from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile
 from tests.support.logs import golden
 from tests.support.seeks import golden_directory

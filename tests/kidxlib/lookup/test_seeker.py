@@ -35,7 +35,7 @@ from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import printable
 from tests.docs.pages import read

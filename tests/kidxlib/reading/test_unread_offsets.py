@@ -42,8 +42,8 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition, read_last_entry
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.library.read import count, read
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 from kidxlib.reading import bounds, ends, log_dir_evidence
 from kidxlib.reading.absent import BrokersMetadata, not_of_one_time

@@ -226,3 +226,15 @@ def test_wrapper_that_an_old_client_left_at_offset_0() -> None:
         (batch,) = batch_headers.batches(log)
         assert [record.offset for record in reader.records(log, batch)] == expected
         assert (reader.base_offset(log, batch), batch.records_count) == (expected[0], None)
+
+
+@pytest.mark.parametrize("left_over", [b"", bytes(17), SOUND[:-1], SOUND[:18]])
+def test_bytes_left_over(left_over: bytes) -> None:
+    """They end the log, and are no error."""
+    assert list(records_of(log_of(SOUND + left_over))) == list(encoded.RECORDS)
+
+
+def test_position_before_the_file() -> None:
+    """A damaged index names such."""
+    with pytest.raises(MalformedRecordsError, match="batch at byte -1: found that position, expected one from 0 on"):
+        list(batch_headers.batches(log_of(SOUND), -1))

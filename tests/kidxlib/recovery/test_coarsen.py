@@ -17,10 +17,10 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.header_search import SearchOutcome, Step, new_walks, step_to_offsets, step_to_timestamps, walk
-from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, ScanCost, indexes_from_denser, indexes_from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import LINES
 from tests.support.logs.batches import Batch, encode
@@ -61,7 +61,7 @@ def test_lookups_are_right_at_every_interval(golden_segment: GoldenSegment) -> N
     offsets_asked, times_asked = _all_from(base_offset - 1, last_offsets), _all_from(0, times)
     for interval in INTERVALS:
         options = replace(golden_segment.options, interval_bytes=interval)
-        recovered = from_headers(valid, base_offset, options)
+        recovered = indexes_from_headers(valid, base_offset, options)
         offset_index = OffsetIndex.from_bytes(recovered.offset_index, base_offset)
         time_index = TimeIndex.from_bytes(recovered.time_index, base_offset)
         starts = offset_index.lookup_many(offsets_asked)["position"]
@@ -117,7 +117,7 @@ def test_generated_segments(segment: Segment, factor: int, more: int, tried: Cou
     options = replace(segment.options, interval_bytes=interval)
     sparse = recover(whole(segment.log), segment.base_offset, options)
     valid = segment.log[: dense.facts.valid_bytes]
-    by_headers = from_headers(whole(valid), segment.base_offset, options)
+    by_headers = indexes_from_headers(whole(valid), segment.base_offset, options)
     if sparse.end.status is Status.QUARANTINED:
         tried["quarantined then"] += 1
         assert by_headers.end.status is Status.QUARANTINED
@@ -126,7 +126,7 @@ def test_generated_segments(segment: Segment, factor: int, more: int, tried: Cou
     if not dense.facts.offsets_increase:
         tried["by headers"] += 1
         return
-    found = from_denser(whole(valid), segment.base_offset, options, _indexes(dense))
+    found = indexes_from_denser(whole(valid), segment.base_offset, options, _indexes(dense))
     if found is None:
         tried["no room"] += 1
         assert options.max_index_bytes < 1000
@@ -146,8 +146,8 @@ def test_why_offsets_have_to_increase() -> None:
     sparse = recover(whole(log), 0, sparser)
     assert (dense.end.status, sparse.end.status) == (Status.OK, Status.OK)
     assert not dense.facts.offsets_increase
-    assert from_denser(whole(log), 0, sparser, _indexes(dense)) != _indexes(sparse)
-    assert _indexes(from_headers(whole(log), 0, sparser)) == _indexes(sparse)
+    assert indexes_from_denser(whole(log), 0, sparser, _indexes(dense)) != _indexes(sparse)
+    assert _indexes(indexes_from_headers(whole(log), 0, sparser)) == _indexes(sparse)
 
 
 def test_what_a_lookup_costs() -> None:
@@ -167,4 +167,4 @@ def test_a_log_that_is_not_given_whole_is_not_taken(golden_segments: list[Golden
             return start, data[: len(data) // 2]
 
     log = Pieces(np.fromfile(segment.log, np.uint8))
-    assert from_denser(log, segment.base_offset, RecoverOptions(interval_bytes=10**6), indexes) is None
+    assert indexes_from_denser(log, segment.base_offset, RecoverOptions(interval_bytes=10**6), indexes) is None

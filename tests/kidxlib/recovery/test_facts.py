@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kidxlib.format import layouts
 from kidxlib.java import as_long
 from kidxlib.recovery.facts import HourRecords, OffsetDigest, SegmentFacts
-from kidxlib.recovery.log_facts.header_facts_kernel import DIGESTS
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
+from kidxlib.recovery.scan.header_facts_kernel import DIGESTS
 from tests.model import facts as model
 from tests.model.recover import recover_reference
 from tests.support.logs.batches import FILLER, Batch, encode

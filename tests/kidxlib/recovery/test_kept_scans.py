@@ -12,13 +12,12 @@ import pytest
 
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.plan import BuildTask
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.scanned_logs import scan_logs
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover, scan_logs
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import WholeLog
@@ -43,22 +42,17 @@ def _scan(log: Path) -> tuple[FileVersion, RecoveredSegment]:
 def _kept(log: Path, *, in_pass: bool = False) -> KeptScans:
     """The scan of a log, alone or as the second one of a pass over it twice."""
     writer = ScanWriter(log.parent / "scans")
-    version, options, scanned = _as_kept(log)
+    version, scanned = _scan(log)
     if in_pass:
         bytes_of_log = WholeLog(np.frombuffer(log.read_bytes(), np.uint8))
-        scans = scan_logs([bytes_of_log] * 2, [0, 0], [options] * 2)
-        place = writer.keep_pass([replace(version, inode=None), version], [options] * 2, scans)
+        scans = scan_logs([bytes_of_log] * 2, [0, 0], [_OPTIONS] * 2)
+        place = writer.keep_pass([replace(version, inode=None), version], [_OPTIONS] * 2, scans)
         assert place is not None
         writer.keep_of_pass(0, place, 1)
     else:
-        writer.keep(0, version, options, scanned)
+        writer.keep(0, version, _OPTIONS, scanned)
     writer.close()
     return writer.of_partition()
-
-
-def _as_kept(log: Path) -> tuple[FileVersion, RecoverOptions, RecoveredSegment]:
-    version, scanned = _scan(log)
-    return version, _OPTIONS, scanned
 
 
 def _is_same(found: RecoveredSegment | None, expected: RecoveredSegment) -> bool:
@@ -82,20 +76,21 @@ def test_a_scan_comes_back_as_it_was(log: Path, in_pass: bool) -> None:
 
 
 def test_each_partition_has_scans_of_its_own(log: Path) -> None:
-    version, options, scanned = _as_kept(log)
+    version, scanned = _scan(log)
     writer = ScanWriter(log.parent / "scans")
-    writer.keep(0, version, options, scanned)
+    writer.keep(0, version, _OPTIONS, scanned)
     first = writer.of_partition()
-    writer.keep(7, version, options, scanned)
+    writer.keep(7, version, _OPTIONS, scanned)
     second = writer.of_partition()
     writer.close()
     assert (set(first.places), set(second.places)) == ({0}, {7})
-    assert _is_same(second.of(7, version, options), scanned)
+    assert _is_same(second.of(7, version, _OPTIONS), scanned)
 
 
 def test_without_room_nothing_is_kept(log: Path) -> None:
+    version, scanned = _scan(log)
     writer = ScanWriter(Path("/dev/full"))
-    writer.keep(0, *_as_kept(log))
+    writer.keep(0, version, _OPTIONS, scanned)
     writer.close()
     assert writer.of_partition().places == {}
 
@@ -125,7 +120,7 @@ def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool, 
         publish_truncated=True,
         kept_scans=kept,
     )
-    [built] = build([task], use_mmap=False)
+    [built] = build_segments([task], use_mmap=False)
     assert built.recovered is not None
     assert _is_same(built.recovered, scanned) != is_changed
     assert log.with_suffix(".index").read_bytes() == (b"" if is_changed else scanned.offset_index)

@@ -14,10 +14,9 @@ import pytest
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.cli.main import kidx
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.plan import Plan, find_segments
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source, parse_topics
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import (
     INTERVAL,
     INTERVAL_BYTES_DEFAULT,

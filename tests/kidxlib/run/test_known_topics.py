@@ -12,7 +12,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source, source_at
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import ensure_proven, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.log_dir import META_PROPERTIES

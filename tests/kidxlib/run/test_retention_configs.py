@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.options import MetadataOptions

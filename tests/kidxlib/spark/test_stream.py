@@ -19,7 +19,7 @@ from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
 from kidxlib.spark.stream_planning import shares

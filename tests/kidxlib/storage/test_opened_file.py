@@ -12,13 +12,13 @@ import pytest
 
 from kidxlib.errors import LogChangedError
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage import uncached
 from kidxlib.storage.log_bytes import Access, WholeLog
 from kidxlib.storage.opened_file import open_log
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.ranged_log import RANGE_BYTES, RangedLog
-from tests.kidxlib.recovery.test_segment import assert_same
+from tests.kidxlib.recovery.test_recover import assert_same
 from tests.support import page_cache
 from tests.support.logs.batches import FILLER, Batch, encode
 

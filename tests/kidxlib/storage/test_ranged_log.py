@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.ranged_log import RANGES_AHEAD, RangedLog, Reads

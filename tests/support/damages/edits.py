@@ -9,7 +9,7 @@ import numpy as np
 
 from kidxlib.format import segment_files
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile
 from tests.support.damages.damage import LARGE, Entries, file_name
 

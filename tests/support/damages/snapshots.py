@@ -9,7 +9,7 @@ from typing import Final
 import google_crc32c
 
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers
 from tests.support.damages.damage import END, SMALL, SNAPSHOT, Damage, Entries, file_name
 from tests.support.damages.edits import add_to_field, exactly, set_field, without
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from py4j.java_gateway import get_field
 
 from kidxlib.index.transaction import AbortedTransaction
-from kidxlib.log.fetch import Fetched
+from kidxlib.log.log import Fetched
 from kidxlib.log.segment import LogOffset, TimestampAndOffset
 from tests.support.kafka.bulk_calls import Targets, jvm_of
 from tests.support.kafka.classes import Kafka

@@ -14,7 +14,7 @@ from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.logs import encoded
 

@@ -11,7 +11,7 @@ import numpy as np
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.logs import encoded
 

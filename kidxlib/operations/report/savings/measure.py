@@ -43,9 +43,9 @@ from kidxlib.operations.report.savings.batch_kernel import (
 )
 from kidxlib.operations.report.savings.saving import TopicSavings, WrittenBatches
 from kidxlib.reading.bounds import ListedLog, bound_before
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.placed_records import RecordPlacer
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.tables.protocol import TablesToRead, scope_of

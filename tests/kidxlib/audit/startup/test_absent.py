@@ -20,8 +20,8 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused

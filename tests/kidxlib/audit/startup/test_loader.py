@@ -18,8 +18,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST, NodeRelease
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference

@@ -8,7 +8,7 @@ import pytest
 
 from kidxlib.audit.startup.metadata_log import obstacles_of_raft
 from kidxlib.format.kafka_release import NodeRelease
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, QUORUM_STATE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.docs.log_dirs import put
 from tests.support.audits import verified

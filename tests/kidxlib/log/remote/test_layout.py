@@ -18,11 +18,11 @@ from kidxlib.log.remote.layout import (
     PARTS,
     STORAGE_DIRECTORY,
     find_bucket,
+    list_bucket_partitions,
     list_objects,
-    list_partitions,
     local_storage_directory,
     object_name,
-    parse_partition_directory,
+    parse_topic_id_partition,
     read_manifest,
 )
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -69,12 +69,12 @@ _MANIFEST: Final[dict[str, Any]] = {
 def test_directories_of_partitions(topic: str) -> None:
     """Ids may begin with a dash, and topics hold some."""
     partition = TopicIdPartition(_ID, topic, 12)
-    assert parse_partition_directory(local_storage_directory(partition)) == partition
+    assert parse_topic_id_partition(local_storage_directory(partition)) == partition
 
 
 @pytest.mark.parametrize("name", ["t-0", f"t-{_ID}", f"t-01-{_ID}", f"t-0-{_ID}x/", f"-0-{_ID}", f"..-0-{_ID}"])
 def test_what_is_no_directory_of_a_partition(name: str) -> None:
-    assert parse_partition_directory(name) is None
+    assert parse_topic_id_partition(name) is None
 
 
 def test_objects_of_a_partition(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_objects_of_a_partition(tmp_path: Path) -> None:
     for name in (*names, *others, f"8-{_ID}.log"):
         (place / name).write_bytes(b"xy")
     assert find_bucket(tmp_path) == find_bucket(bucket) == bucket
-    assert list_partitions(bucket) == {TopicIdPartition(_ID, "t", 0): place}
+    assert list_bucket_partitions(bucket) == {TopicIdPartition(_ID, "t", 0): place}
     listed = list_objects(place, LOCAL.suffixes)
     assert sorted(listed.others) == sorted(others)
     assert {(row["start_offset"], row["suffix"], row["bytes"]) for row in listed.objects.to_pylist()} == {

@@ -18,8 +18,8 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.audit.rows import AuditSummary
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.skipped import UnlistableDirectory
 from kidxlib.operations.audit.audit import audit_exit_code
 from kidxlib.operations.audit.audit_summary import AcceptedFindings
 from tests.conftest import Say

@@ -22,7 +22,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.tasks import PartitionTask
+from kidxlib.indexing.plan import PartitionTask
 from kidxlib.operations.build import finish_work
 from kidxlib.operations.build.finish_work import (
     KeptStates,
@@ -31,14 +31,14 @@ from kidxlib.operations.build.finish_work import (
     finish_partitions,
     state_of,
 )
-from kidxlib.recovery.partition_fold import FoldState
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import FoldState, Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.directory import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
 from tests.support.catalog import filled
 from tests.support.logs.batches import Batch, control, encode
+from tests.support.plans import files_below
 from tests.support.spark.jobs import Ended, kidx_build_here
 
 _PARTITIONS: Final = ("orders-0", "orders-1", "payments-0")
@@ -177,7 +177,7 @@ def test_random_histories_give_what_whole_folds_give(
             finished = {(row["topic"], row["partition"]) for row in of_whole}
             of_kept = _rows(place / "kept", PARTITION_STATES)
             assert [row for row in of_kept if (row["topic"], row["partition"]) in finished] == of_whole
-            assert _files(place / "kept") == _files(place / "whole")
+            assert files_below(place / "kept" / "index") == files_below(place / "whole" / "index")
             grown = partitions[step % len(partitions)]
             grown.add()
             for partition in partitions[0 if step else 1 :]:  # after the first step one at least goes on from its state
@@ -226,7 +226,7 @@ def test_plain_segments_are_finished_as_others(snapshots: bool, data: st.DataObj
             partitions = {task.key: PartitionToFinish(task, {}) for task in tasks}
             share = PartitionsToFinish(given_batches, table.nbytes, partitions)
             of_kinds = [row for item in finish_partitions([share]) for row in (*_of_batches(item.batches), *item.rows)]
-            found.append((sorted(map(str, of_kinds)), _contents(Path(place) / "index")))
+            found.append((sorted(map(str, of_kinds)), files_below(Path(place) / "index")))
     assert found[0] == found[1]
 
 
@@ -243,11 +243,6 @@ def _of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
         for row in batch.to_pylist():
             yield {kind: values for kind, values in row.items() if values is not None}
-
-
-def _contents(directory: Path) -> dict[str, bytes]:
-    files = (path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 def _task(place: Path, number: int, snapshots: bool) -> PartitionTask:
@@ -323,10 +318,6 @@ def _rows(place: Path, table: Table) -> list[dict[str, Any]]:
     names = [name for name in table.column_names if name not in _OF_THE_RUN]
     rows = DeltaTables(str(place / "catalog")).read(table, names)
     return rows.sort_by([(name, "ascending") for name in table.key]).to_pylist()
-
-
-def _files(place: Path) -> dict[Path, bytes]:
-    return {path.relative_to(place): path.read_bytes() for path in (place / "index").rglob("*") if path.is_file()}
 
 
 KEY: Final = ("broker", "orders", 0)

@@ -21,8 +21,7 @@ from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.discover import find_partitions, find_segments
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.plan import Plan, find_partitions, find_segments
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.planning import find_changes, listed_plan
 from kidxlib.operations.catalog import TablesCatalog

@@ -11,16 +11,15 @@ import pytest
 
 from kidxlib.catalog.results import SCANNED
 from kidxlib.indexing import segments
-from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask
+from kidxlib.indexing.plan import BuildTask
+from kidxlib.indexing.source import source_at
 from kidxlib.operations.build.scan_work import scan_segments
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.scanned_logs import scan_logs
+from kidxlib.recovery.recover import scan_logs
 from kidxlib.storage import opened_together
 from kidxlib.storage.opened_together import SMALL_BYTES
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.golden import DATA, SAMPLES
+from tests.support.plans import files_below, plan_of
 
 #: More epochs and events than there is room for at first, epochs that go back, more hours than are told apart.
 _MANY = b"".join(
@@ -55,13 +54,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def _tasks(log_dir: Path, index_dir: Path) -> list[BuildTask]:
-    plan = find_segments(
-        [source_at(str(log_dir), "s")],
-        parse_topics(".*"),
-        IndexPlace(index_dir=index_dir, by_source=False),
-        lambda _: OptionsOfTopic(RecoverOptions()),
-    )
-    return plan.build_tasks(publish_truncated=False)
+    return plan_of([source_at(str(log_dir), "s")], index_dir).build_tasks(publish_truncated=False)
 
 
 def _rows(tasks: list[BuildTask], *, use_mmap: bool) -> dict[str, list[dict[str, Any]]]:
@@ -76,10 +69,6 @@ def _rows(tasks: list[BuildTask], *, use_mmap: bool) -> dict[str, list[dict[str,
     return of_kinds
 
 
-def _files(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("use_mmap", [True, False])
 def test_many_in_one_pass_are_as_each_alone(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_mmap: bool
@@ -87,12 +76,12 @@ def test_many_in_one_pass_are_as_each_alone(
     """The same rows and the same files, whatever the logs hold, and where they cannot be read."""
     index_dir = tmp_path / "index"
     together = _rows(_tasks(log_dir, index_dir), use_mmap=use_mmap)
-    files = _files(index_dir)
+    files = files_below(index_dir)
     assert len(together["segment"]) > 20 and len(together["event"]) > 1000 and len(files) > 20
     index_dir.rename(tmp_path / "together")
     monkeypatch.setattr(segments, "_pass_of", lambda task: None)
     assert _rows(_tasks(log_dir, index_dir), use_mmap=use_mmap) == together
-    assert _files(index_dir) == files
+    assert files_below(index_dir) == files
     assert {row["status"] for row in together["segment"]} >= {"ok", "truncated", "quarantined", "unreadable"}
 
 

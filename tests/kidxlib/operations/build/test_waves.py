@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.indexing.listed import TO_READ
+from kidxlib.indexing.listing import TO_READ
 from kidxlib.operations import catalog as marking
-from kidxlib.operations.build import finish as finishing
 from kidxlib.operations.build import waves
 from tests.conftest import Say
 from tests.support.catalog import rows_of_catalog
 from tests.support.logs.changing_disks import CHANGES
 from tests.support.logs.random_logs import write_random_log
+from tests.support.plans import files_below
 from tests.support.spark.jobs import kidx_build_here
 
 #: Of each run, and of where its index files are.
@@ -67,17 +67,14 @@ def test_many_waves_end_as_one(
             rng.choice(CHANGES)(log_dir / f"{rng.choice('tuv')}-{rng.randrange(3)}", rng)
         _build(log_dir, tmp_path / "whole")
         with monkeypatch.context() as patch:
-            for module, name in (
-                (waves, "_WAVE_SEGMENTS"),
-                (finishing, "_SEGMENTS_AT_ONCE"),
-                (marking, "_ROWS_AT_ONCE"),
-            ):
+            limits = (waves, "_WAVE_SEGMENTS"), (waves, "_SEGMENTS_AT_ONCE"), (marking, "_MARKED_AT_ONCE")
+            for module, name in limits:
                 patch.setattr(module, name, rng.choice([1, 2, 5]) if step else 1)
             ended = _build(log_dir, tmp_path / "parts")
         in_parts += ended["waves"] > 1
         expected, found = (rows_of_catalog(tmp_path / name / "catalog", _OWN) for name in ("whole", "parts"))
         assert found == expected, f"after step {step}"
-        assert _files(tmp_path / "parts" / "index") == _files(tmp_path / "whole" / "index")
+        assert files_below(tmp_path / "parts" / "index") == files_below(tmp_path / "whole" / "index")
     say(f"{in_parts} builds in several waves")
     assert in_parts
 
@@ -88,7 +85,3 @@ def _build(log_dir: Path, place: Path) -> Mapping[str, Any]:
     )
     assert ended.code in (0, 3), ended.err
     return ended.json
-
-
-def _files(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

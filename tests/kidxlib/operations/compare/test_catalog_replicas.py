@@ -21,7 +21,7 @@ from kidxlib.operations.compare import catalog_replicas
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
 from tests.support.catalog import filled

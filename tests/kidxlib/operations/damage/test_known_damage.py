@@ -31,7 +31,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.known_segments import KEYS
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.damage.acceptances import (
     Damage,
     Selected,

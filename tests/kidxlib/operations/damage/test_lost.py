@@ -13,9 +13,9 @@ from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing import discover
+from kidxlib.indexing import plan
 from kidxlib.indexing.plan import Plan
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State
@@ -140,7 +140,7 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
     """`orders-2` is deleted between the checkpoints and the listing, and `orders-0` goes on in a new segment after it.
     Checkpoints are read before logs are listed, and what is lacking then is looked at again.
     """
-    read, list_all = small_files.usable_checkpoints, discover.find_segments
+    read, list_all = small_files.usable_checkpoints, plan.find_segments
 
     def read_and_delete(place: Path) -> small_files.Checkpoints:
         found = read(place)

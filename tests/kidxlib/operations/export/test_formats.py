@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kidxlib.operations.export.formats import json_lines
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 
 _PARTS = (b"a", b"\xed", b"\xa0", b"\x80", b"\xf0", b"\x9f", b"\x8f", b"\x90", b"\xc3", b"\xe0", b"\xbf")
 _BYTES = st.one_of(

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.kidxlib.operations.recover.plans import ENDS
 from tests.support import cluster_metadata

@@ -32,7 +32,7 @@ from kidxlib.operations.recover.page_cache import (
 )
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.faults.disks import cut_power, make_image, mounted
 from tests.support.logs.golden import SAMPLES

@@ -26,7 +26,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.layouts import MAGIC_AT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover import forecast
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.lock import LOCK_FILE

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId, kraft_snapshot_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from tests.support.cluster_metadata import change, snapshot
 
 LEVELS: Final = {METADATA_VERSION: 30, "transaction.version": 2}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kidxlib.operations.restore.assemble import (
     PRODUCER_IDS_SKIPPED,

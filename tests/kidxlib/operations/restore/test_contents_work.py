@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.remote_logs import RemoteOptions, remote_bucket
+from kidxlib.indexing.source import RemoteOptions, remote_bucket
 from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage

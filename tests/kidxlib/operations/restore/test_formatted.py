@@ -12,7 +12,7 @@ import pytest
 
 from kidxlib.errors import PublishError, UsageError
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
 from kidxlib.operations.restore.formatted import read_formatted, write_metadata

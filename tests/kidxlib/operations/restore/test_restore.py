@@ -26,7 +26,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.targets import UNFINISHED, overlapping
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lock import LOCK_FILE

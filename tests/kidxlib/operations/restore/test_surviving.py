@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kidxlib.errors import ClusterMetadataError
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import write_framed
 from kidxlib.operations.restore.surviving import surviving_metadata
 from kidxlib.records.reader import Record

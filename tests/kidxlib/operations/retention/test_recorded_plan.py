@@ -12,7 +12,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.retention.recorded_plan import ensure_recent
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused

@@ -16,7 +16,7 @@ from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import (
     AIVEN,
     INDEXES_SUFFIX,

@@ -1,1 +1,0 @@
-"""Batches and records as Arrow tables, with the column names of `kidx dump --json`."""

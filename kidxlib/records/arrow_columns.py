@@ -1,0 +1,205 @@
+"""The columns of batches and of records as Arrow tables, with the names of `kidx dump --json`; Arrow arrays made from
+numbers in memory; and the rows of batches, one for each header (`batch_rows`). `kidxlib.records.arrow_records` makes
+the rows of records.
+
+Numbers are as Kafka stores them, so −1 is none; a column of whole numbers stays one in pandas. `pa.array` and
+`to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kidxlib.errors import UsageError
+from kidxlib.format import layouts
+
+HEADER: Final[list[pa.Field[Any]]] = [
+    pa.field("key", pa.string(), nullable=False),
+    pa.field("value", pa.binary()),
+]
+HEADERS: Final = pa.list_(pa.struct(HEADER))
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp_ms", pa.int64(), nullable=False),
+    pa.field("timestamp_type", pa.string(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", HEADERS, nullable=False),
+    pa.field("leader_epoch", pa.int32(), nullable=False),
+    pa.field("producer_id", pa.int64(), nullable=False),
+    pa.field("producer_epoch", pa.int16(), nullable=False),
+    pa.field("sequence", pa.int32(), nullable=False),
+    pa.field("transactional", pa.bool_(), nullable=False),
+    pa.field("control", pa.bool_(), nullable=False),
+    pa.field("control_type", pa.string()),  # COMMIT, ABORT, …; null for data, and for types that Kafka does not know
+    pa.field("segment_base_offset", pa.int64(), nullable=False),
+    pa.field("batch_position", pa.int64(), nullable=False),
+]
+RECORDS: Final = pa.schema(_FIELDS)
+#: Records as a consumer gets them, with the columns of Spark's Kafka source, in its order.
+_CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+    pa.field("timestampType", pa.int32(), nullable=False),  # ids: −1 none, 0 CreateTime, 1 LogAppendTime
+    pa.field("headers", HEADERS),  # null if there are none, as in Spark
+]
+CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
+
+_BATCH_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("segment_base_offset", pa.int64(), nullable=False),
+    pa.field("position", pa.int64(), nullable=False),  # of the batch in the segment's log, in bytes
+    pa.field("bytes", pa.int64(), nullable=False),
+    pa.field("magic", pa.int8(), nullable=False),
+    pa.field("base_offset", pa.int64()),  # null for a compressed message of magic 0 or 1, which has it inside
+    pa.field("last_offset", pa.int64(), nullable=False),
+    pa.field("records", pa.int32()),  # null as `base_offset`
+    pa.field("timestamp_type", pa.string(), nullable=False),
+    pa.field("max_timestamp_ms", pa.int64(), nullable=False),
+    pa.field("codec", pa.string(), nullable=False),
+    pa.field("leader_epoch", pa.int32(), nullable=False),
+    pa.field("producer_id", pa.int64(), nullable=False),
+    pa.field("producer_epoch", pa.int16(), nullable=False),
+    pa.field("base_sequence", pa.int32(), nullable=False),
+    pa.field("last_sequence", pa.int32(), nullable=False),
+    pa.field("transactional", pa.bool_(), nullable=False),
+    pa.field("control", pa.bool_(), nullable=False),
+    pa.field("delete_horizon_ms", pa.int64()),  # null: compaction has set none
+    pa.field("crc", pa.uint32(), nullable=False),
+]
+BATCHES: Final = pa.schema(_BATCH_FIELDS)
+
+#: Batches of a log dir: also with their partitions, and the raw fields of their headers.
+_LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    *_BATCH_FIELDS,
+    pa.field("attributes", pa.int16(), nullable=False),  # all bits; a byte in magic 0 and 1
+    pa.field("crc_is_right", pa.bool_(), nullable=False),
+]
+LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
+
+#: Columns that are copied from fields of `BATCH`.
+_AS_IN_HEADER: Final = {
+    "position": "position",
+    "bytes": "size",
+    "magic": "magic",
+    "last_offset": "last_offset",
+    "max_timestamp_ms": "max_timestamp",
+    "leader_epoch": "partition_leader_epoch",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "base_sequence": "base_sequence",
+    "crc": "crc",
+    "attributes": "attributes",
+}
+Array: TypeAlias = "pa.Array[Any]"
+
+#: The names of Kafka's `TimestampType`s, at their ids plus one.
+_TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+
+_INT_MAX: Final = 2**31 - 1
+
+
+def records_schema(columns: Iterable[str] | None) -> pa.Schema:
+    """The schema of records with some columns; None for all."""
+    names = RECORDS.names if columns is None else list(columns)
+    for name in names:
+        if name not in RECORDS.names or names.count(name) > 1:
+            raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(RECORDS.names)}")
+    return pa.schema([RECORDS.field(name) for name in names])
+
+
+def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
+    """An Arrow array with a copy of numbers, null where `filled` is false."""
+    dense = np.array(values, "i8" if pa.types.is_timestamp(kind) else str(kind), order="C")
+    return pa.Array.from_buffers(
+        kind, len(dense), [None if filled is None else _bits(filled), pa.py_buffer(dense.data)]
+    )
+
+
+def flags(values: NDArray[np.bool_]) -> Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def words(names: Sequence[str], which: NDArray[Any]) -> Array:
+    """An Arrow array of names by their numbers; null below 0."""
+    encoded = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
+    dictionary = pa.Array.from_buffers(pa.string(), len(names), buffers)
+    return pa.DictionaryArray.from_arrays(numbers(pa.int32(), which, which >= 0), dictionary).cast(pa.string())
+
+
+def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little").data)
+
+
+def timestamp_type_ids(batches: NDArray[np.void]) -> NDArray[np.int32]:
+    """The ids of Kafka's `TimestampType` of batches: who set their timestamps."""
+    append_time = (batches["attributes"] & layouts.ATTRIBUTE_LOG_APPEND_TIME) != 0
+    return np.where(batches["magic"] == 0, -1, append_time).astype(np.int32)
+
+
+def timestamp_types(ids: NDArray[np.int32]) -> Array:
+    return words(_TIMESTAMP_TYPES, ids + 1)
+
+
+def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
+    """Whether batches have an attribute, one of magic 2."""
+    has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= layouts.MAGIC_V2)
+    return has_it
+
+
+def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
+    """`kidxlib.java.incremented_sequence` for arrays of shape (n,), in Java's 32 bits."""
+    first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
+    wraps = first > (_INT_MAX - more).astype(np.int32)
+    return np.where(wraps, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
+
+
+def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
+    """The sequence numbers of records, from the first ones of their batches and from offset deltas; −1 is none."""
+    sequences = incremented_sequences(first, offset_deltas)
+    return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))
+
+
+def batch_rows(
+    segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
+) -> pa.RecordBatch:
+    """Rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the topic and
+    the partition.
+    """
+    columns = _columns(segment_base_offset, batches, *place)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, partition: int) -> dict[str, Array]:
+    count, codecs = batches["records_count"], batches["attributes"] & layouts.ATTRIBUTE_CODEC
+    is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
+    has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
+    columns = {
+        "topic": words([topic], np.zeros(len(batches), np.int32)),
+        "partition": numbers(pa.int32(), np.full(len(batches), partition)),
+        "segment_base_offset": numbers(pa.int64(), np.full(len(batches), segment_base_offset)),
+        "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
+        "records": numbers(pa.int32(), count, is_told),
+        "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
+        "codec": words(layouts.CODECS, codecs),
+        "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
+        "transactional": flags(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
+        "control": flags(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
+        "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
+        "crc_is_right": flags(batches["crc_is_right"] == 1),
+    }
+    for name, field in _AS_IN_HEADER.items():
+        columns[name] = numbers(LISTED_BATCHES.field(name).type, batches[field])
+    return columns

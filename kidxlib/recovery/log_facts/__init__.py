@@ -1,1 +1,0 @@
-"""Facts of a log beyond counts of its headers: checksums of all bytes, digests, timestamps, hours."""
