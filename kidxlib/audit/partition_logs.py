@@ -509,8 +509,7 @@ def _findings_on_swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimul
     """The findings on logs that a starting broker will rename from `.swap`, and that the scan has not read."""
     judged = {log.base_offset for log in logs}
     for segment in simulation.segments:
-        log = segment_files.segment_file(segment.base_offset, segment_files.LOG_SUFFIX)
-        swapped = f"{log}{segment_files.SWAP_SUFFIX}"
+        swapped = _swap_file(segment.base_offset)
         if segment.base_offset not in judged and swapped in simulation.renamed:
             yield (
                 segment.base_offset,
