@@ -140,8 +140,10 @@ class DeltaTables:
             if (delta := self.opened(table)) is None:
                 return question.schema.empty_table()
             opened[table.name] = delta
-        failed = f"{self.path}: cannot be asked for {question.name}"
-        return _answer(opened, question.for_datafusion, question.schema, failed)
+        try:
+            return _answer(opened, question.for_datafusion, question.schema)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
 
     def change_rows(
         self,
@@ -197,7 +199,10 @@ class DeltaTables:
 
     def _answer(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
         """The answer to DataFusion's SQL, in which the table is named `rows`."""
-        return _answer({"rows": delta}, sql, schema, f"{self.place(table)}: cannot be read")
+        try:
+            return _answer({"rows": delta}, sql, schema)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
 
     def place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
@@ -520,7 +525,7 @@ def _with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
     return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
 
 
-def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema, failed: str) -> pa.Table:
+def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema) -> pa.Table:
     """The answer to DataFusion's SQL about tables by their names there. It prunes files by their statistics.
     `DeltaTable.to_pyarrow_table` takes five times as long, as it imports pandas.
     """
@@ -531,10 +536,7 @@ def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema, faile
     def read() -> pa.Table:
         return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all().cast(schema)
 
-    try:
-        return whole_answer(read)
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise CatalogError(f"{failed}: {one_line(error)}") from error
+    return whole_answer(read)
 
 
 def one_line(error: Exception) -> str:
