@@ -36,10 +36,10 @@ from kidxlib.catalog.tables import (
     CATALOG_VERSION,
     FILE_BYTES,
     LAYOUT_VERSION,
+    catalog_version_of,
     commented_schema,
+    delta_properties,
     made_by_an_older_release,
-    properties_of,
-    version_of,
 )
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
@@ -208,7 +208,7 @@ class DeltaTables:
         return f"{self.path}/{table.name}"
 
     def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
-        return version_of(self.place(table), delta.metadata().configuration)
+        return catalog_version_of(self.place(table), delta.metadata().configuration)
 
     def _commit(self, table: Table, commit_of: Callable[[DeltaTable], _Commit]) -> int:
         delta = self.opened(table)
@@ -249,7 +249,7 @@ class DeltaTables:
                     self.place(table),
                     commented_schema(table),
                     description=table.comment,
-                    configuration=dict(properties_of(table)),
+                    configuration=dict(delta_properties(table)),
                     storage_options=storage_options(self.path),
                     commit_properties=CommitProperties(max_commit_retries=0),  # else it may be made twice
                     raise_if_key_not_exists=False,  # one key is this project's own
@@ -444,7 +444,7 @@ def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
 
     def write(properties: CommitProperties) -> None:
         delta.alter.set_table_properties(
-            dict(properties_of(table)),
+            dict(delta_properties(table)),
             raise_if_not_exists=False,  # one key is this project's own
             commit_properties=properties,
         )
