@@ -59,7 +59,7 @@ def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
 import sys
 import kidxlib.operations.build.build_catalog
 import kidxlib.operations.build.without_catalog
-import kidxlib.operations.backend
+import kidxlib.operations.local_backend
 print("numba" in sys.modules)
 """
     assert started(code) == "False"
