@@ -102,7 +102,7 @@ def counted_bytes(size_bytes: int, rows: int | None) -> int:
     return max(size_bytes, ROW_BYTES * (rows or 0))
 
 
-def properties_of(table: Table) -> dict[str, str]:
+def delta_properties(table: Table) -> dict[str, str]:
     return {
         VERSION_PROPERTY: str(CATALOG_VERSION),
         # Every Delta reader can open a table without deletion vectors.
@@ -127,7 +127,7 @@ def made_by_an_older_release(place: str, version: int) -> CatalogError:
     )
 
 
-def version_of(place: str, properties: Mapping[str, str]) -> int:
+def catalog_version_of(place: str, properties: Mapping[str, str]) -> int:
     version = properties.get(VERSION_PROPERTY)
     if version is None:
         raise CatalogError(f"{place}: a Delta table, but not one of this project's; give --catalog another directory")

@@ -29,8 +29,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
-from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
-from kidxlib.indexing.source import ensure_no_overlap
+from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.run.recorded_sources import as_sources, source_paths, sources_in_catalog
 from kidxlib.storage.directory import Directory
@@ -222,9 +221,16 @@ def unpack_partitions(partitions: Iterable[PartitionToUnpack]) -> Iterator[ItemR
         waiting: list[UnpackedPartition] = []
         for partition in partitions:
             waiting.append(_staged(partition, publisher))
-            if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
+            if _is_group_staged(publisher):
                 yield from _committed(publisher, waiting)
         yield from _committed(publisher, waiting)
+
+
+def _is_group_staged(publisher: Publisher, more_bytes: int = 1) -> bool:
+    """Whether as much is staged as is committed together, or would be with some bytes more."""
+    from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES  # with compiled loops, which few builds wait for
+
+    return publisher.staged_files >= GROUP_FILES or publisher.staged_bytes + more_bytes > GROUP_BYTES
 
 
 def _committed(publisher: Publisher, waiting: list[UnpackedPartition]) -> Iterator[ItemRows]:
@@ -252,7 +258,7 @@ def _staged(partition: PartitionToUnpack, publisher: Publisher) -> UnpackedParti
         except OSError as error:
             broken.append(f"{partition.packed / name}: {error.strerror}")
             continue
-        if publisher.staged_bytes + len(content) > GROUP_BYTES or publisher.staged_files >= GROUP_FILES:
+        if _is_group_staged(publisher, len(content)):
             publisher.commit()
         counts[publisher.stage(partition.directory, name, content)] += 1
         file_bytes += len(content)

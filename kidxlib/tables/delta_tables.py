@@ -36,10 +36,10 @@ from kidxlib.catalog.tables import (
     CATALOG_VERSION,
     FILE_BYTES,
     LAYOUT_VERSION,
+    catalog_version_of,
     commented_schema,
+    delta_properties,
     made_by_an_older_release,
-    properties_of,
-    version_of,
 )
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
@@ -140,8 +140,10 @@ class DeltaTables:
             if (delta := self.opened(table)) is None:
                 return question.schema.empty_table()
             opened[table.name] = delta
-        failed = f"{self.path}: cannot be asked for {question.name}"
-        return _answer(opened, question.for_datafusion, question.schema, failed)
+        try:
+            return _answer(opened, question.for_datafusion, question.schema)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
 
     def change_rows(
         self,
@@ -197,13 +199,16 @@ class DeltaTables:
 
     def _answer(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
         """The answer to DataFusion's SQL, in which the table is named `rows`."""
-        return _answer({"rows": delta}, sql, schema, f"{self.place(table)}: cannot be read")
+        try:
+            return _answer({"rows": delta}, sql, schema)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
 
     def place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
 
     def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
-        return version_of(self.place(table), delta.metadata().configuration)
+        return catalog_version_of(self.place(table), delta.metadata().configuration)
 
     def _commit(self, table: Table, commit_of: Callable[[DeltaTable], _Commit]) -> int:
         delta = self.opened(table)
@@ -244,7 +249,7 @@ class DeltaTables:
                     self.place(table),
                     commented_schema(table),
                     description=table.comment,
-                    configuration=dict(properties_of(table)),
+                    configuration=dict(delta_properties(table)),
                     storage_options=storage_options(self.path),
                     commit_properties=CommitProperties(max_commit_retries=0),  # else it may be made twice
                     raise_if_key_not_exists=False,  # one key is this project's own
@@ -439,7 +444,7 @@ def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
 
     def write(properties: CommitProperties) -> None:
         delta.alter.set_table_properties(
-            dict(properties_of(table)),
+            dict(delta_properties(table)),
             raise_if_not_exists=False,  # one key is this project's own
             commit_properties=properties,
         )
@@ -520,7 +525,7 @@ def _with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
     return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
 
 
-def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema, failed: str) -> pa.Table:
+def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema) -> pa.Table:
     """The answer to DataFusion's SQL about tables by their names there. It prunes files by their statistics.
     `DeltaTable.to_pyarrow_table` takes five times as long, as it imports pandas.
     """
@@ -531,10 +536,7 @@ def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema, faile
     def read() -> pa.Table:
         return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all().cast(schema)
 
-    try:
-        return whole_answer(read)
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise CatalogError(f"{failed}: {one_line(error)}") from error
+    return whole_answer(read)
 
 
 def one_line(error: Exception) -> str:

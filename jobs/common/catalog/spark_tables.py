@@ -41,7 +41,7 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, properties_of, version_of
+from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, catalog_version_of, delta_properties
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.delta_commits import committing_threads
@@ -209,7 +209,7 @@ def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> No
 
 def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
     properties = old.configuration()
-    for name, value in properties_of(table).items():
+    for name, value in delta_properties(table).items():
         properties = properties.updated(name, value)
     return old.copy(
         *(old.id(), old.name(), table.comment, old.format(), json.dumps({"type": "struct", "fields": fields})),
@@ -249,7 +249,7 @@ def _version(spark: SparkSession, location: str) -> int | None:
         return None
     # Not by DeltaTable.detail(), which counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
-    return version_of(location, properties)
+    return catalog_version_of(location, properties)
 
 
 class _MakingTable:
@@ -299,7 +299,7 @@ class _MakingTable:
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
     """Makes a table without rows. A table from a query's rows would forget which columns are never null."""
     builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
-    for name, value in properties_of(table).items():
+    for name, value in delta_properties(table).items():
         builder = builder.property(name, value)
     for column in table.columns:
         builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
@@ -325,7 +325,7 @@ class SparkTables:
             return None
         converters = _jvm(self.spark).scala.jdk.javaapi.CollectionConverters
         properties = converters.asJava(snapshot.metadata().configuration())
-        return version_of(self.place(table), dict(properties))
+        return catalog_version_of(self.place(table), dict(properties))
 
     def for_workers(self) -> TablesToRead | None:
         return None

@@ -27,7 +27,7 @@ from jobs.common.spark.session import session
 from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, properties_of
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, delta_properties
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.delta_tables import DeltaTables
@@ -144,7 +144,7 @@ def test_tables_are_the_same_whoever_made_them(fresh_spark: SparkSession, tmp_pa
         by_delta_rs.append(table, table.schema().empty_table())
         assert_same_layout(tmp_path / "spark" / table.name, tmp_path / "delta-rs" / table.name)
         metadata = DeltaTable(tmp_path / "delta-rs" / table.name).metadata()
-        assert metadata.configuration == properties_of(table)
+        assert metadata.configuration == delta_properties(table)
         comments = [field.metadata["comment"] for field in DeltaTable(tmp_path / "spark" / table.name).schema().fields]
         assert comments == [column.comment for column in table.columns]
 

@@ -19,7 +19,7 @@ from kidxlib.catalog.tables import (
     LAYOUT_VERSION,
     TABLES,
     UPGRADE_ORDER,
-    properties_of,
+    delta_properties,
 )
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
@@ -153,7 +153,7 @@ def test_a_catalog_of_the_same_layout_needs_no_spark(tmp_path: Path) -> None:
         assert tables.read(table).equals(rows)
         assert (rows.num_rows > 0) == (table in files)
         delta = DeltaTable(path / table.name)
-        assert delta.metadata().configuration == properties_of(table)
+        assert delta.metadata().configuration == delta_properties(table)
         commits = [each["operation"] for each in delta.history()]
         assert commits.count("SET TBLPROPERTIES") == (table in files)
         assert table not in files or sorted(delta.file_uris()) == files[table]
