@@ -57,14 +57,8 @@ def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
     """Numba takes a second to import. A build with nothing new to read, and a page need none of it."""
     code = """
 import sys
-<<<<<<< HEAD
 import kidxlib.operations.build.build
-import kidxlib.operations.backend
-=======
-import kidxlib.operations.build.build_catalog
-import kidxlib.operations.build.without_catalog
 import kidxlib.operations.local_backend
->>>>>>> foldb
 print("numba" in sys.modules)
 """
     assert started(code) == "False"
