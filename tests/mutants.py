@@ -153,7 +153,7 @@ PARTS: Final = {
         ],
     ),
     "pushed filters": Part(
-        "kidxlib/spark/pushed.py",
+        "kidxlib/spark/pushed_filters.py",
         ("tests/kidxlib/spark/test_pushed.py",),
         [
             Mutant("as large is not enough", "bool(value >= constant)", "bool(value > constant)"),

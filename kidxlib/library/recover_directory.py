@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.indexing.discover import find_segments
@@ -18,24 +17,14 @@ from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.indexing.segments import build
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask, SegmentTask
+from kidxlib.reading.request import parse_segment_path
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.storage.location import given_location, location
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Published
-
-
-def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a segment's log, or its URL, and the base offset in its name."""
-    text = os.fspath(path)
-    place = given_location("", text) or location(text)
-    base_offset = parse_segment_log(place.name)
-    if base_offset is None:
-        raise UsageError(f"{text}: expected the path of a segment's log, which is named <base offset, 20 digits>.log")
-    return str(place), base_offset
 
 
 def recover_file(

@@ -7,7 +7,6 @@ watermark follows each append (`Partition.maybeIncrementLeaderHW`), and its chec
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.errors import CheckpointError, KidxError, LogChangedError, MalformedRecordsError
+from kidxlib.errors import CheckpointError, LogChangedError, MalformedRecordsError
 from kidxlib.format.batch_header import ATTRIBUTE_CONTROL
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.layouts import MAGIC_V2
@@ -28,21 +27,17 @@ from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible
-from kidxlib.reading.gaps_between_logs import begins_ms
+from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
+from kidxlib.reading.left_out import LeftOut, Why, first_timestamp_ms
+from kidxlib.reading.positions import ListedLog, is_index_credible, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
-from kidxlib.reading.rows import rows_of
+from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
-from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs
@@ -127,7 +122,7 @@ def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, w
     if sum(log.size for log in logs) > _DECODED_BYTES:
         return replace(tail, records=None)
     reads = [_read_from(log, index_of(log), wanted) for log in logs if log.size]
-    rows = list(rows_of(reads, _OFFSETS, lambda _: None, goes_on=False, threads=1))
+    rows = list(record_rows_of(reads, _OFFSETS, lambda _: None, goes_on=False, threads=1))
     offsets = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in rows)])
     if not len(offsets):
         return replace(tail, first_offset=None, last_offset=None, records=0)
@@ -135,7 +130,7 @@ def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, w
 
 
 def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
-    start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0]
+    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0]
     assert start.offset is not None
     with opened_log(str(log.path)) as opened:
         version = opened.version
@@ -150,14 +145,12 @@ def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
         last_offset_before=start.offset - 1,
         end_offset=log.end_offset,
         wanted=wanted,
-        must_reach=None,
-        aborted=AbortedRanges(),
     )
 
 
 def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail:
     """A tail with the batches of the next log."""
-    start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
+    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
     assert start.offset is not None
     first, last, records = before.first_offset, before.last_offset, before.records
     with opened_log(str(log.path)) as opened:
@@ -183,41 +176,6 @@ def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int6
     if so_far is None or (begins < wanted.first_offset).any() or (counts <= UNKNOWN_COUNT).any():
         return None
     return so_far + int(counts.sum(dtype=np.int64))
-
-
-class OnlyReplicas:
-    """Tells which directories hold the only replica of their partition; no answer is yes where something is unknown."""
-
-    def __init__(self, brokers: BrokersMetadata) -> None:
-        self._brokers = brokers
-        self._is_stopped: dict[Location, bool] = {}
-
-    def holds(self, directory: PartitionDirectory) -> bool:
-        """Whether a directory holds the only replica, and no broker runs on its log dir."""
-        log_dir, partition = directory.log_dir, directory.topic_partition
-        with contextlib.suppress(OSError, KidxError):
-            if log_dir not in self._is_stopped:  # nobody can tell it of a bucket
-                self._is_stopped[log_dir] = isinstance(log_dir, Path) and not is_locked(log_dir)
-            node_id = self._brokers.owner(log_dir).node_id
-            if not self._is_stopped[log_dir] or node_id is None:
-                return False
-            metadata = self._brokers.metadata_of(log_dir)
-            if self._brokers.unread_copies(log_dir):  # the partition may have other replicas since
-                return False
-            if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
-                return False
-            # Replicas that came or went since the last snapshot count, committed or not.
-            assigned = [image.assignments.get(partition) for image in (metadata, metadata.to_end)]
-            return all(replicas is not None and replicas.replicas == (node_id,) for replicas in assigned)
-        return False
-
-    def has_others(self, directory: PartitionDirectory) -> bool:
-        """Whether other nodes have replicas of a partition, by the cluster's metadata."""
-        with contextlib.suppress(OSError, KidxError):
-            metadata = self._brokers.metadata_of(directory.log_dir)
-            assigned = None if metadata is None else metadata.to_end.assignments.get(directory.topic_partition)
-            return assigned is not None and len(assigned.replicas) > 1
-        return False
 
 
 class ReadingEnds:
@@ -382,7 +340,7 @@ def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
     """Whether records from a time on may be missing before a log: not if its own first records are older."""
     if first_ms == Wanted().first_ms:
         return True
-    begins = begins_ms(log.path)
+    begins = first_timestamp_ms(log.path)
     return begins < 0 or begins >= first_ms
 
 

@@ -21,7 +21,7 @@ from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
 
 #: From a start to below an end; None for no limit.
@@ -171,6 +171,16 @@ def read_request(
         committed=isolation == READ_COMMITTED,
         to_log_end=to_log_end,
     )
+
+
+def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """The path of a segment's log, or its URL, and the base offset in its name."""
+    text = os.fspath(path)
+    place = given_location("", text) or location(text)
+    base_offset = parse_segment_log(place.name)
+    if base_offset is None:
+        raise UsageError(f"{text}: expected the path of a segment's log, which is named <base offset, 20 digits>.log")
+    return str(place), base_offset
 
 
 def _places(path: Paths) -> tuple[list[str], str | None]:

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.known_logs import KnownEvents, KnownLog
-from kidxlib.reading.places import PartitionLogs
+from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog
+from kidxlib.reading.positions import PartitionLogs
+from kidxlib.reading.segment_read import AbortedRanges
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
@@ -65,7 +65,7 @@ class LogToScan:
     is_last: bool
     end_offset: int
     goes_on: bool
-    known: KnownLog | None = None
+    known: CatalogedLog | None = None
     position: int = 0
     first_offset: int = 0
 
@@ -131,7 +131,7 @@ _Asked: TypeAlias = tuple["_Partition", LogToScan]
 
 
 def transactions_of(
-    partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: KnownEvents | None
+    partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: CatalogedEvents | None
 ) -> list[Transactions]:
     """The transactions of each partition. `scan` is given all logs at once that are sure to be needed. `known_events`
     has those of logs that a catalog knows; None if there is no catalog.
@@ -168,7 +168,7 @@ def scan_log(log: LogToScan) -> ScannedLog:
         return list(_pieces(log, opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)))
 
 
-def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | None) -> None:
+def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: CatalogedEvents | None) -> None:
     """Add the events of logs to folds in the order of the logs; a catalog has them, or a scan finds them."""
     cataloged: list[NDArray[np.void] | None] = [None] * len(asked)
     if known_events is not None:

@@ -22,16 +22,14 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.lookup.cataloged_partitions import no_such_partition
+from kidxlib.lookup.searched_partitions import no_such_partition
 from kidxlib.messages.typed_records import TRANSACTION_STATE, read_coordinator_record
-from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.damage import Damage, fail_on
-from kidxlib.reading.gaps_between_logs import LogRead
+from kidxlib.reading.left_out import LogRead, lines_of_left_out
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
-from kidxlib.reading.rows import rows_of
+from kidxlib.reading.rows import batch_rows_of, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import lines_of_left_out
+from kidxlib.reading.walk import Damage, fail_on
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
@@ -173,7 +171,7 @@ def _batch(
 def _record(reads: Sequence[SegmentRead]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """The record as consumers get it, or None for a marker; and why it cannot be read."""
     try:
-        for rows in rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
+        for rows in record_rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
             for record in rows.to_pylist():
                 return record, ()
     except DamagedLogError as error:
@@ -260,7 +258,7 @@ def _ids_in(plan: ReadPlan, producer_id: int, notes: list[str]) -> Iterator[str]
     def note(damage: Damage) -> None:
         notes.append(str(damage))
 
-    for rows in rows_of(plan.reads, _KEYS_AND_VALUES, note, goes_on=True, threads=1):
+    for rows in record_rows_of(plan.reads, _KEYS_AND_VALUES, note, goes_on=True, threads=1):
         is_wanted = pc.equal(pc.binary_slice(rows.column("value"), _ID_START, _ID_END), wanted)
         for row in rows.filter(is_wanted).to_pylist():
             try:

@@ -32,8 +32,8 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, match_acceptances, others_of
-from kidxlib.reading.absent import BrokersMetadata, other_topic_id
-from kidxlib.reading.unread_offsets import Why
+from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.left_out import Why, other_topic_id
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import NotReached, Seen

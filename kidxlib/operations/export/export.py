@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import enum
 import json
 import os
 import shutil
@@ -17,25 +18,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import parse_topics
-from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
-from kidxlib.operations.seek.output import ensure_new
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.damage import Damage, fail_on
-from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
+from kidxlib.operations.export.json_kernel import measure_texts, write_texts
+from kidxlib.operations.seek.seek_files import ensure_new_output
+from kidxlib.reading.left_out import LeftOut, LogRead, Why, gaps_between_logs
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
-from kidxlib.reading.rows import rows_of
-from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import LeftOut, Why
+from kidxlib.reading.rows import record_rows_of
+from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
+from kidxlib.reading.walk import Damage, fail_on
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion
@@ -55,6 +57,310 @@ _PART_BYTES: Final = 128 * 1024 * 1024
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 4
+
+#: Rows of about so many bytes make a row group of Parquet, which is in memory until it is written.
+_ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+
+_COPIED_BYTES: Final = 4 * 1024 * 1024
+
+_Values: TypeAlias = Any  # pyarrow-stubs has other types for each function
+
+#: The first and the last moment that have a date of four digits, in ms since the epoch.
+_FIRST_MS: Final = -62_135_596_800_000
+
+_LAST_MS: Final = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What is to be exported, and where to.
+
+    Attributes:
+        catalog: the place of a catalog that tells what need not be read.
+        schema: of the exported rows.
+        output: a path where nothing is yet.
+        skip_damage: go on after damage, and tell it.
+        asked: the options that rows depend on, as they were given: a later run has to ask for the same.
+    """
+
+    read: ReadRequest
+    catalog: str | None
+    schema: pa.Schema
+    output: Path
+    form: ExportFormat
+    skip_damage: bool
+    asked: dict[str, Any]
+
+
+def export_request(
+    directories: Sequence[str],
+    *,
+    output: str,
+    topics: str,
+    offsets: tuple[str, ...],
+    times: str | None,
+    isolation: str,
+    include_headers: bool,
+    columns: str | None,
+    index_dir: str | None,
+    catalog: str | None,
+    to_log_end: bool | None,
+    skip_damage: bool,
+    layout: str | None = None,
+    tiered_metadata: tuple[str, ...] = (),
+) -> ExportRequest:
+    """Check the options of the command, and make a request of them."""
+    form = ExportFormat.of_path(output)
+    if is_object(output):
+        raise UsageError(f"--output {output}: expected a path of this machine")
+    ensure_new_output(output)
+    place = Path(os.path.abspath(output))
+    for above in place.resolve().parents:
+        if is_brokers(above):
+            raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
+    asked = {
+        "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],
+        "topics": topics,
+        "offsets": list(offsets),
+        "times": times,
+        "isolation": isolation,
+        "include_headers": include_headers,
+        "columns": columns,
+        "to_log_end": to_log_end,
+        "skip_damage": skip_damage,
+    }
+    read = read_request(
+        directories,
+        topics=parse_topics(topics),
+        offsets=_parsed_offsets(offsets),
+        times=_parsed_times(times),
+        isolation=isolation,
+        index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir),
+        to_log_end=to_log_end,
+        remote=RemoteOptions(layout, tiered_metadata),
+    )
+    if any(source.remote is not None for source in read.sources):
+        asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
+    names = None if columns is None else columns.split(",")
+    schema = read_schema("records", names, include_headers=include_headers)
+    return ExportRequest(
+        read=read, catalog=catalog, schema=schema, output=place, form=form, skip_damage=skip_damage, asked=asked
+    )
+
+
+def _parsed_offsets(given: tuple[str, ...]) -> Offsets | None:
+    """The ranges of `--offsets`: one for all partitions, or one for each named partition."""
+    by_partition: dict[str, tuple[int | None, int | None]] = {}
+    for text in given:
+        name, equals, limits = text.rpartition("=")
+        start, colon, end = limits.partition(":")
+        if not colon or not all(limit == "" or limit.isdecimal() for limit in (start, end)):
+            raise UsageError(f"--offsets {text}: expected START:END, START:, :END or <topic>-<partition>=START:END")
+        offsets = (int(start) if start else None, int(end) if end else None)
+        if not equals and len(given) == 1:
+            return offsets
+        if not equals or name in by_partition:
+            raise UsageError(f"--offsets {text}: expected one range, or one for each partition that is named")
+        by_partition[name] = offsets
+    return by_partition or None
+
+
+def _parsed_times(given: str | None) -> Times | None:
+    """The range of `--times`."""
+    if given is None:
+        return None
+    start, slash, end = given.partition("/")
+    if not slash:
+        raise UsageError(f"--times {given}: expected START/END, START/ or /END, each ISO 8601 with a zone or ms")
+    return start or None, end or None
+
+
+def export_records(request: ExportRequest, threads: int) -> Exported:
+    """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
+    damage, and the others as a whole.
+    """
+    staging = Staging(request.output, request.form.value)
+    try:
+        with staging.locked():
+            plan = staging.earlier_plan(request.asked)
+            if plan is None:
+                plan = _planned(request, threads)
+                staging.keep_plan(request.asked, plan)
+            parts = _write_parts(request, plan.units, staging, threads)
+            exported = _exported(plan, parts)
+            if exported.failed and not exported.rows:  # without a record there is nothing to keep
+                staging.forget()
+                raise KidxError(exported.failed[0])
+            _put_together(request, staging, len(plan.units))
+    except OSError as error:
+        raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
+    return exported
+
+
+def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
+    ended = {
+        (partition.topic, partition.partition): partition.why for part in reversed(parts) for partition in part.ended
+    }
+    logs = [log for part in parts for log in part.logs]
+    return Exported(
+        rows=sum(part.rows for part in parts),
+        segments=_segments_in(plan.units),
+        log_bytes=sum(map(_bytes_of, plan.units)),
+        damage=tuple(line for part in parts for line in part.damage),
+        failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
+        left_out=(*plan.left_out, *gaps_between_logs(logs)),
+    )
+
+
+def _planned(request: ExportRequest, threads: int) -> PlannedExport:
+    begin_phase("planning")
+    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
+    try:
+        plan = plan_reads(
+            request.read,
+            goes_on=request.skip_damage,
+            threads=threads,
+            part_bytes=_PART_BYTES,
+            catalog=catalog,
+            isolates=True,
+        )
+    except OSError as error:
+        raise KidxError(describe_error(error)) from error
+    if not plan.named_partitions:
+        there = counted(plan.skipped_partitions, "partition")
+        raise UsageError(
+            f"{request.read.place}: it has {there}, none of which is asked for; expected --topics and --offsets to "
+            "name one that is there"
+        )
+    for line in (*plan.notes, *plan.remarks):
+        note(line)
+    for line in plan.of_another_time:
+        warn(line)
+    units: list[list[SegmentRead]] = [[]]
+    for read in plan.reads:
+        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
+            units.append([])
+        units[-1].append(read)
+    failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
+    left_out = tuple(left for left in plan.left_out if left.is_problem or left.why is Why.FIRST_LOGS_NOT_KNOWN)
+    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
+
+
+def _bytes_of(unit: Sequence[SegmentRead]) -> int:
+    return sum(read.log_bytes for read in unit)
+
+
+def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
+    return len({read.log_path for unit in units for read in unit})
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How much threads have read so far, and whether they should stop.
+
+    Attributes:
+        left: the number of reads still to be done, by the path of the log.
+    """
+
+    left: Counter[str]
+    done: Done = field(default_factory=Done)
+    began: float = field(default_factory=time.monotonic)
+    stops: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, reads: Sequence[SegmentRead]) -> None:
+        with self._lock:
+            self.left.subtract(read.log_path for read in reads)
+            segments = sum(not left for left in self.left.values())
+            self.done = Done(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
+
+
+class _StoppedError(Exception):
+    """A part was given up, as the run ends."""
+
+
+def _write_parts(
+    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: Staging, threads: int
+) -> list[FinishedPart]:
+    progress = _Progress(Counter(read.log_path for unit in units for read in unit))
+    begin_phase(
+        "exporting",
+        done=lambda: progress.done,
+        segments=_segments_in(units),
+        log_bytes=sum(map(_bytes_of, units)),
+        after="putting parts together",
+    )
+
+    def write(number: int) -> FinishedPart:
+        finished = staging.finished(number)
+        if finished is None:
+            return _write_part(request, number, units[number], staging, progress)
+        progress.add(units[number])
+        return finished
+
+    def finished_so_far() -> str:
+        kept = sum(staging.finished(number) is not None for number in range(len(units)))
+        return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
+
+    with interrupts.telling(finished_so_far), ThreadPoolExecutor(threads) as pool:
+        try:
+            parts = list(pool.map(write, range(len(units))))
+            ended = [partition for part in parts for partition in part.ended]
+            for number, unit in enumerate(units if ended else ()):
+                kept = [read for read in unit if not _is_past_end(read, ended)]
+                if len(kept) < parts[number].reads:  # it was written before the damage in its partition was found
+                    staging.discard(number)
+                    parts[number] = _write_part(request, number, kept, staging, progress)
+            return parts
+        finally:
+            progress.stops.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write_part(
+    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
+) -> FinishedPart:
+    passed_over: list[str] = []
+    ended: list[EndedPartition] = []
+    logs: list[LogRead] = []
+
+    def note_damage(damage: Damage) -> None:
+        passed_over.append(f"{damage}; not exported: {damage.lost}")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        on_damage = note_damage if request.skip_damage else fail_on
+        for read in unit:
+            if _is_past_end(read, ended):
+                continue
+            try:
+                goes_on = request.skip_damage
+                for batch in record_rows_of(
+                    [read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append
+                ):
+                    if progress.stops.is_set():
+                        raise _StoppedError
+                    yield batch
+            except (OSError, KidxError) as error:
+                ended.append(
+                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
+                )
+            progress.add([read])
+
+    written: Path = staging.part(number).with_suffix(".tmp")
+    count = write_part(request.form, written, request.schema, rows())
+    reads = sum(not _is_past_end(read, ended) for read in unit)
+    finished = FinishedPart(count, reads, tuple(passed_over), tuple(ended), tuple(logs))
+    staging.finish(number, finished, written)
+    return finished
+
+
+def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
+    if request.form is ExportFormat.PARQUET:
+        staging.rename_to(request.output)
+        return
+    whole = staging.directory / "whole.tmp"
+    assemble(request.form, map(staging.part, range(units)), request.schema, whole)
+    staging.rename_file_to(whole, request.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,291 +590,140 @@ def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
     return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
-    """What is to be exported, and where to.
+class ExportFormat(enum.Enum):
+    """A format, by the end of a file's name."""
 
-    Attributes:
-        catalog: the place of a catalog that tells what need not be read.
-        schema: of the exported rows.
-        output: a path where nothing is yet.
-        skip_damage: go on after damage, and tell it.
-        asked: the options that rows depend on, as they were given: a later run has to ask for the same.
-    """
+    PARQUET = ".parquet"
+    ARROW = ".arrow"
+    JSON_LINES = ".jsonl"
 
-    read: ReadRequest
-    catalog: str | None
-    schema: pa.Schema
-    output: Path
-    form: ExportFormat
-    skip_damage: bool
-    asked: dict[str, Any]
+    @classmethod
+    def of_path(cls, path: str) -> ExportFormat:
+        for form in cls:
+            if path.rstrip("/").endswith(form.value):
+                return form
+        raise UsageError(f"--output {path}: expected a name that ends in {', '.join(form.value for form in cls)}")
 
 
-def export_request(
-    directories: Sequence[str],
-    *,
-    output: str,
-    topics: str,
-    offsets: tuple[str, ...],
-    times: str | None,
-    isolation: str,
-    include_headers: bool,
-    columns: str | None,
-    index_dir: str | None,
-    catalog: str | None,
-    to_log_end: bool | None,
-    skip_damage: bool,
-    layout: str | None = None,
-    tiered_metadata: tuple[str, ...] = (),
-) -> ExportRequest:
-    """Check the options of the command, and make a request of them."""
-    form = ExportFormat.of_path(output)
-    if is_object(output):
-        raise UsageError(f"--output {output}: expected a path of this machine")
-    ensure_new(output)
-    place = Path(os.path.abspath(output))
-    for above in place.resolve().parents:
-        if is_brokers(above):
-            raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
-    asked = {
-        "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],
-        "topics": topics,
-        "offsets": list(offsets),
-        "times": times,
-        "isolation": isolation,
-        "include_headers": include_headers,
-        "columns": columns,
-        "to_log_end": to_log_end,
-        "skip_damage": skip_damage,
-    }
-    read = read_request(
-        directories,
-        topics=parse_topics(topics),
-        offsets=_offsets(offsets),
-        times=_times(times),
-        isolation=isolation,
-        index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir),
-        to_log_end=to_log_end,
-        remote=RemoteOptions(layout, tiered_metadata),
+def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
+    """Write rows into a new file that is on disk at the end, and return their number."""
+    count = 0
+    with path.open("wb") as file:
+        if form is ExportFormat.PARQUET:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                for table in _row_groups(rows):
+                    writer.write_table(table)
+                    count += table.num_rows
+        elif form is ExportFormat.ARROW:
+            with pa.ipc.new_stream(file, schema) as stream:
+                for batch in rows:
+                    stream.write_batch(batch)
+                    count += batch.num_rows
+        else:
+            for batch in rows:
+                file.write(json_lines(batch))
+                count += batch.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _row_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    batches: list[pa.RecordBatch] = []
+    for batch in rows:
+        batches.append(batch)
+        if sum(batch.nbytes for batch in batches) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole: Path) -> None:
+    """Make one file of parts, which is on disk at the end. Not for Parquet, whose parts are files of a directory."""
+    with whole.open("wb") as file:
+        if form is ExportFormat.ARROW:
+            with pa.ipc.new_file(file, schema) as writer:
+                for part in parts:
+                    with pa.memory_map(str(part)) as mapped, pa.ipc.open_stream(mapped) as stream:
+                        for batch in stream:
+                            writer.write_batch(batch)
+        else:
+            for part in parts:
+                with part.open("rb") as content:
+                    shutil.copyfileobj(content, file, _COPIED_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def json_lines(rows: pa.RecordBatch) -> bytes:
+    """An object a line, with the columns of the rows, which are some of `CONSUMED`."""
+    fields = [_field(name, rows.column(name)) for name in rows.schema.names]
+    lines = _joined("{", fields[0], *(part for field in fields[1:] for part in (",", field)), "}\n")
+    _, ends, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+
+
+def _field(name: str, column: _Values) -> _Values:
+    """A column as members of JSON objects."""
+    if pa.types.is_binary(column.type):
+        values = _bytes(name, column)
+    elif pa.types.is_string(column.type):
+        values = _literals(column)[0]
+    elif pa.types.is_timestamp(column.type):
+        values = _moments(column)
+    elif pa.types.is_list(column.type):
+        values = _headers(column)
+    else:
+        values = column.cast(pa.string())
+    return _joined(f'"{name}":', values)
+
+
+def _joined(*parts: _Values) -> _Values:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _bytes(name: str, column: _Values) -> _Values:
+    literals, is_text = _literals(column)
+    others = _joined(f'null,"{name}_base64":', literals)
+    return pc.if_else(column.is_null(), "null", pc.if_else(is_text, literals, others))
+
+
+def _literals(column: _Values) -> tuple[_Values, _Values]:
+    """Values as texts of JSON, in base64 where they are no UTF-8; and flags of those that are UTF-8."""
+    rows = len(column)
+    _, ends, data = column.buffers()
+    positions = (
+        np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1] if rows else np.zeros(1, np.int32)
     )
-    if any(source.remote is not None for source in read.sources):
-        asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
-    names = None if columns is None else columns.split(",")
-    schema = read_schema("records", names, include_headers=include_headers)
-    return ExportRequest(
-        read=read, catalog=catalog, schema=schema, output=place, form=form, skip_damage=skip_damage, asked=asked
-    )
-
-
-def _offsets(given: tuple[str, ...]) -> Offsets | None:
-    """The ranges of `--offsets`: one for all partitions, or one for each named partition."""
-    by_partition: dict[str, tuple[int | None, int | None]] = {}
-    for text in given:
-        name, equals, limits = text.rpartition("=")
-        start, colon, end = limits.partition(":")
-        if not colon or not all(limit == "" or limit.isdecimal() for limit in (start, end)):
-            raise UsageError(f"--offsets {text}: expected START:END, START:, :END or <topic>-<partition>=START:END")
-        offsets = (int(start) if start else None, int(end) if end else None)
-        if not equals and len(given) == 1:
-            return offsets
-        if not equals or name in by_partition:
-            raise UsageError(f"--offsets {text}: expected one range, or one for each partition that is named")
-        by_partition[name] = offsets
-    return by_partition or None
-
-
-def _times(given: str | None) -> Times | None:
-    """The range of `--times`."""
-    if given is None:
-        return None
-    start, slash, end = given.partition("/")
-    if not slash:
-        raise UsageError(f"--times {given}: expected START/END, START/ or /END, each ISO 8601 with a zone or ms")
-    return start or None, end or None
-
-
-def export_records(request: ExportRequest, threads: int) -> Exported:
-    """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
-    damage, and the others as a whole.
-    """
-    staging = Staging(request.output, request.form.value)
-    try:
-        with staging.locked():
-            plan = staging.earlier_plan(request.asked)
-            if plan is None:
-                plan = _planned(request, threads)
-                staging.keep_plan(request.asked, plan)
-            parts = _write_parts(request, plan.units, staging, threads)
-            exported = _exported(plan, parts)
-            if exported.failed and not exported.rows:  # without a record there is nothing to keep
-                staging.forget()
-                raise KidxError(exported.failed[0])
-            _put_together(request, staging, len(plan.units))
-    except OSError as error:
-        raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
-    return exported
-
-
-def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
-    ended = {
-        (partition.topic, partition.partition): partition.why for part in reversed(parts) for partition in part.ended
-    }
-    logs = [log for part in parts for log in part.logs]
-    return Exported(
-        rows=sum(part.rows for part in parts),
-        segments=_segments_in(plan.units),
-        log_bytes=sum(map(_bytes_of, plan.units)),
-        damage=tuple(line for part in parts for line in part.damage),
-        failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
-        left_out=(*plan.left_out, *gaps_of(logs)),
+    content = np.frombuffer(b"" if data is None else data, np.uint8)
+    content.setflags(write=False)
+    is_text, sizes = np.empty(rows, np.bool_), np.empty(rows, np.int64)
+    measure_texts(content, positions, is_text, sizes)
+    ends_of_texts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    out = np.empty(int(sizes.sum()), np.uint8)
+    write_texts(content, positions, is_text, out)
+    buffers = [None, pa.py_buffer(ends_of_texts.data), pa.py_buffer(out.data)]
+    flags = pa.py_buffer(np.packbits(is_text, bitorder="little").data)
+    return (
+        pa.Array.from_buffers(pa.string(), rows, buffers),
+        pa.Array.from_buffers(pa.bool_(), rows, [None, flags]),
     )
 
 
-def _planned(request: ExportRequest, threads: int) -> PlannedExport:
-    begin_phase("planning")
-    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
-    try:
-        plan = plan_reads(
-            request.read,
-            goes_on=request.skip_damage,
-            threads=threads,
-            part_bytes=_PART_BYTES,
-            catalog=catalog,
-            isolates=True,
-        )
-    except OSError as error:
-        raise KidxError(describe_error(error)) from error
-    if not plan.named_partitions:
-        there = counted(plan.skipped_partitions, "partition")
-        raise UsageError(
-            f"{request.read.place}: it has {there}, none of which is asked for; expected --topics and --offsets to "
-            "name one that is there"
-        )
-    for line in (*plan.notes, *plan.remarks):
-        note(line)
-    for line in plan.of_another_time:
-        warn(line)
-    units: list[list[SegmentRead]] = [[]]
-    for read in plan.reads:
-        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
-            units.append([])
-        units[-1].append(read)
-    failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    left_out = tuple(left for left in plan.left_out if left.is_problem or left.why is Why.FIRST_LOGS_NOT_KNOWN)
-    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
+def _moments(column: _Values) -> _Values:
+    """Moments in ISO 8601, UTC; the number of ms since the epoch where the year has not four digits."""
+    ms = column.cast(pa.int64())
+    has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
+    moments = pc.if_else(has_date, ms, 0).cast(column.type).cast(pa.string())
+    return pc.if_else(has_date, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
 
 
-def _bytes_of(unit: Sequence[SegmentRead]) -> int:
-    return sum(read.log_bytes for read in unit)
-
-
-def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
-    return len({read.log_path for unit in units for read in unit})
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How much threads have read so far, and whether they should stop.
-
-    Attributes:
-        left: the number of reads still to be done, by the path of the log.
-    """
-
-    left: Counter[str]
-    done: Done = field(default_factory=Done)
-    began: float = field(default_factory=time.monotonic)
-    stops: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, reads: Sequence[SegmentRead]) -> None:
-        with self._lock:
-            self.left.subtract(read.log_path for read in reads)
-            segments = sum(not left for left in self.left.values())
-            self.done = Done(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
-
-
-class _StoppedError(Exception):
-    """A part was given up, as the run ends."""
-
-
-def _write_parts(
-    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: Staging, threads: int
-) -> list[FinishedPart]:
-    progress = _Progress(Counter(read.log_path for unit in units for read in unit))
-    begin_phase(
-        "exporting",
-        done=lambda: progress.done,
-        segments=_segments_in(units),
-        log_bytes=sum(map(_bytes_of, units)),
-        after="putting parts together",
+def _headers(column: _Values) -> _Values:
+    inside = column.flatten()
+    objects = _joined(
+        '{"key":', _literals(inside.field("key"))[0], ',"value":', _bytes("value", inside.field("value")), "}"
     )
-
-    def write(number: int) -> FinishedPart:
-        finished = staging.finished(number)
-        if finished is None:
-            return _write_part(request, number, units[number], staging, progress)
-        progress.add(units[number])
-        return finished
-
-    def finished_so_far() -> str:
-        kept = sum(staging.finished(number) is not None for number in range(len(units)))
-        return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
-
-    with interrupts.telling(finished_so_far), ThreadPoolExecutor(threads) as pool:
-        try:
-            parts = list(pool.map(write, range(len(units))))
-            ended = [partition for part in parts for partition in part.ended]
-            for number, unit in enumerate(units if ended else ()):
-                kept = [read for read in unit if not _is_past_end(read, ended)]
-                if len(kept) < parts[number].reads:  # it was written before the damage in its partition was found
-                    staging.discard(number)
-                    parts[number] = _write_part(request, number, kept, staging, progress)
-            return parts
-        finally:
-            progress.stops.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _write_part(
-    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
-) -> FinishedPart:
-    passed_over: list[str] = []
-    ended: list[EndedPartition] = []
-    logs: list[LogRead] = []
-
-    def note_damage(damage: Damage) -> None:
-        passed_over.append(f"{damage}; not exported: {damage.lost}")
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        on_damage = note_damage if request.skip_damage else fail_on
-        for read in unit:
-            if _is_past_end(read, ended):
-                continue
-            try:
-                goes_on = request.skip_damage
-                for batch in rows_of([read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append):
-                    if progress.stops.is_set():
-                        raise _StoppedError
-                    yield batch
-            except (OSError, KidxError) as error:
-                ended.append(
-                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
-                )
-            progress.add([read])
-
-    written: Path = staging.part(number).with_suffix(".tmp")
-    count = write_part(request.form, written, request.schema, rows())
-    reads = sum(not _is_past_end(read, ended) for read in unit)
-    finished = FinishedPart(count, reads, tuple(passed_over), tuple(ended), tuple(logs))
-    staging.finish(number, finished, written)
-    return finished
-
-
-def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
-    if request.form is ExportFormat.PARQUET:
-        staging.rename_to(request.output)
-        return
-    whole = staging.directory / "whole.tmp"
-    assemble(request.form, map(staging.part, range(units)), request.schema, whole)
-    staging.rename_file_to(whole, request.output)
+    ends = pc.subtract(column.offsets, column.offsets[0]).cast(pa.int32())
+    joined = pc.binary_join(pa.ListArray.from_arrays(ends, objects), ",")
+    return pc.if_else(column.is_null(), "null", _joined("[", joined, "]"))

@@ -18,9 +18,9 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
-from kidxlib.lookup.cataloged_partitions import CatalogedPartition, KnownPartitions
+from kidxlib.lookup.searched_partitions import CatalogedPartition, KnownPartitions
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
-from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
+from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, scope_of
 

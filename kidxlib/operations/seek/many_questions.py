@@ -46,8 +46,16 @@ from kidxlib.operations.seek.one_question import (
     not_of_one_time_in,
     outcome_of,
 )
-from kidxlib.operations.seek.output import ensure_new, write_answers
-from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
+from kidxlib.operations.seek.seek_files import (
+    Elsewhere,
+    ensure_new_output,
+    is_elsewhere,
+    not_reached,
+    questions_in_one_table,
+    questions_of_blocks,
+    read_questions,
+    write_answers,
+)
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
@@ -152,7 +160,7 @@ def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
     """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
     if request.output is not None:
         if not is_elsewhere(request.output):
-            ensure_new(request.output)
+            ensure_new_output(request.output)
         elif elsewhere is None:
             raise not_reached("--output", request.output)
         else:
@@ -174,7 +182,7 @@ def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -
         if elsewhere is None:
             raise
     blocks = elsewhere.read(backend, request.queries)
-    return one_table(request.queries, of_blocks(request.queries, blocks, None))
+    return questions_in_one_table(request.queries, questions_of_blocks(request.queries, blocks, None))
 
 
 def ensure_unambiguous(asked: pa.Table, partitions: pa.Table) -> None:

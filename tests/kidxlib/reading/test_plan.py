@@ -20,10 +20,10 @@ from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
-from kidxlib.reading.rows import rows_of
+from kidxlib.reading.rows import record_rows_of
+from kidxlib.reading.walk import fail_on
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
@@ -56,7 +56,7 @@ def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
     """The rows that come, and what is said to be wrong then."""
     found: list[pa.RecordBatch] = []
     try:
-        found.extend(rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
+        found.extend(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
     except DamagedLogError as error:
         return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
     return read_rows(pa.Table.from_batches(found, CONSUMED)), None
@@ -66,7 +66,7 @@ def test_a_part_of_a_plan_may_be_read_elsewhere(log_dir: Path) -> None:
     plan = pickle.loads(pickle.dumps(_plan(log_dir, offsets=(50, 9_000))))
     found: list[pa.RecordBatch] = []
     for read in reversed(plan.reads):
-        found[:0] = rows_of([read], CONSUMED, fail_on, goes_on=False, threads=1)
+        found[:0] = record_rows_of([read], CONSUMED, fail_on, goes_on=False, threads=1)
     rows = [row for row in rows_of_partition(log_dir / PARTITION) if 50 <= row["offset"] < 9_000]
     assert read_rows(pa.Table.from_batches(found)) == rows
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import first_offset_at
+from kidxlib.reading.walk import fail_on, first_offset_at
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import rows_of_partition

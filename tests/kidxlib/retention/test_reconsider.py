@@ -13,8 +13,16 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.retention.apply import SegmentResult, apply_deletions, reconsidered
-from kidxlib.retention.plan import DeletionOutcome, PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
+from kidxlib.retention.apply import (
+    DeletionOutcome,
+    PartitionDeletion,
+    PartitionThen,
+    PlannedSegment,
+    SegmentResult,
+    SegmentThen,
+    apply_deletions,
+    reconsidered,
+)
 from kidxlib.retention.policy import TopicPolicy
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover

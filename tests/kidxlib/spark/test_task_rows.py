@@ -13,12 +13,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import parse_topics
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.walk import fail_on
 from kidxlib.records.reader import Record
-from kidxlib.spark.columns import source_schema
+from kidxlib.spark.source import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
 from tests.support.logs import encoded
 

@@ -42,7 +42,7 @@ from kidxlib.operations.report.savings.batch_kernel import (
     measure_bodies,
 )
 from kidxlib.operations.report.savings.saving import TopicSavings, WrittenBatches
-from kidxlib.reading.bounds import ListedLog, bound_before
+from kidxlib.reading.positions import ListedLog, bound_before
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted

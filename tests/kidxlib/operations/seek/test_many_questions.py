@@ -27,7 +27,7 @@ from kidxlib.operations.seek.many_questions import (
     key_ranges,
     write_consumer_offsets,
 )
-from kidxlib.operations.seek.questions import QUESTIONS
+from kidxlib.operations.seek.seek_files import QUESTIONS
 from tests.conftest import Say
 from tests.support.seek_catalog import Held, check_answers, hold_golden, some_questions, write_questions
 from tests.support.seeks import check_timestamp

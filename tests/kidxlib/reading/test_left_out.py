@@ -45,12 +45,12 @@ from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
-from kidxlib.reading import bounds, ends, log_dir_evidence
-from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
-from kidxlib.reading.damage import Damage
+from kidxlib.reading import brokers_metadata, ends, positions
+from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
+from kidxlib.reading.left_out import Why, in_older_log_dirs
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
-from kidxlib.reading.unread_offsets import Why
+from kidxlib.reading.walk import Damage
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
@@ -623,13 +623,13 @@ def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: 
 def test_logs_whose_ends_no_index_tells_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No overlap is looked for ahead: a plan opens none of them, and reading ends where it meets the overlap."""
     log_dir, opened = _with_a_foreign_log(tmp_path), list[str]()
-    monkeypatch.setattr(bounds, "_NEAR_BYTES", 0)
+    monkeypatch.setattr(positions, "_NEAR_BYTES", 0)
 
     def opening(path: str) -> AbstractContextManager[OpenedLog]:
         opened.append(path)
         return opened_log(path)
 
-    for module in (bounds, ends):
+    for module in (positions, ends):
         monkeypatch.setattr(module, "opened_log", opening)
     assert len(_plan(log_dir).reads) == 4 and _plan(log_dir, offsets=(50, None)).reads and not opened
     with pytest.raises(DamagedLogError, match="offsets 50 to 59, and the partition's next log begins at 50: the two"):
@@ -708,7 +708,7 @@ def test_checkpoints_are_read_once_for_all_partitions(tmp_path: Path, monkeypatc
         met.append(path)
         return read_offset_checkpoint(path)
 
-    monkeypatch.setattr(log_dir_evidence, "read_offset_checkpoint", reading)
+    monkeypatch.setattr(brokers_metadata, "read_offset_checkpoint", reading)
     run_here(seek, tmp_path, "--topic", "t", "--timestamp", "1")
     assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 1
     _plan(tmp_path, read_offsets=reading)
@@ -810,7 +810,7 @@ def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts
     with pytest.raises(ClusterMetadataError):
         BrokersMetadata([lower]).metadata_of(lower)
     assert topics_of(lower, known=False) == {"t", "u"}
-    _, [said] = not_of_one_time(BrokersMetadata(log_dirs), ())
+    _, [said] = in_older_log_dirs(BrokersMetadata(log_dirs), ())
     torn = lower / METADATA_DIRECTORY / kraft_snapshot_file(SnapshotId(50, 9))
     assert said.startswith(f"{torn}: no whole snapshot, ")
     assert f"; {tmp_path / further / METADATA_DIRECTORY} counts instead, as of offset " in said
@@ -825,8 +825,8 @@ def test_beside_a_copy_of_the_metadata_that_cannot_be_read_no_replica_is_the_onl
     for cluster, is_only in (("c", False), ("another", True)):
         (controller / "meta.properties").write_text(f"version=1\nnode.id=9\ncluster.id={cluster}\n")
         brokers = BrokersMetadata([log_dir, controller])
-        assert ends.OnlyReplicas(brokers).holds(directory) == is_only
-        _, said = not_of_one_time(brokers, ())
+        assert OnlyReplicas(brokers).holds(directory) == is_only
+        _, said = in_older_log_dirs(brokers, ())
         counts = f"{log_dir / METADATA_DIRECTORY} counts instead, as of offset 3, 1970-01-01T00:00:00.000Z: what was"
         assert [counts in line for line in said] == [True] * (not is_only)
 
