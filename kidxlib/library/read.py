@@ -1,5 +1,5 @@
-"""Records as Arrow tables: of log dirs as a consumer gets them (`read`, `count`), and all batches and records of one log,
-or of a partition from one offset to another (`read_batches`, `read_records`, `stream_records`).
+"""Records as Arrow tables: of log dirs as a consumer gets them (`read`, `count`), and all batches and records of one
+log, or of a partition from one offset to another (`read_batches`, `read_records`, `stream_records`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import parse_topics
 from kidxlib.jit.processor import cores
 from kidxlib.log.log import Log
-from kidxlib.reading.left_out import LogRead, cataloged_log_read, gaps_between_logs, lines_of_left_out
+from kidxlib.reading.left_out import LogRead, gaps_between_logs, lines_of_left_out
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import (
     Offsets,
@@ -34,7 +34,7 @@ from kidxlib.reading.request import (
     read_request,
     read_schema,
 )
-from kidxlib.reading.rows import batch_rows_of, count_records, record_rows_of
+from kidxlib.reading.rows import batch_rows_of, cataloged_log_read, count_records, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import OnDamage, TakeDamage, fail_on, warn_of
 from kidxlib.records.arrow.batches import BATCHES, batch_rows

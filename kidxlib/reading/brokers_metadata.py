@@ -1,6 +1,6 @@
-"""What log dirs tell of their partitions: whose the log dirs are, the metadata of their cluster, which one of a broker's
-log dirs has (`BrokersMetadata`), and what both say of a partition: whether it is the only replica or compacted, where
-its log began, and how far it went.
+"""What log dirs tell of their partitions: whose the log dirs are and the metadata of their cluster, which one of a
+broker's log dirs has (`BrokersMetadata`), and what both say of a partition: whether it is the only replica or
+compacted, where its log began, and how far it went.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kidxlib.audit.startup.absent import log_dirs_by_node
 from kidxlib.audit.startup.log_dir_entries import directories_in
@@ -22,16 +22,17 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, read_despite_damage, topic_config
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.log.log import LogDirEvidence
-from kidxlib.lookup.checkpoint_evidence import ReadOffsets, evidence_of_checkpoints
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import read_offset_checkpoint
 
-_POLICY: Final = "cleanup.policy"
+if TYPE_CHECKING:
+    from kidxlib.log.log import LogDirEvidence
+    from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 
+_POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 
 
@@ -235,6 +236,9 @@ class LogDirEvidenceReader:
         """What the log dirs say of a partition's log. Files are read at the first question. `first_base` is the base
         offset of its first log; None for that of the first log that is in the directory now.
         """
+        # Here, as most workers ask no more than whose a log dir is, and search no log.
+        from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints
+
         log_dir = directory.parent
         brokers = self._brokers
         if log_dir not in self._log_dirs:

@@ -44,7 +44,6 @@ from kidxlib.indexing.skipped import Skipped
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.brokers_metadata import BrokersMetadata, has_metadata, is_compacted, log_dirs_without_metadata
-from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location, location
@@ -493,24 +492,6 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
     follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
     is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
     return bool((begins > before + 1)[follows].any() or is_cut.any())
-
-
-def cataloged_log_read(read: SegmentRead) -> LogRead | None:
-    """A log whose records are known from a catalog, as if it were read; None if no catalog knows where it ends."""
-    if read.records is None or read.next_offset is None:
-        return None
-    end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
-    goes_on = read.next_offset <= read.wanted.last_offset
-    return LogRead(
-        topic=read.topic,
-        partition=read.partition,
-        log_path=read.log_path,
-        next_offset=read.next_offset,
-        end_offset=end_offset if goes_on else read.next_offset,
-        lacks_records=read.records < read.next_offset - read.base_offset,
-        first_ms=read.wanted.first_ms,
-        last_ms=read.wanted.last_ms,
-    )
 
 
 def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:

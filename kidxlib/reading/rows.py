@@ -1,5 +1,5 @@
-"""Makes the rows of segments in the order of a plan: records as a consumer gets them, or a row for each batch; and counts
-records. Several threads make records from checked batches, in bounded memory.
+"""Makes the rows of segments in the order of a plan: records as a consumer gets them, or a row for each batch; and
+counts records. Several threads make records from checked batches, in bounded memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.reading.left_out import TakeLog, cataloged_log_read
+from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
 from kidxlib.records.arrow.batches import batch_rows
@@ -85,8 +85,8 @@ def count_records(
     threads: int,
     on_end: TakeLog | None,
 ) -> int:
-    """Count the records that `record_rows_of` would give. A read may know its number from a catalog. Otherwise headers tell
-    it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and
+    """Count the records that `record_rows_of` would give. A read may know its number from a catalog. Otherwise headers
+    tell it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and
     compressed batches of magic 0 and 1, whose headers do not have the number. `on_end` is called in any of the threads.
     """
     count = 0
@@ -96,6 +96,24 @@ def count_records(
             for damage in damages:
                 on_damage(damage)
     return count
+
+
+def cataloged_log_read(read: SegmentRead) -> LogRead | None:
+    """A log whose records are known from a catalog, as if it were read; None if no catalog knows where it ends."""
+    if read.records is None or read.next_offset is None:
+        return None
+    end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
+    goes_on = read.next_offset <= read.wanted.last_offset
+    return LogRead(
+        topic=read.topic,
+        partition=read.partition,
+        log_path=read.log_path,
+        next_offset=read.next_offset,
+        end_offset=end_offset if goes_on else read.next_offset,
+        lacks_records=read.records < read.next_offset - read.base_offset,
+        first_ms=read.wanted.first_ms,
+        last_ms=read.wanted.last_ms,
+    )
 
 
 class Decoder:

@@ -1,5 +1,5 @@
-"""Applies a retention plan to an archive: deletes the segments that it names (`PartitionDeletion`), with their index and
-auxiliary files.
+"""Applies a retention plan to an archive: deletes the segments that it names (`PartitionDeletion`), with their index
+and auxiliary files.
 
 As in Kafka (`LocalLog.deleteSegmentFiles`), every file is first renamed to `.deleted`, the log before the others, and
 removed some time later. kidx removes the log last, so that it exists as long as any file of its segment remains. If a

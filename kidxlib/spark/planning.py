@@ -1,5 +1,5 @@
-"""Plans in the driver which parts of which segments are read: of a DataFrame (`plan_source`), and of each micro-batch of
-a stream (`StreamPlanner`).
+"""Plans in the driver which parts of which segments are read: of a DataFrame (`plan_source`), and of each micro-batch
+of a stream (`StreamPlanner`).
 
 A micro-batch has some offsets of each partition, and ends where a limit is reached, if one is given. Partitions and
 their logs are listed anew for each.

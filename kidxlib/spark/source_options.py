@@ -1,5 +1,5 @@
-"""The options of the source: those of Spark's Kafka source that mean something (`ConsumerStrategy`), and its own; also where reading
-begins and ends by them (`KafkaSourceProvider`, `JsonUtils`).
+"""The options of the source: those of Spark's Kafka source that mean something (`ConsumerStrategy`), and its own; also
+where reading begins and ends by them (`KafkaSourceProvider`, `JsonUtils`).
 """
 
 from __future__ import annotations

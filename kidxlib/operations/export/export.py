@@ -1,6 +1,9 @@
 """Exports records into files. `export_request` checks the options before anything is listed; `export_records` plans,
-writes parts and puts them together. Until the export is complete, its parts are in a directory beside the output
-(`Staging`), from which a later run goes on.
+writes parts in the wanted format (`ExportFormat`) and puts them together. Until the export is complete, its parts are
+in a directory beside the output (`Staging`), from which a later run goes on.
+
+In lines of JSON, a key or a value that is UTF-8 is a text. Any other is null under its name, and in base64 under the
+name with `_base64` after it: so each name has values of one kind.
 """
 
 from __future__ import annotations

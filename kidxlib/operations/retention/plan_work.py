@@ -1,5 +1,5 @@
-"""The work of a plan's workers (`plan_partitions`): a row for each segment under each policy, with the decision on it and
-its reason, by the catalog and, if asked for, by the files.
+"""The work of a plan's workers (`plan_partitions`): a row for each segment under each policy, with the decision on it
+and its reason, by the catalog and, if asked for, by the files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The segments to plan, by the catalog's rows, which are shared with workers. Also judges topics as a whole by these rows:
-whether a topic looks compacted, and how many clusters its rows come from.
+"""The segments to plan, by the catalog's rows, which are shared with workers. Also judges topics as a whole by these
+rows: whether a topic looks compacted, and how many clusters its rows come from.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The files of seeks: questions are read, and answers are written. The name of a file, or of a table, says where it is and
-in which format.
+"""The files of seeks: questions are read, and answers are written. The name of a file, or of a table, says where it is
+and in which format.
 
 Questions, of a file, a table or a place that only an engine reaches, are checked and brought into one form before
 anything else is done. The first row that is wrong is named. Text is CSV, or a JSON object a line. Values that are
@@ -135,7 +135,7 @@ def not_reached(option: str, path: str) -> UsageError:
 
 
 def read_questions(path: str) -> pa.Table:
-    """_Rows of `QUESTIONS`, one at least, of a file, of the files in a directory, or of a Delta table, in their order.
+    """Rows of `QUESTIONS`, one at least, of a file, of the files in a directory, or of a Delta table, in their order.
     `path` is absolute, or a URL.
     """
     if is_elsewhere(path):
@@ -277,7 +277,7 @@ class _Column:
 
 
 def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
-    """_Rows of `QUESTIONS`, or the first row that is wrong. The columns of `block` are texts, or can be cast to text."""
+    """Rows of `QUESTIONS`, or the first row that is wrong. The columns of `block` are texts, or can be cast to text."""
     rows = len(block)
     topic = _filled_text(block, "topic")
     columns = {name: _column(block, name) for name in _COLUMNS[1:]}
