@@ -112,8 +112,8 @@ def read(
             damaged, was replaced, cut or rewritten since it was listed, or cannot be read. One that grows is no error.
     """
     schema = read_schema(mode, columns, include_headers=include_headers)
-    where = _Where(index_dir, catalog, layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata))
-    asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
+    places = index_dir, catalog, layout, tiered_metadata
+    asked = _Asked(path, topics, offsets, times, isolation, *places, to_log_end, on_damage, threads)
     return pa.RecordBatchReader.from_batches(schema, (asked.batches if mode == "batches" else asked.records)(schema))
 
 
@@ -144,8 +144,8 @@ def count(
     Raises:
         UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `read`.
     """
-    where = _Where(index_dir, catalog, layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata))
-    asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
+    places = index_dir, catalog, layout, tiered_metadata
+    asked = _Asked(path, topics, offsets, times, isolation, *places, to_log_end, on_damage, threads)
     reads = asked.plan().reads
     if times is None:
         logs: list[LogRead] = []
@@ -161,16 +161,6 @@ def count(
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
-    """The places of other files than logs, and the layout of a bucket; see `read`."""
-
-    index_dir: str | os.PathLike[str] | None
-    catalog: str | os.PathLike[str] | None
-    layout: str | None
-    tiered_metadata: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
     """The arguments of `read`."""
 
@@ -179,24 +169,26 @@ class _Asked:
     offsets: Offsets | None
     times: Times | None
     isolation: str
-    where: _Where
+    index_dir: str | os.PathLike[str] | None
+    catalog: str | os.PathLike[str] | None
+    layout: str | None
+    tiered_metadata: Sequence[str | os.PathLike[str]]
     to_log_end: bool | None
     on_damage: OnDamage
     threads: int | None
 
     def plan(self) -> ReadPlan:
-        where = self.where
         request = read_request(
             self.path,
             topics=parse_topics(self.topics, "topics"),
             offsets=self.offsets,
             times=self.times,
             isolation=self.isolation,
-            index_dir=None if where.index_dir is None else existing_index_dir("index_dir", os.fspath(where.index_dir)),
+            index_dir=None if self.index_dir is None else existing_index_dir("index_dir", os.fspath(self.index_dir)),
             to_log_end=self.to_log_end,
-            remote=RemoteOptions(where.layout, where.tiered_metadata),
+            remote=RemoteOptions(self.layout, tuple(os.fspath(log_dir) for log_dir in self.tiered_metadata)),
         )
-        catalog = None if where.catalog is None else existing_tables("catalog", os.fspath(where.catalog))
+        catalog = None if self.catalog is None else existing_tables("catalog", os.fspath(self.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
         warn_of_left_out(plan)

@@ -135,7 +135,6 @@ class Answers:
         self.add_bytes(rows, log.bytes_read - before if isinstance(log, LogFile) else 0)
 
     def file_error(self, rows: Longs, text: str | None) -> None:
-        """Add a remark on a file with a problem."""
         if text is not None:
             self.note(rows, text)
             self._file_error[rows] = True

@@ -94,7 +94,6 @@ class CatalogedLog:
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
     def has_no_wanted_time(self, wanted: Wanted) -> bool:
-        """Whether no record of the log has a wanted time."""
         smallest = self.row.smallest_timestamp_ms
         is_later = smallest is not None and smallest > wanted.last_ms
         return is_later or (self._has_largest and (self.row.max_timestamp_ms or 0) < wanted.first_ms)

@@ -29,7 +29,7 @@ from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.reading.left_out import LeftOut, Why, first_timestamp_ms
-from kidxlib.reading.positions import ListedLog, is_index_credible, reading_bounds
+from kidxlib.reading.positions import ListedLog, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
@@ -82,7 +82,7 @@ class PartitionEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class _Tail:
     """The end of a partition, from an offset on.
 
     Attributes:
@@ -100,14 +100,14 @@ class Tail:
     records: int | None = 0
 
 
-def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """The end of a partition from the first wanted offset on, by all of its logs, one or more. Records without wanted
     times do not count.
     """
     first = max(bisect_right([log.base_offset for log in logs], wanted.first_offset) - 1, 0)
     is_counted = sum(log.size for log in logs[first:]) <= _COUNTED_BYTES or first == len(logs) - 1
     asked = replace(wanted, last_offset=Wanted().last_offset)
-    tail = Tail(wanted.first_offset, is_whole=True)
+    tail = _Tail(wanted.first_offset, is_whole=True)
     for log in logs[first:] if is_counted else logs[-1:]:
         tail = _extended(tail, log, index_of(log), asked)
     if not is_counted:
@@ -117,7 +117,7 @@ def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> 
     return tail
 
 
-def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _at_wanted_times(tail: _Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """A tail with only the records that have wanted times: headers do not tell which these are."""
     if sum(log.size for log in logs) > _DECODED_BYTES:
         return replace(tail, records=None)
@@ -131,25 +131,11 @@ def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, w
 
 def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
     start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0]
-    assert start.offset is not None
     with opened_log(str(log.path)) as opened:
-        version = opened.version
-    return SegmentRead(
-        topic="",
-        partition=0,
-        base_offset=log.base_offset,
-        log_path=str(log.path),
-        version=version,
-        position=start.position,
-        end_position=log.size,
-        last_offset_before=start.offset - 1,
-        end_offset=log.end_offset,
-        wanted=wanted,
-    )
+        return read_between(TopicPartition("", 0), log, opened.version, (start, log.whole[1]), wanted)
 
 
-def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail:
-    """A tail with the batches of the next log."""
+def _extended(before: _Tail, log: ListedLog, index: Location, wanted: Wanted) -> _Tail:
     start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
     assert start.offset is not None
     first, last, records = before.first_offset, before.last_offset, before.records
@@ -166,7 +152,7 @@ def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> 
                 records = _counted(records, rows, begins, wanted)
         except MalformedRecordsError:
             is_whole = False
-    return Tail(walk.last_offset + 1, is_whole, first, last, records)
+    return _Tail(walk.last_offset + 1, is_whole, first, last, records)
 
 
 def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int64], wanted: Wanted) -> int | None:
@@ -328,12 +314,12 @@ class ReadingEnds:
             return {}
 
 
-def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """The end of a partition, or an unknown one if a log cannot be read: reading the log says why."""
     try:
         return _read_tail(logs, index_of, wanted)
     except (OSError, LogChangedError):
-        return Tail(wanted.first_offset, is_whole=False)
+        return _Tail(wanted.first_offset, is_whole=False)
 
 
 def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
@@ -399,7 +385,7 @@ class _AskedOffsets:
             below = log_start if end is None else min(end, log_start)
             yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
 
-    def hidden(self, wanted: Wanted, tail: Tail | None) -> Iterator[LeftOut]:
+    def hidden(self, wanted: Wanted, tail: _Tail | None) -> Iterator[LeftOut]:
         """Offsets that the logs may have below the log start. `DeleteRecords` leaves them; a log start above the log
         end is wrong, or the end is lost. `tail` is None if the log start is not in the last log.
         """
@@ -416,7 +402,7 @@ class _AskedOffsets:
         is_beyond = start is not None and (start > last.base_offset or last.size == 0)
         return is_beyond if end is None else end > last.base_offset
 
-    def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
+    def beyond_end(self, tail: _Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""
         start, end = self.range
         first = max(start or 0, tail.end_offset)

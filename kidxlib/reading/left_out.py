@@ -521,7 +521,6 @@ def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
 
 
 def _may_have_wanted_times(log: LogRead) -> bool:
-    """Whether records with wanted times may be missing after a log."""
     if not Wanted(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
     times = log.ends_ms, first_timestamp_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX))

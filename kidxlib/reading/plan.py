@@ -45,6 +45,7 @@ from kidxlib.reading.positions import (
     ListedLog,
     end_offset_of,
     logs_of,
+    read_between,
     reading_bounds,
     settled_segments,
     with_ends,
@@ -278,7 +279,6 @@ class _LogToRead:
         )
 
     def may_hold(self, wanted: Wanted) -> bool:
-        """Whether a wanted record may be in the log."""
         is_without = self.facts is not None and self.facts.has_no_wanted_time(wanted)
         return _has_wanted_offsets(self.listed, wanted) and not is_without
 
@@ -597,43 +597,22 @@ class _Planner:
 
     def _add_refused(self, partition: _PartitionToRead, log: _LogToRead, overlap: Overlap) -> None:
         """Add a log of which nothing is read, as damage."""
-        self._reads.append(
-            SegmentRead(
-                topic=partition.directory.topic_partition.topic,
-                partition=partition.directory.topic_partition.partition,
-                base_offset=log.listed.base_offset,
-                log_path=str(log.listed.path),
-                version=log.version,
-                position=0,
-                end_position=log.listed.size,
-                last_offset_before=log.listed.base_offset - 1,
-                end_offset=log.listed.end_offset,
-                wanted=log.narrowed(partition.seen),
-                next_offset=overlap.end_offset,
-                refused=overlap.why,
-            )
-        )
+        name, wanted = partition.directory.topic_partition, log.narrowed(partition.seen)
+        read = read_between(name, log.listed, log.version, log.listed.whole, wanted)
+        self._reads.append(replace(read, next_offset=overlap.end_offset, refused=overlap.why))
 
     def _add_log(self, partition: _PartitionToRead, log: _LogToRead) -> None:
         directory, listed, facts, seen = partition.directory, log.listed, log.facts, log.narrowed(partition.seen)
         bounds = self._bounds(directory, listed, seen, facts)
         self._skipped_bytes += listed.size - (bounds[-1].position - bounds[0].position)
         for start, stop in pairwise(bounds):
-            first_offset = listed.base_offset if start.offset is None else start.offset
-            aborted = partition.aborted.between(first_offset, OFFSET_MAX if stop.offset is None else stop.offset)
+            read = read_between(directory.topic_partition, listed, log.version, (start, stop), seen)
+            end_offset = OFFSET_MAX if stop.offset is None else stop.offset
+            aborted = partition.aborted.between(read.last_offset_before + 1, end_offset)
             records = facts.records(seen) if facts is not None and bounds == listed.whole and not aborted else None
             self._reads.append(
-                SegmentRead(
-                    topic=directory.topic_partition.topic,
-                    partition=directory.topic_partition.partition,
-                    base_offset=listed.base_offset,
-                    log_path=str(listed.path),
-                    version=log.version,
-                    position=start.position,
-                    end_position=stop.position,
-                    last_offset_before=first_offset - 1,
-                    end_offset=stop.offset,
-                    wanted=seen,
+                replace(
+                    read,
                     must_reach=partition.must_reach if stop.offset is None else None,
                     aborted=aborted,
                     records=records,

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.listing import list_segments
 from kidxlib.indexing.skipped import Skipped
@@ -84,6 +85,25 @@ class ListedLog:
     def whole(self) -> tuple[Bound, Bound]:
         """Where it begins and ends."""
         return Bound(0, self.base_offset), Bound(self.size, self.end_offset)
+
+
+def read_between(
+    partition: TopicPartition, log: ListedLog, version: FileVersion, bounds: tuple[Bound, Bound], wanted: Wanted
+) -> SegmentRead:
+    """What to read of a log between two places."""
+    start, end = bounds
+    return SegmentRead(
+        topic=partition.topic,
+        partition=partition.partition,
+        base_offset=log.base_offset,
+        log_path=str(log.path),
+        version=version,
+        position=start.position,
+        end_position=end.position,
+        last_offset_before=(log.base_offset if start.offset is None else start.offset) - 1,
+        end_offset=end.offset,
+        wanted=wanted,
+    )
 
 
 def reading_bounds(
@@ -259,7 +279,6 @@ class _IndexedBatches:
         return Bound(position, int(first_offset))
 
     def is_borne_out(self, number: int) -> bool:
-        """Whether the batch that an entry names is there."""
         batch = self._header(int(self._positions[number]))
         return batch is not None and batch.last_offset == self._offsets[number]
 
@@ -355,8 +374,9 @@ class PartitionLogs:
 
     def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
         """Where the last whole batch from a place on ends; None if there is damage and no `on_damage`."""
-        last, end = start, start
-        for item in walk_segment(self._last_read(start), WalkOptions(goes_on=goes_on, checks=False, whole=False)):
+        last, end, log = start, start, self._logs[-1]
+        read = read_between(self._directory.topic_partition, log, self._last_version, (start, log.whole[1]), Wanted())
+        for item in walk_segment(read, WalkOptions(goes_on=goes_on, checks=False, whole=False)):
             if isinstance(item, Damage):
                 if on_damage is None:
                     return None
@@ -365,23 +385,7 @@ class PartitionLogs:
             for row in item.rows[-2:]:
                 last = Bound(int(row["position"]), end.offset)
                 end = Bound(int(row["position"] + row["size"]), int(row["last_offset"]) + 1)
-        return end if end == start or self._is_whole(self._logs[-1], last.position) else last
-
-    def _last_read(self, start: Bound) -> SegmentRead:
-        log, partition = self._logs[-1], self._directory.topic_partition
-        assert start.offset is not None
-        return SegmentRead(
-            topic=partition.topic,
-            partition=partition.partition,
-            base_offset=log.base_offset,
-            log_path=str(log.path),
-            version=self._last_version,
-            position=start.position,
-            end_position=log.size,
-            last_offset_before=start.offset - 1,
-            end_offset=None,
-            wanted=Wanted(),
-        )
+        return end if end == start or self._is_whole(log, last.position) else last
 
     def _is_whole(self, log: ListedLog, position: int) -> bool:
         with opened_log(str(log.path)) as opened:

@@ -47,7 +47,7 @@ _EXPECTED_TIMES: Final = (
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EVERYTHING: Final[OffsetRange] = (None, None)
 #: The pattern of topics that nobody has named.
-ALL_TOPICS: Final = ".*"
+_ANY_TOPIC: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class ReadRequest:
     @property
     def is_by_name(self) -> bool:
         """Whether topics or partitions are asked for by their names, and not all that there are."""
-        return self.offsets is not None or self.topics.pattern != ALL_TOPICS
+        return self.offsets is not None or self.topics.pattern != _ANY_TOPIC.pattern
 
     def missing_names(self, known: Collection[TopicPartition]) -> list[TopicPartition]:
         """The partitions that are asked for by name and are not `known`. A topic that is named alone or as in `a|b`
@@ -143,12 +143,12 @@ class ReadRequest:
 def read_request(
     path: Paths,
     *,
-    topics: re.Pattern[str],
-    offsets: Offsets | None,
-    times: Times | None,
-    isolation: str,
-    index_dir: Location | None,
-    to_log_end: bool | None,
+    topics: re.Pattern[str] = _ANY_TOPIC,
+    offsets: Offsets | None = None,
+    times: Times | None = None,
+    isolation: str = ISOLATIONS[0],
+    index_dir: Location | None = None,
+    to_log_end: bool | None = None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
     """Check the arguments of a caller, and make a request of them. `path` is a log dir, a partition's directory, a

@@ -259,7 +259,6 @@ def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: Decoder, on_damage: TakeDamage) -> int:
-    """Count the wanted records of some batches by reading them."""
     count = 0
     with opened_log(read.log_path) as opened:
         log = opened.log(read.version.size, use_mmap=False)

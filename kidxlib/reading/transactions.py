@@ -111,7 +111,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class ScannedPiece:
+class _ScannedPiece:
     """The producer events in a log, or in the part of a damaged log between two damages.
 
     Attributes:
@@ -124,7 +124,7 @@ class ScannedPiece:
 
 
 #: The pieces of a log, in order.
-ScannedLog: TypeAlias = Sequence[ScannedPiece]
+ScannedLog: TypeAlias = Sequence[_ScannedPiece]
 #: Scans logs, perhaps in other processes, and gives the results in the order of the logs.
 ScanLogs: TypeAlias = Callable[[Sequence[LogToScan]], Generator[ScannedLog, None, None]]
 _Asked: TypeAlias = tuple["_Partition", LogToScan]
@@ -178,7 +178,7 @@ def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: CatalogedEvents 
     to_scan = [log for (_, log), events in zip(asked, cataloged, strict=True) if events is None]
     with closing(scan(to_scan)) as scanned:
         for (fold, log), events in zip(asked, cataloged, strict=True):
-            for piece in next(scanned) if events is None else [ScannedPiece(events)]:
+            for piece in next(scanned) if events is None else [_ScannedPiece(events)]:
                 fold.add_piece(log, piece)
 
 
@@ -202,7 +202,7 @@ class _Partition:
     def __init__(self, partition: PartitionToScan) -> None:
         self._end_offset, self._last_offset = partition.end_offset, partition.last_offset
         self._left = deque(partition.logs)
-        self._fold = TransactionFold()
+        self._fold = _TransactionFold()
 
     def logs_asked_for(self) -> Iterator[LogToScan]:
         """The logs up to the last wanted offset."""
@@ -215,20 +215,19 @@ class _Partition:
             for _ in range(min(count, len(self._left))):
                 yield self._left.popleft()
 
-    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
         if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
-            self._fold.add_piece(log, ScannedPiece(log.counted(piece.events), piece.damage))
+            self._fold.add_piece(log, _ScannedPiece(log.counted(piece.events), piece.damage))
 
     def transactions(self) -> Transactions:
         return self._fold.transactions(self._end_offset)
 
     @property
     def _is_open(self) -> bool:
-        """Whether a wanted transaction is still open."""
         return min(self._fold.undecided, default=OFFSET_MAX) <= self._last_offset
 
 
-class TransactionFold:
+class _TransactionFold:
     """The transactions of one partition, updated by the producer events of its logs in order."""
 
     def __init__(self) -> None:
@@ -236,7 +235,7 @@ class TransactionFold:
         self._aborted: list[NDArray[np.int64]] = []
         self._in_doubt: set[int] = set()
 
-    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
         if piece.damage is not None and not log.goes_on:
             raise DamagedLogError(
                 f"{log.path}: {piece.damage}; which transactions were aborted cannot be told. "
@@ -274,7 +273,7 @@ class TransactionFold:
         return [first for producer, first in self._producers.open_transactions if producer not in self._in_doubt]
 
 
-def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
+def _pieces(log: LogToScan, content: LogBytes) -> Iterator[_ScannedPiece]:
     position, next_offset = log.position, log.base_offset
     while True:
         scanned = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
@@ -282,9 +281,9 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
         next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset
         if is_whole or (log.is_last and is_unfinished(content, at, log.base_offset, next_offset)):
-            yield ScannedPiece(scanned.producer_events)
+            yield _ScannedPiece(scanned.producer_events)
             return
-        yield ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
+        yield _ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
         after = next_whole_batch(content, at + 1, next_offset, OFFSET_MAX) if log.goes_on else None
         if after is None:
             return
@@ -296,7 +295,7 @@ class FollowedTransactions:
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
-        self._fold = TransactionFold()
+        self._fold = _TransactionFold()
         self._next_offset = -1
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
@@ -304,7 +303,7 @@ class FollowedTransactions:
         before `since` is asked for, now and later.
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
-            self._fold, self._next_offset = TransactionFold(), -1
+            self._fold, self._next_offset = _TransactionFold(), -1
         for part in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
             log = LogToScan(
                 path=str(part.path),

@@ -123,7 +123,7 @@ def walk_segment(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
         )
         return
     with opened_log(read.log_path) as opened:
-        ensure_planned(read, opened.version)
+        _ensure_planned(read, opened.version)
         log = _log_of(read, opened, options)
         yield from _SegmentWalk(read, log, options).items()
         _ensure_still_planned(read, opened)
@@ -140,7 +140,7 @@ def _log_of(read: SegmentRead, opened: OpenedLog, options: WalkOptions) -> LogBy
     return opened.log(size, use_mmap=False, access=Access.SEQUENTIAL)
 
 
-def ensure_planned(read: SegmentRead, now: FileVersion) -> None:
+def _ensure_planned(read: SegmentRead, now: FileVersion) -> None:
     planned = read.version
     same_file = now.inode == planned.inode and now.size >= planned.size
     if not same_file or (now.size == planned.size and now.mtime_ns != planned.mtime_ns):
@@ -154,7 +154,7 @@ def _ensure_still_planned(read: SegmentRead, opened: OpenedLog) -> None:
     if opened.status is None:
         opened.ensure_unchanged()
     else:
-        ensure_planned(read, FileVersion.of(opened.status))
+        _ensure_planned(read, FileVersion.of(opened.status))
 
 
 class _SegmentWalk:
@@ -279,7 +279,7 @@ class _SegmentWalk:
         is_last = read.end_offset is None and read.goes_on_at is None
         if left and is_last and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
             if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
-                warn_of_unfinished(read.log_path, walk.position, self._log.size)
+                _warn_of_unfinished(read.log_path, walk.position, self._log.size)
         elif left:
             if read.end_position < read.version.size:
                 malformed = malformed or f"no batch ends at byte {self._log.size}, where another is said to begin"
@@ -334,6 +334,6 @@ def _first_offset(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: 
     return None
 
 
-def warn_of_unfinished(path: str, position: int, size: int) -> None:
+def _warn_of_unfinished(path: str, position: int, size: int) -> None:
     """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
     _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)

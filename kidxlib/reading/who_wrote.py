@@ -38,7 +38,6 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import opened_log
 
 _COORDINATORS_TOPIC: Final = "__transaction_state"
-_ANY_TOPIC: Final = re.compile(".*")
 _NO_PRODUCER: Final = -1
 #: The bytes of the producer's id in a `TransactionLogValue`, behind the version, whatever that is.
 _ID_START, _ID_END = 2, 10
@@ -142,15 +141,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
 
 
 def _request(paths: Paths, partition: TopicPartition, start: int | None, end: int | None) -> ReadRequest:
-    return read_request(
-        paths,
-        topics=_ANY_TOPIC,
-        offsets={partition.directory: (start, end)},
-        times=None,
-        isolation="read_uncommitted",
-        index_dir=None,
-        to_log_end=True,
-    )
+    return read_request(paths, offsets={partition.directory: (start, end)}, to_log_end=True)
 
 
 def _batch(
@@ -239,15 +230,7 @@ def _with_id(written_by: WrittenBy, request: ReadRequest) -> WrittenBy:
 
 
 def _coordinators(log_dir: Location) -> ReadRequest:
-    return read_request(
-        str(log_dir),
-        topics=re.compile(re.escape(_COORDINATORS_TOPIC)),
-        offsets=None,
-        times=None,
-        isolation="read_uncommitted",
-        index_dir=None,
-        to_log_end=True,
-    )
+    return read_request(str(log_dir), topics=re.compile(re.escape(_COORDINATORS_TOPIC)), to_log_end=True)
 
 
 def _ids_in(plan: ReadPlan, producer_id: int, notes: list[str]) -> Iterator[str]:

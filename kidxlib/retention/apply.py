@@ -82,7 +82,7 @@ class DeletionOutcome(enum.StrEnum):
 
 
 #: All segments after one with such an outcome stay.
-STOPPING: Final = (
+_STOPPING: Final = (
     DeletionOutcome.LAST,
     DeletionOutcome.CHANGED,
     DeletionOutcome.LEFT,
@@ -228,7 +228,6 @@ def reconsidered(
 
 
 def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThen) -> str | None:
-    """What has changed in a partition; None if nothing has."""
     directory = deletion.segments_directory
     topic_partition = TopicPartition(deletion.key[1], deletion.key[2])
     checkpoints: Checkpoints = read_checkpoints(location(directory.root))
@@ -292,8 +291,6 @@ def _shown(value: object) -> object:
 
 
 class _LogNow(NamedTuple):
-    """A segment's log as it is now."""
-
     path: str
     status: os.stat_result
 
@@ -455,7 +452,7 @@ def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentR
             outcome, detail = _after_kept(deletion, segment, stopped_by)
         else:
             outcome, detail = _delete_segment(remover, deletion, segment, names, last)
-        if stopped_by is None and outcome in STOPPING:
+        if stopped_by is None and outcome in _STOPPING:
             stopped_by = outcome
         yield SegmentResult(deletion.key, segment, outcome, detail)
     for segment, result in deletion.others:

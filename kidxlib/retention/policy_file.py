@@ -228,13 +228,10 @@ def read_own_settings(path: Path, text: str) -> dict[str, OwnSettings]:
     """
     topics: dict[str, OwnSettings] = {}
     for topic, block in _blocks(path, text):
-        own = OwnSettings(
-            {name: entry.value for name, entry in block.entries.items() if entry.of_topic}, frozenset(block.entries)
-        )
+        of_topic = {name: entry.value for name, entry in block.entries.items() if entry.of_topic}
+        own = OwnSettings(of_topic, frozenset(block.entries))
         if topics.setdefault(topic, own) != own:
-            _raise_malformed(
-                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
-            )
+            _raise_described_twice(path, block.line, topic)
     return topics
 
 
@@ -251,9 +248,7 @@ def _read_described(path: Path, text: str) -> _Described:
         if {name: config.value for name, config in before.items()} != {
             name: config.value for name, config in configs.items()
         }:
-            _raise_malformed(
-                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
-            )
+            _raise_described_twice(path, block.line, topic)
     return configs_by_topic
 
 
@@ -282,6 +277,10 @@ class _Block:
         elif self.of_all and self.entries.keys() >= _LISTED_BY_ALL:
             configs.setdefault(REMOTE_STORAGE_ENABLE, ConfigEntry("false", of_topic=False, line=self.line))
         return configs
+
+
+def _raise_described_twice(path: Path, line: int, topic: str) -> NoReturn:
+    _raise_malformed(path, line, f"topic {topic}: described before, with other values; give one cluster's")
 
 
 def _raise_malformed(path: Path, line: int, message: str) -> NoReturn:

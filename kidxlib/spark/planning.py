@@ -18,7 +18,7 @@ from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.source import PartitionDirectory, parse_topics
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.jit.processor import cores
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import (
@@ -45,7 +45,6 @@ from kidxlib.storage.small_files import Checkpoints, read_checkpoints
 
 _log: Final = logging.getLogger(__name__)
 
-_ANY_TOPIC: Final = parse_topics(".*", "topics")
 _EVERYTHING: Final[OffsetRange] = (None, None)
 _EVERY: Final = Wanted()
 
@@ -85,7 +84,6 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
 
 
 def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, OffsetRange], plan: ReadPlan) -> None:
-    """Raise if a start that options name is gone, and later offsets are there."""
     for partition, first in plan.first_offsets.items():
         start = options.start.of_partition(partition)
         if start is not None and first > (offsets[partition][0] or 0):
@@ -457,7 +455,6 @@ def _source_request(
     index_dir = options.index_dir
     return read_request(
         options.paths,
-        topics=_ANY_TOPIC,
         offsets=None if offsets is None else {partition.directory: limits for partition, limits in offsets.items()},
         times=times,
         isolation=isolation,

@@ -58,7 +58,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaSegmentSource)
 
 
-def show_log(log: logging.Logger) -> None:
+def _show_log(log: logging.Logger) -> None:
     """Log to standard error if no handler is set, as in the process that plans for Spark."""
     if not log.hasHandlers():
         handler = logging.StreamHandler()
@@ -83,12 +83,12 @@ class KafkaSegmentSource(DataSource):
 
     def reader(self, schema: StructType) -> KafkaSegmentReader:
         options = parse_options(self.options)
-        ensure_columns(options.mode, schema)
+        _ensure_columns(options.mode, schema)
         return KafkaSegmentReader(options, to_arrow_schema(schema, timezone="UTC"))
 
     def streamReader(self, schema: StructType) -> KafkaSegmentStreamReader:  # noqa: N802  # Spark's name
         options = parse_stream_options(self.options)
-        ensure_columns(options.source.mode, schema)
+        _ensure_columns(options.source.mode, schema)
         return KafkaSegmentStreamReader(options, to_arrow_schema(schema, timezone="UTC"))
 
 
@@ -110,7 +110,7 @@ def source_schema(mode: str, *, include_headers: bool) -> StructType:
     return spark_schema(read_schema(mode, None, include_headers=include_headers))
 
 
-def ensure_columns(mode: str, schema: StructType) -> None:
+def _ensure_columns(mode: str, schema: StructType) -> None:
     """Check that a user's schema has columns of the source, with their types, in any order."""
     names = schema.fieldNames()
     known = spark_schema(read_schema(mode, names, include_headers=True))
@@ -139,7 +139,7 @@ class KafkaSegmentReader(DataSourceReader):
         from kidxlib.spark.task_rows import tasks_of
 
         plan = plan_source(self._options, self._pushed)
-        show_log(_log)
+        _show_log(_log)
         _log.info("%s", plan)
         for line in (*plan.problems, *plan.remarks):
             _log.warning("%s", line)
@@ -177,7 +177,7 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
     def _planner(self) -> StreamPlanner:
         from kidxlib.spark.planning import StreamPlanner
 
-        show_log(logging.getLogger("kidxlib.spark"))
+        _show_log(logging.getLogger("kidxlib.spark"))
         return StreamPlanner(self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name

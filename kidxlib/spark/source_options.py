@@ -24,7 +24,7 @@ _EARLIEST: Final = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitOptions:
+class _LimitOptions:
     """The options that say where reading begins, or those that say where it ends.
 
     Attributes:
@@ -41,7 +41,7 @@ class LimitOptions:
     other: int
 
 
-STARTING: Final = LimitOptions(
+_STARTING: Final = _LimitOptions(
     timestamp="startingTimestamp",
     offsets_by_timestamp="startingOffsetsByTimestamp",
     offsets="startingOffsets",
@@ -51,7 +51,7 @@ STARTING: Final = LimitOptions(
     other=LATEST,
 )
 
-ENDING: Final = LimitOptions(
+_ENDING: Final = _LimitOptions(
     timestamp="endingTimestamp",
     offsets_by_timestamp="endingOffsetsByTimestamp",
     offsets="endingOffsets",
@@ -67,8 +67,8 @@ _OF_STREAMS: Final = (_MAX_OFFSETS, _MAX_BYTES)
 OPTIONS: Final = (
     *("path", "paths", "source"),
     *_OF_TOPICS,
-    *(STARTING.offsets, STARTING.timestamp, STARTING.offsets_by_timestamp),
-    *(ENDING.offsets, ENDING.timestamp, ENDING.offsets_by_timestamp),
+    *(_STARTING.offsets, _STARTING.timestamp, _STARTING.offsets_by_timestamp),
+    *(_ENDING.offsets, _ENDING.timestamp, _ENDING.offsets_by_timestamp),
     "startingOffsetsByTimestampStrategy",
     *("includeHeaders", "isolation", "toLogEnd", "mode", "indexDir", "catalog", "failOnDataLoss"),
     *("layout", "tieredMetadata"),
@@ -101,12 +101,9 @@ class Topics:
 
     def among(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The existing partitions to read; an error if a given one is missing."""
-        missing: list[str] = []
         there = [directory.topic_partition for directory in listed]
-        if self.assigned is not None:
-            missing = sorted(partition.directory for partition in self.assigned.difference(there))
-        elif self.subscribed is not None:
-            missing = sorted(self.subscribed.difference(partition.topic for partition in there))
+        missing = sorted(partition.directory for partition in (self.assigned or frozenset()).difference(there))
+        missing += sorted((self.subscribed or frozenset()).difference(partition.topic for partition in there))
         if missing:
             topics = sorted({partition.topic for partition in there})
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
@@ -114,22 +111,21 @@ class Topics:
 
     def asks_for(self, partition: TopicPartition) -> bool:
         """Whether a partition without a directory is to be read."""
+        is_by_name = self.assigned is not None or self.subscribed is not None
+        return (is_by_name or partition.topic not in INTERNAL_TOPICS) and self._holds(partition)
+
+    def existing(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
+        """The existing partitions to read; given ones may be missing."""
+        is_by_name = self.assigned is not None or self.subscribed is not None
+        may_be_read = (each.topic_partition for each in listed if is_by_name or not each.is_meant_by_name_only)
+        return [partition for partition in may_be_read if self._holds(partition)]
+
+    def _holds(self, partition: TopicPartition) -> bool:
         if self.assigned is not None:
             return partition in self.assigned
         if self.subscribed is not None:
             return partition.topic in self.subscribed
-        is_any = partition.topic not in INTERNAL_TOPICS
-        return is_any and (self.pattern is None or self.pattern.search(partition.topic) is not None)
-
-    def existing(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
-        """The existing partitions to read; given ones may be missing."""
-        there = [directory.topic_partition for directory in listed]
-        if self.assigned is not None:
-            return [partition for partition in there if partition in self.assigned]
-        if self.subscribed is not None:
-            return [partition for partition in there if partition.topic in self.subscribed]
-        there = [directory.topic_partition for directory in listed if not directory.is_meant_by_name_only]
-        return [partition for partition in there if self.pattern is None or self.pattern.search(partition.topic)]
+        return self.pattern is None or self.pattern.search(partition.topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +217,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    for option in (ENDING.offsets, ENDING.timestamp, ENDING.offsets_by_timestamp):
+    for option in (_ENDING.offsets, _ENDING.timestamp, _ENDING.offsets_by_timestamp):
         if option in given:
             raise UsageError(f"option {option}: a stream goes on; leave it out, or use spark.read")
     source = _parse(given, of_stream=True)
@@ -250,8 +246,8 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
     return SourceOptions(
         paths=_paths(given),
         topics=_parse_topics(given),
-        start=parse_limit(given, STARTING, takes_other=of_stream),
-        end=parse_limit(given, ENDING),
+        start=_parse_limit(given, _STARTING, takes_other=of_stream),
+        end=_parse_limit(given, _ENDING),
         skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",
         isolation=isolation,
         mode=mode,
@@ -321,7 +317,7 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     return word == "true"
 
 
-def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other: bool = False) -> Limit:
+def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_other: bool = False) -> Limit:
     """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
     timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
     begin at the latest offset.

@@ -169,7 +169,6 @@ def _parsed_offsets(given: tuple[str, ...]) -> Offsets | None:
 
 
 def _parsed_times(given: str | None) -> Times | None:
-    """The range of `--times`."""
     if given is None:
         return None
     start, slash, end = given.partition("/")
@@ -324,7 +323,7 @@ def _write_part(
     request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
 ) -> FinishedPart:
     passed_over: list[str] = []
-    ended: list[EndedPartition] = []
+    ended: list[_EndedPartition] = []
     logs: list[LogRead] = []
 
     def note_damage(damage: Damage) -> None:
@@ -345,7 +344,7 @@ def _write_part(
                     yield batch
             except (OSError, KidxError) as error:
                 ended.append(
-                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
+                    _EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
                 )
             progress.add([read])
 
@@ -413,7 +412,7 @@ class PlannedExport:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedPartition:
+class _EndedPartition:
     """A partition whose export ends early, because a log is damaged.
 
     Attributes:
@@ -431,7 +430,7 @@ class EndedPartition:
         return is_same_partition and (read.base_offset, read.position) > (self.base_offset, self.position)
 
 
-def _is_past_end(read: SegmentRead, ended: Iterable[EndedPartition]) -> bool:
+def _is_past_end(read: SegmentRead, ended: Iterable[_EndedPartition]) -> bool:
     return any(partition.ends_before(read) for partition in ended)
 
 
@@ -449,7 +448,7 @@ class FinishedPart:
     rows: int
     reads: int
     damage: tuple[str, ...]
-    ended: tuple[EndedPartition, ...]
+    ended: tuple[_EndedPartition, ...]
     logs: tuple[LogRead, ...] = ()
 
 
@@ -498,7 +497,6 @@ class Staging:
         )
 
     def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
-        """Save the plan for a later run."""
         kept = {
             "version": _VERSION,
             "asked": asked,
@@ -517,7 +515,7 @@ class Staging:
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
         facts = json.loads(small_file(self._facts(number)))
-        ended = tuple(EndedPartition(**partition) for partition in facts["ended"])
+        ended = tuple(_EndedPartition(**partition) for partition in facts["ended"])
         logs = tuple(LogRead(**log) for log in facts["logs"])
         return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)
 
@@ -545,7 +543,6 @@ class Staging:
         _sync(output.parent)
 
     def rename_file_to(self, whole: Path, output: Path) -> None:
-        """Rename a file to the output, and remove the directory."""
         whole.rename(output)
         _sync(output.parent)
         shutil.rmtree(self.directory)

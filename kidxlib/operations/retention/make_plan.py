@@ -67,7 +67,7 @@ _FEW_PARTITIONS: Final = 2000
 _FEW_SEGMENTS: Final = 1_000_000
 _DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
 #: A row of the JSON object's `segments`.
-JSON_COLUMNS: Final = (
+_JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
     *("age_from_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
     *("cleanup_policy", "remote_storage", "policy_origins"),
@@ -616,7 +616,7 @@ def _compacted_line(topics: Mapping[str, str]) -> str:
 
 
 def _segments_as_json(staged: Staged) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _in_order(staged, JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
+    rows: list[dict[str, Any]] = _in_order(staged, _JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
     return rows
 
 

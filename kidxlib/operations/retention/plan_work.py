@@ -394,7 +394,6 @@ class _Decided:
         return _first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
 
     def flags_of(self, warning: PlanWarning) -> Flags:
-        """Which segments have a warning."""
         count = len(self)
         if warning is PlanWarning.LOOKS_COMPACTED:
             return (np.arange(count) < self.decisions.deleted) & self.rule.looks_compacted

@@ -48,7 +48,6 @@ class PlanRequest:
     shows_segments: bool
 
     def configs_of(self, topics: Collection[str]) -> Configs:
-        """The configuration of each wanted topic under each policy."""
         wanted = sorted(topic for topic in topics if self.topics.fullmatch(topic))
         return {topic: {policy.name: policy.of_topic(topic) for policy in self.policies} for topic in wanted}
 

@@ -184,7 +184,6 @@ def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -
 
 
 def with_names_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
-    """The partitions with the wanted topics and numbers."""
     return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
 
 

@@ -87,7 +87,7 @@ _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
 _NAME: Final = ("topic", "partition")
 #: So many partitions without an offset to reset to are named on screen.
-NAMED_ON_SCREEN: Final = 5
+_NAMED_ON_SCREEN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def ensure_unambiguous(asked: pa.Table, partitions: pa.Table) -> None:
         raise UsageError(f"--consumer-group-csv: {name} is in {', '.join(row['source_list'])}; pick one with --source")
 
 
-def consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
+def _consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
     """The offsets at which consumers should go on, as `kafka-consumer-groups` would set them; null if not known. There
     is one answer for each partition.
 
@@ -227,7 +227,7 @@ def write_consumer_offsets(
     only be reset in part, and returns their number. `not_asked` are partitions of the same topics that nobody could
     ask.
     """
-    rows = answers.append_column("goes_on_at", consumer_offsets(answers, partitions))
+    rows = answers.append_column("goes_on_at", _consumer_offsets(answers, partitions))
     known = np.asarray(rows["goes_on_at"].is_valid().to_numpy())
     topic, partition, offset = (rows[name].filter(known).cast(pa.string()) for name in (*_NAME, "goes_on_at"))
     lines: Values = pc.call_function("binary_join_element_wise", [topic, partition, offset, ","], pc.JoinOptions())
@@ -238,10 +238,10 @@ def write_consumer_offsets(
         raise KidxError(f"--consumer-group-csv {describe_error(error)}") from error
     left_out = rows.filter(~known)
     if left_out.num_rows:
-        named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, NAMED_ON_SCREEN).to_pylist()]
+        named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, _NAMED_ON_SCREEN).to_pylist()]
         warn(f"{path}: without {_few(named, left_out.num_rows)}, whose offsets are not known")
     if not_asked:
-        named = [partition.directory for partition in not_asked[:NAMED_ON_SCREEN]]
+        named = [partition.directory for partition in not_asked[:_NAMED_ON_SCREEN]]
         warn(
             f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
             "would be reset in part"
@@ -277,7 +277,7 @@ def _asked_of(answers: Sequence[Answer]) -> pa.Table:
     return pa.Table.from_pylist(rows, ASKED)
 
 
-def count_answers(staged: Staged) -> dict[str, int]:
+def _count_answers(staged: Staged) -> dict[str, int]:
     """Counts of answers by their names in JSON; `bytes_read` is of logs."""
     flags = ["found", "answered", "file_error"]
     rows = staged.rows(KIND, [*flags, "bytes_read"])
@@ -308,9 +308,9 @@ def tell_counts(
         outcome.line(f"{not_answered:,} not answered for certain: their notes say why")
     if noted > not_answered:
         outcome.line(f"{noted - not_answered:,} answered, with a note about a damaged file")
-    outcome.line(*(f"  {why}" for why in list(unknown.values())[:NAMED_ON_SCREEN]))
-    if len(unknown) > NAMED_ON_SCREEN:
-        outcome.line(f"  … and more partitions that the catalog does not have: {len(unknown) - NAMED_ON_SCREEN:,}")
+    outcome.line(*(f"  {why}" for why in list(unknown.values())[:_NAMED_ON_SCREEN]))
+    if len(unknown) > _NAMED_ON_SCREEN:
+        outcome.line(f"  … and more partitions that the catalog does not have: {len(unknown) - _NAMED_ON_SCREEN:,}")
     outcome.line(*(f"{name.replace('_', ' ')}: {path}" for name, path in written.items() if path is not None))
 
 
@@ -332,7 +332,7 @@ def _answer_many(
     unknown = unknown_partitions(tables, asked, partitions, request.source)
     staged = _staged_answers(questions, partitions, unknown, backend)
     begin_phase("writing the answers")
-    counts = count_answers(staged)
+    counts = _count_answers(staged)
     lacks = None
     if request.consumer_group_csv is not None:
         lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), partitions)
@@ -377,7 +377,6 @@ def _units(
 def _write(
     request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
 ) -> None:
-    """Write rows of `RESULT` to the output, if one was asked for."""
     if request.output is None:
         return
     if is_elsewhere(request.output):

@@ -79,7 +79,6 @@ class Question:
         return self.partition is None
 
     def asks_for(self, topic: str, partition: int) -> bool:
-        """Whether the question is about a partition."""
         if self.topic is None:
             return topic not in INTERNAL_TOPICS
         return topic == self.topic and self.partition in (None, partition)

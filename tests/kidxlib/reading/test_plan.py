@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -47,9 +46,7 @@ def log_dir(golden_segments: list[GoldenSegment], tmp_path_factory: pytest.TempP
 
 
 def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan:
-    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
-    asked |= {"index_dir": None, "to_log_end": False, **options}
-    return plan_reads(read_request(path, topics=re.compile(".*"), **asked), goes_on=False, part_bytes=part_bytes)
+    return plan_reads(read_request(path, to_log_end=False, **options), goes_on=False, part_bytes=part_bytes)
 
 
 def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
