@@ -62,9 +62,7 @@ class PartitionFindings:
     @property
     def worst(self) -> Verdict:
         """The worst verdict of its findings; `whole` if there are none."""
-        return max(
-            (found.finding.verdict for found in self.findings), key=_SEVERITY, default=Verdict.WHOLE
-        )
+        return max((found.finding.verdict for found in self.findings), key=_SEVERITY, default=Verdict.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,7 @@ class AuditedDirectory:
     @property
     def worst(self) -> Verdict:
         """The worst verdict of all findings."""
-        return max(
-            (partition.worst for partition in self.partitions), key=_SEVERITY, default=Verdict.WHOLE
-        )
+        return max((partition.worst for partition in self.partitions), key=_SEVERITY, default=Verdict.WHOLE)
 
 
 def audit_directory(

@@ -183,7 +183,7 @@ def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -
     return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
 
 
-def with_names_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
+def partitions_named_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
     return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
 
 

@@ -1,4 +1,6 @@
-"""A partition is opened with its indexes, with those of a tree, or without any; the answers are the same."""
+"""A partition is opened with its indexes, with those of a tree, or without any; the answers are the same. It is decided
+on as its segments' columns are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A retention plan applied to an archive: what it names goes, nothing else does, and a kill is no harm."""
+"""A retention plan applied to an archive: what it names goes, nothing else does, and a kill is no harm. It is decided
+on again before anything is renamed: what has changed, or would not go now, stays.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Spark gets from the source what `kidxlib.read` gives, in the columns of its own Kafka source."""
+"""Spark gets from the source what `kidxlib.read` gives, in the columns of its own Kafka source. A stream gives each
+record once, however its log grows and wherever it is started again; what is gone is told. Spark asks the same of it in
+`tests/kafka/test_spark_stream.py`.
+"""
 
 from __future__ import annotations
 

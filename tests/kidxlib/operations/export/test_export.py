@@ -1,5 +1,5 @@
 """An export holds what `kidxlib.read` gives, in any format, and appears as a whole, also if it is killed as it gives
-its parts their place.
+its parts their place. Lines of JSON hold what the rows hold, whatever bytes that are.
 """
 
 from __future__ import annotations

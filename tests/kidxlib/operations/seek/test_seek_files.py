@@ -1,5 +1,6 @@
 """Questions of a file: the same whatever file they are in; the first wrong row is named, and no right one refused. A
-time in a file means what it means in an option, or nothing.
+time in a file means what it means in an option, or nothing. Answers are written where and as what their name says, as
+a whole or not at all; lines are what Python's own modules write of the same rows.
 """
 
 from __future__ import annotations
