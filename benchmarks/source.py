@@ -25,7 +25,7 @@ import kidxlib.spark
 from benchmarks.figures import Target, beside, record
 from benchmarks.reading import produce
 from kidxlib.errors import KidxError
-from kidxlib.spark.columns import source_schema
+from kidxlib.spark.source import source_schema
 from kidxlib.terminal.console import note
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import PROJECT

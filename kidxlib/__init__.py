@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from kidxlib.index.time import TimeIndex
     from kidxlib.index.transaction import TransactionIndex
     from kidxlib.library.audit_directory import AuditedDirectory, audit_directory
-    from kidxlib.library.decide_retention import decide_retention
-    from kidxlib.library.open_partition import open_partition
-    from kidxlib.library.read import count, read
-    from kidxlib.library.read_tables import read_batches, read_records, stream_records
+    from kidxlib.library.partition import decide_retention, open_partition
+    from kidxlib.library.read import count, read, read_batches, read_records, stream_records
     from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory, recover_file
     from kidxlib.log.log import LeaderEpochCache, Log
     from kidxlib.log.segment import LogSegment
@@ -110,13 +108,13 @@ _HOMES: Final = {
         "AuditedDirectory",
         "audit_directory",
     ),
-    "library.decide_retention": ("decide_retention",),
-    "library.open_partition": ("open_partition",),
+    "library.partition": (
+        "decide_retention",
+        "open_partition",
+    ),
     "library.read": (
         "count",
         "read",
-    ),
-    "library.read_tables": (
         "read_batches",
         "read_records",
         "stream_records",

@@ -153,8 +153,8 @@ PARTS: Final = {
         ],
     ),
     "pushed filters": Part(
-        "kidxlib/spark/pushed.py",
-        ("tests/kidxlib/spark/test_pushed.py",),
+        "kidxlib/spark/pushed_filters.py",
+        ("tests/kidxlib/spark/test_pushed_filters.py",),
         [
             Mutant("as large is not enough", "bool(value >= constant)", "bool(value > constant)"),
             Mutant("the offset itself, too", "(last + 1, None)", "(last, None)"),

@@ -19,8 +19,14 @@ from jobs.common.spark.errors import reason
 from jobs.common.spark.session import hadoop_path
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.seek.output import Format, there_already, write_answers
-from kidxlib.operations.seek.questions import EXPECTED, JSON_SUFFIXES, QUESTION_COLUMNS
+from kidxlib.operations.seek.seek_files import (
+    EXPECTED,
+    JSON_SUFFIXES,
+    QUESTION_COLUMNS,
+    AnswerFormat,
+    there_already,
+    write_answers,
+)
 from kidxlib.run.heartbeat import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)
@@ -50,7 +56,7 @@ class SparkPlaces:
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
         """See `Elsewhere.write`. The answers are written on this machine first, and copied as a whole."""
         spark = _session(backend)
-        if Format.of_path(path) is Format.DELTA:
+        if AnswerFormat.of_path(path) is AnswerFormat.DELTA:
             parts = f"{path}.kidx-{uuid.uuid4().hex[:8]}.tmp"
             _copy(spark, answers, f"{parts}/answers.parquet")
             spark.read.parquet(f"{parts}/answers.parquet").write.format("delta").save(path)

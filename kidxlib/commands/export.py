@@ -18,7 +18,7 @@ from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
     from kidxlib.operations.export.export import ExportRequest
-    from kidxlib.reading.unread_offsets import LeftOut
+    from kidxlib.reading.left_out import LeftOut
 
 _THREADS_MAX: Final = 64
 #: The values of `ISOLATIONS`, written out here: importing it would slow `--help`.
@@ -124,7 +124,7 @@ def run_export(request: Export, _: None) -> Outcome:
     """
     from kidxlib.jit.machine import cores
     from kidxlib.operations.export.export import export_records
-    from kidxlib.reading.unread_offsets import Why, lines_of_left_out
+    from kidxlib.reading.left_out import Why, lines_of_left_out
 
     done = export_records(request.resolved, request.threads or cores())
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}

@@ -20,7 +20,7 @@ from kidxlib.text.times import parse_duration, to_ms
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.retention.plan_options import ApplyRequest, PlanRequest
+    from kidxlib.operations.retention.retention_request import ApplyRequest, PlanRequest
     from kidxlib.retention.policy import Policy
 
 _LIMIT: Final = IntegerRange(-1, 2**63 - 1)
@@ -104,7 +104,7 @@ class Retention(OnSources):
         return self._to_apply() if self.apply else self._to_plan()
 
     def _to_apply(self) -> ApplyRequest:
-        from kidxlib.operations.retention.plan_options import ApplyRequest
+        from kidxlib.operations.retention.retention_request import ApplyRequest
 
         if self.plan_id is None:
             raise UsageError("--apply: name the plan to apply with --plan; retention without --apply makes one")
@@ -135,7 +135,8 @@ class Retention(OnSources):
         )
 
     def _to_plan(self) -> PlanRequest:
-        from kidxlib.operations.retention.plan_options import PlanOptions, PlanRequest
+        from kidxlib.operations.retention.plan_work import PlanOptions
+        from kidxlib.operations.retention.retention_request import PlanRequest
 
         of_apply = {
             "--plan": self.plan_id,
@@ -210,7 +211,7 @@ def run_retention(request: Retention, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.retention.apply import apply_plan
     from kidxlib.operations.retention.make_plan import make_plan
-    from kidxlib.operations.retention.plan_options import PlanRequest
+    from kidxlib.operations.retention.retention_request import PlanRequest
 
     if isinstance(request.resolved, PlanRequest):
         return make_plan(backend, request.resolved)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.seek.one_question import Answer, NotAsked, Question, SeekRequest
-    from kidxlib.operations.seek.questions import Elsewhere
-    from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
+    from kidxlib.operations.seek.seek_files import Elsewhere
+    from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
     from kidxlib.run.context import RunContext
 
 #: Options that only go with a bucket, and options that only go with a catalog.
@@ -185,10 +185,10 @@ class Seek(OnCatalog):
 
 
 def _ensure_name(output: str) -> None:
-    from kidxlib.operations.seek.output import Format
+    from kidxlib.operations.seek.seek_files import AnswerFormat
     from kidxlib.storage.location import ensure_text
 
-    if Format.of_path(output) is Format.DELTA:
+    if AnswerFormat.of_path(output) is AnswerFormat.DELTA:
         ensure_text("--output ", output)
 
 
@@ -229,8 +229,8 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.listing import Skipped, list_distinct_partitions
     from kidxlib.indexing.source import RemoteOptions, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
-    from kidxlib.reading.absent import BrokersMetadata, folders_passed_over
-    from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
+    from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader
+    from kidxlib.reading.left_out import folders_passed_over
     from kidxlib.run.known_topics import ensure_distinct
 
     remote = RemoteOptions(request.layout, request.tiered_metadata)
@@ -277,8 +277,8 @@ def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[
 
 
 def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
-    from kidxlib.lookup.cataloged_partitions import no_such_partition
-    from kidxlib.reading.unread_offsets import mount_remedy
+    from kidxlib.lookup.searched_partitions import no_such_partition
+    from kidxlib.reading.left_out import mount_remedy
 
     unmounted = "" if others.unmounted is None else f"; {mount_remedy(others.unmounted)}"
     if question.topic is None:
@@ -303,7 +303,7 @@ def _answer_in(
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
     from kidxlib.lookup.checkpoint_evidence import high_watermark_of
-    from kidxlib.lookup.remote_log import remote_log
+    from kidxlib.lookup.searched_partitions import log_in_bucket
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
     from kidxlib.storage.logs_aside import LogsAside
@@ -317,7 +317,7 @@ def _answer_in(
     seeker: Seeker | str
     try:
         if partition.remote is not None:
-            seeker = Seeker(remote_log(partition, index_directory, by_time=question.query == TIMESTAMP))
+            seeker = Seeker(log_in_bucket(partition, index_directory, by_time=question.query == TIMESTAMP))
         else:
             evidence = evidence_reader.evidence_on_log(partition.path, name, None, high_watermark)
             starts = evidence_reader.offsets_in(partition.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}

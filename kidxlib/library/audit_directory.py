@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -29,6 +30,8 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
+
+_SEVERITY: Final = attrgetter("severity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class PartitionFindings:
     @property
     def worst(self) -> Verdict:
         """The worst verdict of its findings; `whole` if there are none."""
-        return max((found.finding.verdict for found in self.findings), key=_severity, default=Verdict.WHOLE)
+        return max((found.finding.verdict for found in self.findings), key=_SEVERITY, default=Verdict.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class AuditedDirectory:
     @property
     def worst(self) -> Verdict:
         """The worst verdict of all findings."""
-        return max((partition.worst for partition in self.partitions), key=_severity, default=Verdict.WHOLE)
+        return max((partition.worst for partition in self.partitions), key=_SEVERITY, default=Verdict.WHOLE)
 
 
 def audit_directory(
@@ -206,7 +209,3 @@ def _audited(
         not_ready=None if audited.not_ready is None else tuple(audited.not_ready),
     )
     return findings, [_facts(segment) for segment in segments]
-
-
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity

@@ -9,30 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
-from kidxlib.indexing.segments import build_segments
-from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
+from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.indexing.segments import build
+from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+from kidxlib.indexing.tasks import BuildTask, SegmentTask
+from kidxlib.reading.request import parse_segment_path
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.recover import RecoveredSegment, recover
-from kidxlib.storage.location import given_location, location
+from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Published
-
-
-def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a segment's log, or its URL, and the base offset in its name."""
-    text = os.fspath(path)
-    place = given_location("", text) or location(text)
-    base_offset = parse_segment_log(place.name)
-    if base_offset is None:
-        raise UsageError(f"{text}: expected the path of a segment's log, which is named <base offset, 20 digits>.log")
-    return str(place), base_offset
 
 
 def recover_file(
@@ -183,7 +175,7 @@ def _recovered(
     segments: dict[int, IndexedSegment] = {}
 
     def scanned() -> Iterator[SegmentTask]:
-        for built in build_segments(tasks, use_mmap):
+        for built in build(tasks, use_mmap):
             segment = built.task.segment
             segments[segment.base_offset] = IndexedSegment(
                 base_offset=segment.base_offset,
@@ -194,7 +186,7 @@ def _recovered(
             )
             yield segment_task(built)
 
-    finished = fold_and_publish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
+    finished = finish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
     for partition in finished:
         for finished_segment in partition.segments:
             segment, failure = segments[finished_segment.base_offset], finished_segment.failure

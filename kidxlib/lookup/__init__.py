@@ -1,3 +1,3 @@
-"""Looks up offsets and times, one or millions, in the partitions of a log dir or of the catalog. Files that nobody
-vouches for are checked first. Answers are Arrow tables.
+"""Looks up offsets and times, one or millions (`seeker`), in the partitions of a log dir, of the catalog or of a bucket
+(`searched_partitions`). Files that nobody vouches for are checked first (`checked_segment`). Answers are Arrow tables.
 """

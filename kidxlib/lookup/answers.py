@@ -27,7 +27,7 @@ from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.times import show_ms
 from kidxlib.text.words import counted
 
-_Rows: TypeAlias = NDArray[np.int64]
+Longs: TypeAlias = NDArray[np.int64]
 _Long: TypeAlias = NDArray[np.int64] | int
 
 #: The kinds of questions: for the batch that holds an offset, or for the first record of a time.
@@ -70,8 +70,6 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
 ANSWER: Final = pa.schema(_FIELDS)
 _NUMBERS: Final = {field.name: field.type for field in _FIELDS if pa.types.is_integer(field.type)}
 
-Longs: TypeAlias = NDArray[np.int64]
-
 #: The errors that reading a segment's files can raise: the answer's note tells them.
 FILE_ERRORS: Final = (KidxError, OSError)
 
@@ -89,27 +87,27 @@ class Answers:
         self._file_error = np.zeros(rows, np.bool_)
         self._unsure = np.zeros(rows, np.bool_)
 
-    def is_open(self, rows: _Rows) -> NDArray[np.bool_]:
+    def is_open(self, rows: Longs) -> NDArray[np.bool_]:
         """Which of the rows have neither an answer nor a note."""
         is_open: NDArray[np.bool_] = ~self.found[rows] & (self._notes[rows] == 0)
         return is_open
 
-    def timestamps(self, rows: _Rows) -> _Rows:
+    def timestamps(self, rows: Longs) -> Longs:
         return self._columns["timestamp"][rows]
 
-    def offsets(self, rows: _Rows) -> _Rows:
+    def offsets(self, rows: Longs) -> Longs:
         return self._columns["offset"][rows]
 
-    def segments(self, rows: _Rows) -> _Rows:
+    def segments(self, rows: Longs) -> Longs:
         """The base offsets of the segments in which the answers are."""
         return self._columns["segment_base_offset"][rows]
 
-    def is_first_batch(self, rows: _Rows) -> NDArray[np.bool_]:
+    def is_first_batch(self, rows: Longs) -> NDArray[np.bool_]:
         """Which of the rows have the first batch of a segment as their answer."""
         is_first: NDArray[np.bool_] = self._filled["position"][rows] & (self._columns["position"][rows] == 0)
         return is_first
 
-    def batches(self, rows: _Rows, segment: int, position: _Long, base_offset: _Long, leader_epoch: _Long) -> None:
+    def batches(self, rows: Longs, segment: int, position: _Long, base_offset: _Long, leader_epoch: _Long) -> None:
         """Set the batches in which the answers are; a leader epoch of −1 is none."""
         self.found[rows] = True
         self._set("segment_base_offset", rows, segment)
@@ -117,7 +115,7 @@ class Answers:
         self._set("batch_base_offset", rows, base_offset)
         self._set_epoch(rows, leader_epoch)
 
-    def records(self, rows: _Rows, offset: _Long, timestamp: _Long, leader_epoch: int | None = None) -> None:
+    def records(self, rows: Longs, offset: _Long, timestamp: _Long, leader_epoch: int | None = None) -> None:
         """Set the records, or the offset, of the answers."""
         self.found[rows] = True
         self._set("offset", rows, offset)
@@ -125,35 +123,34 @@ class Answers:
         if leader_epoch is not None:
             self._set_epoch(rows, leader_epoch)
 
-    def add_bytes(self, rows: _Rows, bytes_read: _Long) -> None:
+    def add_bytes(self, rows: Longs, bytes_read: _Long) -> None:
         self._columns["bytes_read"][rows] += bytes_read
 
     @contextlib.contextmanager
-    def counting(self, rows: _Rows, segment: LogSegment) -> Iterator[None]:
+    def counting(self, rows: Longs, segment: LogSegment) -> Iterator[None]:
         """Count the bytes of a segment's log that are read within the context."""
         log = segment.log
         before = log.bytes_read if isinstance(log, LogFile) else 0
         yield
         self.add_bytes(rows, log.bytes_read - before if isinstance(log, LogFile) else 0)
 
-    def file_error(self, rows: _Rows, text: str | None) -> None:
-        """Add a remark on a file with a problem."""
+    def file_error(self, rows: Longs, text: str | None) -> None:
         if text is not None:
             self.note(rows, text)
             self._file_error[rows] = True
 
-    def unsure(self, rows: _Rows, text: str | None) -> None:
+    def unsure(self, rows: Longs, text: str | None) -> None:
         """Add a remark on a file because of which there is no answer, or the answer may be wrong."""
         if text is not None:
             self.file_error(rows, text)
             self._unsure[rows] = True
 
-    def fail(self, rows: _Rows, text: str) -> None:
+    def fail(self, rows: Longs, text: str) -> None:
         """Add a remark on a file that ends the search: answers that were found before remain, the others are unsure."""
         self.file_error(rows[self.found[rows]], text)
         self.unsure(rows[~self.found[rows]], text)
 
-    def note(self, rows: _Rows, text: str) -> None:
+    def note(self, rows: Longs, text: str) -> None:
         for code in np.unique(self._notes[rows]).tolist():
             joined = f"{self._texts[code]}; {text}" if code else text
             self._notes[rows[self._notes[rows] == code]] = len(self._texts)
@@ -171,16 +168,16 @@ class Answers:
             columns[name] = numbers_array(pa.int64(), self._columns[name], self._filled[name]).cast(kind)
         return pa.RecordBatch.from_arrays([columns[name] for name in ANSWER.names], schema=ANSWER)
 
-    def _set(self, column: str, rows: _Rows, values: _Long) -> None:
+    def _set(self, column: str, rows: Longs, values: _Long) -> None:
         self._columns[column][rows] = values
         self._filled[column][rows] = True
 
-    def _set_epoch(self, rows: _Rows, leader_epoch: _Long) -> None:
+    def _set_epoch(self, rows: Longs, leader_epoch: _Long) -> None:
         self._columns["leader_epoch"][rows] = leader_epoch
         self._filled["leader_epoch"][rows] = np.not_equal(leader_epoch, layouts.NO_LEADER_EPOCH)
 
 
-def groups(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:
+def rows_by_key(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:
     """Group rows by key, both of shape (n,). Keys come in order; rows of one key keep their order."""
     order = np.argsort(keys, kind="stable")
     distinct, starts = np.unique(keys[order], return_index=True)
@@ -238,7 +235,7 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     distances = np.maximum(timestamps[is_far], 0) - np.maximum(targets[far], 0)
     numbers, units = _in_largest_units(np.maximum(distances, _HOUR_MS))
     for unit, (name, _) in enumerate(_UNITS):
-        for number, rows_in in groups(numbers[units == unit], far[units == unit]):
+        for number, rows_in in rows_by_key(numbers[units == unit], far[units == unit]):
             answers.note(rows_in, f"{counted(number, name)} {FAR}")
     last = _last_timestamp(log)
     is_later = is_far & (timestamps > last) if last is not None else np.zeros_like(is_far)
@@ -250,7 +247,7 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     if last is None or not is_later.any():
         return
     by_base_offset = {segment.base_offset: segment for segment in log.segments}
-    for base_offset, rows_in in groups(answers.segments(hits[is_later]), hits[is_later]):
+    for base_offset, rows_in in rows_by_key(answers.segments(hits[is_later]), hits[is_later]):
         answers.note(rows_in, _in_the_way(by_base_offset[base_offset], last))
 
 
@@ -299,7 +296,7 @@ def _last_timestamp(log: Log) -> int | None:
     return None
 
 
-def is_empty(log: Log) -> bool:
+def is_empty_log(log: Log) -> bool:
     """Whether no segment of a log has a byte; false if a file cannot be read, which the search tells."""
     try:
         return all(segment.size == 0 for segment in log.segments)

@@ -61,7 +61,7 @@ class ExpectedFiles:
     truncation: str | None = None
 
 
-class IndexesOfLog:
+class _IndexesOfLog:
     """Both indexes of a segment, made from its log in memory after one of the files could not be right.
 
     Attributes:
@@ -100,7 +100,7 @@ class _CheckedIndexReader:
     """Reads an offset or time index and checks that it can be right; if not, the index is made from the log."""
 
     def __init__(
-        self, kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None, of_log: IndexesOfLog
+        self, kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None, of_log: _IndexesOfLog
     ) -> None:
         self._kind = kind
         self._path = path
@@ -166,7 +166,7 @@ class CheckedSegment(LogSegment):
         log = LogFile(str(log_path), WINDOW_BYTES, expected.log_bytes)
         if expected.valid_bytes is not None:
             log.keep_valid(expected.valid_bytes)
-        of_log = IndexesOfLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
+        of_log = _IndexesOfLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
         offset_path, time_path = path(segment_files.OFFSET_INDEX_SUFFIX), path(segment_files.TIME_INDEX_SUFFIX)
         offsets = _CheckedIndexReader(OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, of_log)
         times = _CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, of_log)

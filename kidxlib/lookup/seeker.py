@@ -27,8 +27,7 @@ from kidxlib.lookup.answers import (
     OFFSET,
     Answers,
     Longs,
-    groups,
-    is_empty,
+    is_empty_log,
     log_name,
     remark_on_end,
     remark_on_gap,
@@ -37,6 +36,7 @@ from kidxlib.lookup.answers import (
     remark_on_overlap,
     remark_on_start,
     remark_on_times,
+    rows_by_key,
     why_end_is_missing,
     why_not_in,
 )
@@ -53,46 +53,141 @@ _LONG_MAX: Final = 2**63 - 1
 _LEAST: Final = -(2**63)
 
 
-def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None:
-    """Answer a special target for the rows that ask for it, see `Log.fetch_offset_by_timestamp`."""
-    try:
-        if target == MAX_TIMESTAMP:
-            _answer_latest_timestamp(log, rows, answers)
-            return
-        record = log.fetch_offset_by_timestamp(target)
-    except FILE_ERRORS as error:
-        answers.unsure(rows, describe_error(error))
-        return
-    if record is None or record.offset < 0:
-        answers.note(rows, "the log is not tiered")
-        return
-    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
-    if target == LATEST:
-        remark_on_end(log, rows, answers)
-    else:
-        remark_on_start(log, rows, answers)
+class Seeker:
+    """Answers questions to one partition.
+
+    n questions have an answer of n rows, in the order of the questions, with these columns:
+
+    - `found`: bool; whether there is such a batch or record.
+    - `answered`: bool; whether `found` is certain. It is false if a file that the answer depends on is damaged,
+      missing, or not the recorded one.
+    - `segment_base_offset`, `position`, `batch_base_offset`: int64; the segment, the byte of its log where the batch
+      starts, the batch's first offset.
+    - `offset`, `timestamp`: int64; the record that was found for a time, null for an offset.
+    - `leader_epoch`: int32; of the batch, null if it has none.
+    - `bytes_read`: int64; the bytes of logs that this question read.
+    - `note`: string; why nothing was found, or which problem was met.
+    - `file_error`: bool; whether the note is about a file that is not as it should be.
+
+    Attributes:
+        log: its segments.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._base_offsets = np.array([segment.base_offset for segment in log.segments], np.int64)
+        self._largest = _LargestTimestamps(log)
+
+    @classmethod
+    def of_directory(
+        cls,
+        directory: str | PathLike[str],
+        index_directory: str | PathLike[str] | None = None,
+        *,
+        log_start_offset: int = 0,
+        of_log_dir: LogDirEvidence | None = None,
+    ) -> Self:
+        """A seeker for the log in a partition's directory.
+
+        Args:
+            directory, index_directory: as for `Log.open`.
+            log_start_offset: from the broker's checkpoint file; 0 if it has none.
+            of_log_dir: what other files of the log dir say of the log; None for what its checkpoints say, if the
+                directory has a partition's name.
+
+        Raises:
+            NoSegmentsError: there are none.
+            CheckpointError: the `leader-epoch-checkpoint` is malformed.
+            OSError: a directory cannot be listed, or a file cannot be looked at.
+        """
+        place = as_location(directory)
+        partition = parse_partition_directory(place.name)
+        if of_log_dir is None and partition is not None:
+            of_log_dir = evidence_of_checkpoints(place, partition, None, high_watermark_of(place, partition))
+        log = Log.open(
+            directory,
+            index_directory,
+            log_start_offset=log_start_offset,
+            segment_type=CheckedSegment,
+            of_log_dir=of_log_dir,
+        )
+        return cls(log)
+
+    def offsets(self, targets: ArrayLike) -> pa.RecordBatch:
+        """Where a fetch from each offset starts: `segment_base_offset`, `position`, `batch_base_offset` and
+        `leader_epoch` of the batch. In an offset gap that is the next batch.
+
+        Args:
+            targets: offsets, an array of shape (n,) of whole numbers, or a list of them. It is fastest if they are
+                sorted.
+
+        Returns:
+            n rows with the columns of this class.
+
+        Raises:
+            UsageError: targets are no whole numbers of 64 bits, or not of that shape. No error of a file is raised: it
+                is the answer's note.
+        """
+        wanted = _whole_numbers(targets)
+        answers = Answers(len(wanted))
+        _answer_offsets(self.log, self._base_offsets, wanted, answers)
+        return answers.to_arrow()
+
+    def timestamps(self, targets: ArrayLike) -> pa.RecordBatch:
+        """The first record with each timestamp or a later one, as `ListOffsets` answers: `offset`, `timestamp` and
+        `leader_epoch`, and where its batch lies.
+
+        Args:
+            targets: ms since the epoch, or what stands for a special target (see `Log.fetch_offset_by_timestamp`): an
+                array of shape (n,) of whole numbers, or a list of them. It is fastest if they are sorted.
+
+        Returns:
+            n rows with the columns of this class.
+
+        Raises:
+            UsageError: as `offsets`.
+        """
+        wanted = _whole_numbers(targets)
+        answers = Answers(len(wanted))
+        is_special = (wanted <= LATEST) & (wanted >= EARLIEST_PENDING_UPLOAD)
+        special, rest = np.flatnonzero(is_special), np.flatnonzero(~is_special)
+        for target, rows in rows_by_key(wanted[special], special):
+            answer_special(self.log, target, rows, answers)
+        _answer_timestamps(self.log, self._largest, rest, wanted, answers)
+        remark_on_times(self.log, rest, wanted, answers)
+        hits = rest[answers.found[rest]]
+        remark_on_hidden(self.log, hits[answers.offsets(hits) == self.log.log_start_offset], answers)
+        return answers.to_arrow()
 
 
-def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
-    segment = log.latest_timestamp_segment
+def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.RecordBatch:
+    """Answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`. The partition is a seeker, or the
+    reason why there is none.
+    """
+    if isinstance(partition, Seeker):
+        return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
+    return unanswered(len(targets), partition)
+
+
+def unanswered(count: int, file_error: str) -> pa.RecordBatch:
+    """Rows of `ANSWER` that all have the reason why there is no answer."""
+    answers = Answers(count)
+    answers.unsure(np.arange(count), file_error)
+    return answers.to_arrow()
+
+
+def _whole_numbers(targets: ArrayLike) -> Longs:
     try:
-        with answers.counting(rows, segment):
-            record = segment.find_max_timestamp()
-            batch = None if record is None else segment.translate_offset(record.offset)
-    finally:
-        segment.release()
-    for earlier in log.segments[:-1]:
-        answers.unsure(rows, earlier.truncation)
-    remark_on_overlap(log, log.segments.index(segment), rows, answers)
-    if record is None:
-        answers.note(rows, "no record has a timestamp")
-        remark_on_end(log, rows, answers)
-        return
-    if batch is not None:
-        answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, layouts.NO_LEADER_EPOCH)
-    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
-    answers.file_error(rows, segment.note)
-    remark_on_end(log, rows, answers)
+        given = np.asarray(targets)
+    except ValueError as error:
+        raise UsageError(f"targets: expected an array of whole numbers, of shape (n,): {error}") from error
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise UsageError(
+            f"targets of shape {given.shape} and type {given.dtype}: expected whole numbers of 64 bits, of shape (n,)"
+        )
+    if given.dtype.kind == "u" and given.size and given.max() > _LONG_MAX:
+        raise UsageError(f"target {given.max()}: expected {_LONG_MAX} at most, as Kafka's offsets and times")
+    return given.astype(np.int64, copy=False)
 
 
 def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
@@ -101,7 +196,7 @@ def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answ
     """
     inside = _rows_inside(log, targets, answers)
     floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
-    for floor, rows in groups(floors, inside):
+    for floor, rows in rows_by_key(floors, inside):
         remark_on_overlap(log, floor, rows, answers)
         for number in range(floor, len(log.segments)):
             asked = rows
@@ -177,7 +272,25 @@ def _answer_offset_by_hand(segment: LogSegment, row: int, target: int, answers: 
     return batch is None
 
 
-class LargestTimestamps:
+def _answer_timestamps(log: Log, largest: _LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
+    """Answer for each target which record is the first with this timestamp or a later one, or why there is none."""
+    for number, asked in rows_by_key(largest.first_segments(targets[rows]), rows):
+        if number < len(largest.known):
+            _answer_times_in(log, number, asked, targets, answers)
+            remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
+            remark_on_overlap(log, number, asked, answers)
+        elif is_empty_log(log):
+            answers.note(asked, NO_RECORDS)
+            remark_on_end(log, asked, answers)
+        else:
+            answers.note(asked, f"all records are older, the latest is of {show_ms(largest.known[-1])}")
+            remark_on_end(log, asked, answers)
+        for passed, reason in largest.unknown:
+            if passed < number:
+                answers.unsure(asked, f"not searched: {reason}")
+
+
+class _LargestTimestamps:
     """The largest timestamps of the first segments of a log.
 
     Attributes:
@@ -215,24 +328,6 @@ class LargestTimestamps:
             self.known.append(largest)
 
 
-def _answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Answer for each target which record is the first with this timestamp or a later one, or why there is none."""
-    for number, asked in groups(largest.first_segments(targets[rows]), rows):
-        if number < len(largest.known):
-            _answer_times_in(log, number, asked, targets, answers)
-            remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
-            remark_on_overlap(log, number, asked, answers)
-        elif is_empty(log):
-            answers.note(asked, NO_RECORDS)
-            remark_on_end(log, asked, answers)
-        else:
-            answers.note(asked, f"all records are older, the latest is of {show_ms(largest.known[-1])}")
-            remark_on_end(log, asked, answers)
-        for passed, reason in largest.unknown:
-            if passed < number:
-                answers.unsure(asked, f"not searched: {reason}")
-
-
 def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers: Answers) -> None:
     """Answer from the one segment that a broker searches, by its number."""
     segment, since = log.segments[number], log.log_start_offset
@@ -249,7 +344,7 @@ def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers
             _answer_time_by_hand(segment, since, row, int(targets[row]), answers)
         missed = rows[answers.is_open(rows)]
         if len(missed):
-            answers.note(missed, NO_RECORDS if is_empty(log) else why_not_in(segment, since))
+            answers.note(missed, NO_RECORDS if is_empty_log(log) else why_not_in(segment, since))
             answers.unsure(missed, why_end_is_missing(segment))
         answers.file_error(rows, segment.note)
     except FILE_ERRORS as error:
@@ -262,7 +357,7 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
     """Search the batches that walks have come to for the records; return whether some walks have to go on."""
     arrived = np.flatnonzero((walks["outcome"] == SearchOutcome.FOUND) & ~answers.found[rows])
     goes_on = False
-    for position, numbers in groups(walks["position"][arrived], arrived):
+    for position, numbers in rows_by_key(walks["position"][arrived], arrived):
         batch = next(batch_headers.batches(segment.log, position))
         inside = read_record_times(segment.log, batch)
         answers.add_bytes(rows[numbers], batch.size)
@@ -324,138 +419,43 @@ def _remark_on_damage_behind(segment: LogSegment, batch: batch_headers.Batch, ro
         answers.file_error(rows, f"{log_name(segment)}: {describe_error(error)}, behind the record; {fails}")
 
 
-class Seeker:
-    """Answers questions to one partition.
-
-    n questions have an answer of n rows, in the order of the questions, with these columns:
-
-    - `found`: bool; whether there is such a batch or record.
-    - `answered`: bool; whether `found` is certain. It is false if a file that the answer depends on is damaged,
-      missing, or not the recorded one.
-    - `segment_base_offset`, `position`, `batch_base_offset`: int64; the segment, the byte of its log where the batch
-      starts, the batch's first offset.
-    - `offset`, `timestamp`: int64; the record that was found for a time, null for an offset.
-    - `leader_epoch`: int32; of the batch, null if it has none.
-    - `bytes_read`: int64; the bytes of logs that this question read.
-    - `note`: string; why nothing was found, or which problem was met.
-    - `file_error`: bool; whether the note is about a file that is not as it should be.
-
-    Attributes:
-        log: its segments.
-    """
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self._base_offsets = np.array([segment.base_offset for segment in log.segments], np.int64)
-        self._largest = LargestTimestamps(log)
-
-    @classmethod
-    def of_directory(
-        cls,
-        directory: str | PathLike[str],
-        index_directory: str | PathLike[str] | None = None,
-        *,
-        log_start_offset: int = 0,
-        of_log_dir: LogDirEvidence | None = None,
-    ) -> Self:
-        """A seeker for the log in a partition's directory.
-
-        Args:
-            directory, index_directory: as for `Log.open`.
-            log_start_offset: from the broker's checkpoint file; 0 if it has none.
-            of_log_dir: what other files of the log dir say of the log; None for what its checkpoints say, if the
-                directory has a partition's name.
-
-        Raises:
-            NoSegmentsError: there are none.
-            CheckpointError: the `leader-epoch-checkpoint` is malformed.
-            OSError: a directory cannot be listed, or a file cannot be looked at.
-        """
-        place = as_location(directory)
-        partition = parse_partition_directory(place.name)
-        if of_log_dir is None and partition is not None:
-            of_log_dir = evidence_of_checkpoints(place, partition, None, high_watermark_of(place, partition))
-        log = Log.open(
-            directory,
-            index_directory,
-            log_start_offset=log_start_offset,
-            segment_type=CheckedSegment,
-            of_log_dir=of_log_dir,
-        )
-        return cls(log)
-
-    def offsets(self, targets: ArrayLike) -> pa.RecordBatch:
-        """Where a fetch from each offset starts: `segment_base_offset`, `position`, `batch_base_offset` and
-        `leader_epoch` of the batch. In an offset gap that is the next batch.
-
-        Args:
-            targets: offsets, an array of shape (n,) of whole numbers, or a list of them. It is fastest if they are
-                sorted.
-
-        Returns:
-            n rows with the columns of this class.
-
-        Raises:
-            UsageError: targets are no whole numbers of 64 bits, or not of that shape. No error of a file is raised: it
-                is the answer's note.
-        """
-        wanted = _whole_numbers(targets)
-        answers = Answers(len(wanted))
-        _answer_offsets(self.log, self._base_offsets, wanted, answers)
-        return answers.to_arrow()
-
-    def timestamps(self, targets: ArrayLike) -> pa.RecordBatch:
-        """The first record with each timestamp or a later one, as `ListOffsets` answers: `offset`, `timestamp` and
-        `leader_epoch`, and where its batch lies.
-
-        Args:
-            targets: ms since the epoch, or what stands for a special target (see `Log.fetch_offset_by_timestamp`): an
-                array of shape (n,) of whole numbers, or a list of them. It is fastest if they are sorted.
-
-        Returns:
-            n rows with the columns of this class.
-
-        Raises:
-            UsageError: as `offsets`.
-        """
-        wanted = _whole_numbers(targets)
-        answers = Answers(len(wanted))
-        is_special = (wanted <= LATEST) & (wanted >= EARLIEST_PENDING_UPLOAD)
-        special, rest = np.flatnonzero(is_special), np.flatnonzero(~is_special)
-        for target, rows in groups(wanted[special], special):
-            answer_special(self.log, target, rows, answers)
-        _answer_timestamps(self.log, self._largest, rest, wanted, answers)
-        remark_on_times(self.log, rest, wanted, answers)
-        hits = rest[answers.found[rest]]
-        remark_on_hidden(self.log, hits[answers.offsets(hits) == self.log.log_start_offset], answers)
-        return answers.to_arrow()
-
-
-def _whole_numbers(targets: ArrayLike) -> Longs:
+def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None:
+    """Answer a special target for the rows that ask for it, see `Log.fetch_offset_by_timestamp`."""
     try:
-        given = np.asarray(targets)
-    except ValueError as error:
-        raise UsageError(f"targets: expected an array of whole numbers, of shape (n,): {error}") from error
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise UsageError(
-            f"targets of shape {given.shape} and type {given.dtype}: expected whole numbers of 64 bits, of shape (n,)"
-        )
-    if given.dtype.kind == "u" and given.size and given.max() > _LONG_MAX:
-        raise UsageError(f"target {given.max()}: expected {_LONG_MAX} at most, as Kafka's offsets and times")
-    return given.astype(np.int64, copy=False)
+        if target == MAX_TIMESTAMP:
+            _answer_latest_timestamp(log, rows, answers)
+            return
+        record = log.fetch_offset_by_timestamp(target)
+    except FILE_ERRORS as error:
+        answers.unsure(rows, describe_error(error))
+        return
+    if record is None or record.offset < 0:
+        answers.note(rows, "the log is not tiered")
+        return
+    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
+    if target == LATEST:
+        remark_on_end(log, rows, answers)
+    else:
+        remark_on_start(log, rows, answers)
 
 
-def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.RecordBatch:
-    """Answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`. The partition is a seeker, or the
-    reason why there is none.
-    """
-    if isinstance(partition, Seeker):
-        return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
-    return unanswered(len(targets), partition)
-
-
-def unanswered(count: int, file_error: str) -> pa.RecordBatch:
-    """Rows of `ANSWER` that all have the reason why there is no answer."""
-    answers = Answers(count)
-    answers.unsure(np.arange(count), file_error)
-    return answers.to_arrow()
+def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
+    segment = log.latest_timestamp_segment
+    try:
+        with answers.counting(rows, segment):
+            record = segment.find_max_timestamp()
+            batch = None if record is None else segment.translate_offset(record.offset)
+    finally:
+        segment.release()
+    for earlier in log.segments[:-1]:
+        answers.unsure(rows, earlier.truncation)
+    remark_on_overlap(log, log.segments.index(segment), rows, answers)
+    if record is None:
+        answers.note(rows, "no record has a timestamp")
+        remark_on_end(log, rows, answers)
+        return
+    if batch is not None:
+        answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, layouts.NO_LEADER_EPOCH)
+    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
+    answers.file_error(rows, segment.note)
+    remark_on_end(log, rows, answers)

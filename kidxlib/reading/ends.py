@@ -7,7 +7,6 @@ watermark follows each append (`Partition.maybeIncrementLeaderHW`), and its chec
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,29 +18,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.errors import CheckpointError, KidxError, LogChangedError, MalformedRecordsError
+from kidxlib.errors import CheckpointError, LogChangedError, MalformedRecordsError
+from kidxlib.format.batch_header import ATTRIBUTE_CONTROL
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.layouts import ATTRIBUTE_CONTROL, MAGIC_V2
+from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible
-from kidxlib.reading.gaps_between_logs import begins_ms
+from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
+from kidxlib.reading.left_out import LeftOut, Why, first_timestamp_ms
+from kidxlib.reading.positions import ListedLog, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
-from kidxlib.reading.rows import rows_of
+from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import LeftOut, Why
-from kidxlib.records.arrow_columns import CONSUMED
-from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
-from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs
@@ -86,7 +82,7 @@ class PartitionEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class _Tail:
     """The end of a partition, from an offset on.
 
     Attributes:
@@ -104,14 +100,14 @@ class Tail:
     records: int | None = 0
 
 
-def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """The end of a partition from the first wanted offset on, by all of its logs, one or more. Records without wanted
     times do not count.
     """
     first = max(bisect_right([log.base_offset for log in logs], wanted.first_offset) - 1, 0)
     is_counted = sum(log.size for log in logs[first:]) <= _COUNTED_BYTES or first == len(logs) - 1
     asked = replace(wanted, last_offset=Wanted().last_offset)
-    tail = Tail(wanted.first_offset, is_whole=True)
+    tail = _Tail(wanted.first_offset, is_whole=True)
     for log in logs[first:] if is_counted else logs[-1:]:
         tail = _extended(tail, log, index_of(log), asked)
     if not is_counted:
@@ -121,12 +117,12 @@ def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> 
     return tail
 
 
-def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _at_wanted_times(tail: _Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """A tail with only the records that have wanted times: headers do not tell which these are."""
     if sum(log.size for log in logs) > _DECODED_BYTES:
         return replace(tail, records=None)
     reads = [_read_from(log, index_of(log), wanted) for log in logs if log.size]
-    rows = list(rows_of(reads, _OFFSETS, lambda _: None, goes_on=False, threads=1))
+    rows = list(record_rows_of(reads, _OFFSETS, lambda _: None, goes_on=False, threads=1))
     offsets = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in rows)])
     if not len(offsets):
         return replace(tail, first_offset=None, last_offset=None, records=0)
@@ -134,29 +130,13 @@ def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, w
 
 
 def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
-    start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0]
-    assert start.offset is not None
+    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0]
     with opened_log(str(log.path)) as opened:
-        version = opened.version
-    return SegmentRead(
-        topic="",
-        partition=0,
-        base_offset=log.base_offset,
-        log_path=str(log.path),
-        version=version,
-        position=start.position,
-        end_position=log.size,
-        last_offset_before=start.offset - 1,
-        end_offset=log.end_offset,
-        wanted=wanted,
-        must_reach=None,
-        aborted=AbortedRanges(),
-    )
+        return read_between(TopicPartition("", 0), log, opened.version, (start, log.whole[1]), wanted)
 
 
-def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail:
-    """A tail with the batches of the next log."""
-    start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
+def _extended(before: _Tail, log: ListedLog, index: Location, wanted: Wanted) -> _Tail:
+    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
     assert start.offset is not None
     first, last, records = before.first_offset, before.last_offset, before.records
     with opened_log(str(log.path)) as opened:
@@ -172,7 +152,7 @@ def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> 
                 records = _counted(records, rows, begins, wanted)
         except MalformedRecordsError:
             is_whole = False
-    return Tail(walk.last_offset + 1, is_whole, first, last, records)
+    return _Tail(walk.last_offset + 1, is_whole, first, last, records)
 
 
 def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int64], wanted: Wanted) -> int | None:
@@ -182,41 +162,6 @@ def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int6
     if so_far is None or (begins < wanted.first_offset).any() or (counts <= UNKNOWN_COUNT).any():
         return None
     return so_far + int(counts.sum(dtype=np.int64))
-
-
-class OnlyReplicas:
-    """Tells which directories hold the only replica of their partition; no answer is yes where something is unknown."""
-
-    def __init__(self, brokers: BrokersMetadata) -> None:
-        self._brokers = brokers
-        self._is_stopped: dict[Location, bool] = {}
-
-    def holds(self, directory: PartitionDirectory) -> bool:
-        """Whether a directory holds the only replica, and no broker runs on its log dir."""
-        log_dir, partition = directory.log_dir, directory.topic_partition
-        with contextlib.suppress(OSError, KidxError):
-            if log_dir not in self._is_stopped:  # nobody can tell it of a bucket
-                self._is_stopped[log_dir] = isinstance(log_dir, Path) and not is_locked(log_dir)
-            node_id = self._brokers.owner(log_dir).node_id
-            if not self._is_stopped[log_dir] or node_id is None:
-                return False
-            metadata = self._brokers.metadata_of(log_dir)
-            if self._brokers.unread_copies(log_dir):  # the partition may have other replicas since
-                return False
-            if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
-                return False
-            # Replicas that came or went since the last snapshot count, committed or not.
-            assigned = [image.assignments.get(partition) for image in (metadata, metadata.to_end)]
-            return all(replicas is not None and replicas.replicas == (node_id,) for replicas in assigned)
-        return False
-
-    def has_others(self, directory: PartitionDirectory) -> bool:
-        """Whether other nodes have replicas of a partition, by the cluster's metadata."""
-        with contextlib.suppress(OSError, KidxError):
-            metadata = self._brokers.metadata_of(directory.log_dir)
-            assigned = None if metadata is None else metadata.to_end.assignments.get(directory.topic_partition)
-            return assigned is not None and len(assigned.replicas) > 1
-        return False
 
 
 class ReadingEnds:
@@ -369,19 +314,19 @@ class ReadingEnds:
             return {}
 
 
-def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
     """The end of a partition, or an unknown one if a log cannot be read: reading the log says why."""
     try:
         return _read_tail(logs, index_of, wanted)
     except (OSError, LogChangedError):
-        return Tail(wanted.first_offset, is_whole=False)
+        return _Tail(wanted.first_offset, is_whole=False)
 
 
 def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
     """Whether records from a time on may be missing before a log: not if its own first records are older."""
     if first_ms == Wanted().first_ms:
         return True
-    begins = begins_ms(log.path)
+    begins = first_timestamp_ms(log.path)
     return begins < 0 or begins >= first_ms
 
 
@@ -440,7 +385,7 @@ class _AskedOffsets:
             below = log_start if end is None else min(end, log_start)
             yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
 
-    def hidden(self, wanted: Wanted, tail: Tail | None) -> Iterator[LeftOut]:
+    def hidden(self, wanted: Wanted, tail: _Tail | None) -> Iterator[LeftOut]:
         """Offsets that the logs may have below the log start. `DeleteRecords` leaves them; a log start above the log
         end is wrong, or the end is lost. `tail` is None if the log start is not in the last log.
         """
@@ -457,7 +402,7 @@ class _AskedOffsets:
         is_beyond = start is not None and (start > last.base_offset or last.size == 0)
         return is_beyond if end is None else end > last.base_offset
 
-    def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
+    def beyond_end(self, tail: _Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""
         start, end = self.range
         first = max(start or 0, tail.end_offset)

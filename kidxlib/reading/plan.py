@@ -17,28 +17,41 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import Skipped
-from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
+from kidxlib.indexing.listed import NOT_SEEN
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.absent import (
+from kidxlib.reading.brokers_metadata import log_dirs_without_metadata
+from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog, CatalogedLogs, CatalogedPartitionLogs
+from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
+from kidxlib.reading.left_out import (
+    LeftOut,
+    LogRead,
+    Why,
     absent_partitions,
     folders_passed_over,
-    log_dirs_without_metadata,
+    gaps_between_logs,
+    in_older_log_dirs,
+    lines_of_left_out,
     may_be_elsewhere,
-    not_of_one_time,
-    of_other_topics,
-    unmounted_in,
+    mount_remedy,
+    unmounted_log_dirs,
+    with_other_topic_id,
 )
-from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
-from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
-from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
-from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
-from kidxlib.reading.places import logs_of, settled_segments, with_ends
+from kidxlib.reading.positions import (
+    Bound,
+    ListedLog,
+    end_offset_of,
+    logs_of,
+    read_between,
+    reading_bounds,
+    settled_segments,
+    with_ends,
+)
 from kidxlib.reading.request import ReadRequest
-from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import (
     LogToScan,
     PartitionToScan,
@@ -48,8 +61,7 @@ from kidxlib.reading.transactions import (
     scan_in_threads,
     transactions_of,
 )
-from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out, mount_remedy
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead
@@ -169,8 +181,8 @@ def plan_reads(
     asked = [(directory, wanted) for directory in directories if (wanted := request.wanted(directory)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
-        known = KnownLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
-        known_events = KnownEvents(catalog) if request.committed else None
+        known = CatalogedLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
+        known_events = CatalogedEvents(catalog) if request.committed else None
     planner = _Planner(request, read_offsets, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(map(request.names, directories))
     planner.skipped_partitions = len(directories) - len(asked)
@@ -197,7 +209,7 @@ def plan_reads(
 
 
 def _if_unmounted(request: ReadRequest) -> str:
-    unmounted = unmounted_in([source.path for source in request.sources])
+    unmounted = unmounted_log_dirs([source.path for source in request.sources])
     return "" if unmounted is None else f"; {mount_remedy(unmounted)}"
 
 
@@ -233,7 +245,7 @@ class _LogToRead:
 
     listed: ListedLog
     version: FileVersion
-    facts: KnownLog | None
+    facts: CatalogedLog | None
     visible: VisibleOffsets | None = None
     overlap: Overlap | None = None
 
@@ -267,7 +279,6 @@ class _LogToRead:
         )
 
     def may_hold(self, wanted: Wanted) -> bool:
-        """Whether a wanted record may be in the log."""
         is_without = self.facts is not None and self.facts.has_no_wanted_time(wanted)
         return _has_wanted_offsets(self.listed, wanted) and not is_without
 
@@ -328,7 +339,7 @@ class _Planner:
         *,
         goes_on: bool,
         part_bytes: int | None,
-        known: KnownLogs | None,
+        known: CatalogedLogs | None,
         isolates: bool,
     ) -> None:
         self.named_partitions = self.skipped_partitions = 0
@@ -350,7 +361,7 @@ class _Planner:
         self._scanned_logs = self._scanned_bytes = 0
 
     def plan(self) -> ReadPlan:
-        self._left_out += gaps_of(self._known_ends)
+        self._left_out += gaps_between_logs(self._known_ends)
         if self._ended_at_watermark:
             self.notes.append(
                 f"read to the high watermark, which {HIGH_WATERMARK_CHECKPOINT} says: "
@@ -404,7 +415,7 @@ class _Planner:
         return results
 
     def list_logs(self, directory: PartitionDirectory, wanted: Wanted) -> _PartitionToRead:
-        known = KnownPartition() if self._known is None else self._known.of_partition(directory.topic_partition)
+        known = CatalogedPartitionLogs() if self._known is None else self._known.of_partition(directory.topic_partition)
         listed_logs = logs_of(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
         logs, in_sequence = list[_LogToRead](), list[tuple[ListedLog, FileVersion]]()
@@ -434,7 +445,7 @@ class _Planner:
         directory: PartitionDirectory,
         logs: Sequence[tuple[ListedLog, FileVersion]],
         wanted: Wanted,
-        known: KnownPartition,
+        known: CatalogedPartitionLogs,
     ) -> Mapping[int, Overlap]:
         """The wanted logs that may be another partition's, if indexes lead near the ends of logs: otherwise reading
         meets the overlap. In a bucket logs overlap as they should; a log that is asked for by its name is read as it
@@ -448,7 +459,7 @@ class _Planner:
         @functools.cache
         def end(log: ListedLog, version: FileVersion, *, is_near: bool = False) -> int:
             facts = known.log(log.path, log.base_offset, version)
-            offset = end_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
+            offset = end_offset_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
             return log.base_offset if offset is None else max(offset, log.base_offset)
 
         asked = [number for number, (log, _) in enumerate(logs) if _has_wanted_offsets(log, wanted)]
@@ -465,7 +476,7 @@ class _Planner:
         whole = {source.path for source in self._request.sources if source.remote is None}
         by_name = self._request.is_by_name
         self._left_out += absent_partitions(whole, self._request.asks_for, self._ends.brokers, there, by_name=by_name)
-        unmounted = unmounted_in(whole)
+        unmounted = unmounted_log_dirs(whole)
         without = log_dirs_without_metadata(whole, self._ends.brokers)
         lines = [may_be_elsewhere(log_dir, unmounted) for log_dir in without]
         if unmounted is None:
@@ -485,9 +496,9 @@ class _Planner:
         id.
         """
         there = [(directory.topic_partition, directory.log_dir) for directory in directories]
-        left_out, of_another_time = not_of_one_time(self._ends.brokers, there)
+        left_out, of_another_time = in_older_log_dirs(self._ends.brokers, there)
         self._of_another_time += of_another_time
-        self._left_out += [*left_out, *of_other_topics(self._ends.brokers, there)]
+        self._left_out += [*left_out, *with_other_topic_id(self._ends.brokers, there)]
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out
@@ -507,7 +518,7 @@ class _Planner:
         return index_of
 
     def limit_to_committed(
-        self, partitions: Sequence[_PartitionToRead], scan: ScanLogs, known_events: KnownEvents | None
+        self, partitions: Sequence[_PartitionToRead], scan: ScanLogs, known_events: CatalogedEvents | None
     ) -> list[_PartitionToRead]:
         """Partitions up to their last stable offsets, without aborted transactions."""
 
@@ -586,45 +597,22 @@ class _Planner:
 
     def _add_refused(self, partition: _PartitionToRead, log: _LogToRead, overlap: Overlap) -> None:
         """Add a log of which nothing is read, as damage."""
-        self._reads.append(
-            SegmentRead(
-                topic=partition.directory.topic_partition.topic,
-                partition=partition.directory.topic_partition.partition,
-                base_offset=log.listed.base_offset,
-                log_path=str(log.listed.path),
-                version=log.version,
-                position=0,
-                end_position=log.listed.size,
-                last_offset_before=log.listed.base_offset - 1,
-                end_offset=log.listed.end_offset,
-                wanted=log.narrowed(partition.seen),
-                must_reach=None,
-                aborted=AbortedRanges(),
-                next_offset=overlap.end_offset,
-                refused=overlap.why,
-            )
-        )
+        name, wanted = partition.directory.topic_partition, log.narrowed(partition.seen)
+        read = read_between(name, log.listed, log.version, log.listed.whole, wanted)
+        self._reads.append(replace(read, next_offset=overlap.end_offset, refused=overlap.why))
 
     def _add_log(self, partition: _PartitionToRead, log: _LogToRead) -> None:
         directory, listed, facts, seen = partition.directory, log.listed, log.facts, log.narrowed(partition.seen)
         bounds = self._bounds(directory, listed, seen, facts)
         self._skipped_bytes += listed.size - (bounds[-1].position - bounds[0].position)
         for start, stop in pairwise(bounds):
-            first_offset = listed.base_offset if start.offset is None else start.offset
-            aborted = partition.aborted.between(first_offset, OFFSET_MAX if stop.offset is None else stop.offset)
+            read = read_between(directory.topic_partition, listed, log.version, (start, stop), seen)
+            end_offset = OFFSET_MAX if stop.offset is None else stop.offset
+            aborted = partition.aborted.between(read.last_offset_before + 1, end_offset)
             records = facts.records(seen) if facts is not None and bounds == listed.whole and not aborted else None
             self._reads.append(
-                SegmentRead(
-                    topic=directory.topic_partition.topic,
-                    partition=directory.topic_partition.partition,
-                    base_offset=listed.base_offset,
-                    log_path=str(listed.path),
-                    version=log.version,
-                    position=start.position,
-                    end_position=stop.position,
-                    last_offset_before=first_offset - 1,
-                    end_offset=stop.offset,
-                    wanted=seen,
+                replace(
+                    read,
                     must_reach=partition.must_reach if stop.offset is None else None,
                     aborted=aborted,
                     records=records,
@@ -634,7 +622,7 @@ class _Planner:
             )
 
     def _bounds(
-        self, directory: PartitionDirectory, log: ListedLog, seen: Wanted, facts: KnownLog | None
+        self, directory: PartitionDirectory, log: ListedLog, seen: Wanted, facts: CatalogedLog | None
     ) -> tuple[Bound, ...]:
         if self._goes_on:
             return log.whole
@@ -646,8 +634,8 @@ class _Planner:
         index_name = segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
         index_path = directory.file(log.base_offset, OFFSET_INDEX_SUFFIX) if is_beside else indexes / index_name
         if facts is None:
-            return bounds_of(log, index_path, seen, self._part_bytes)
+            return reading_bounds(log, index_path, seen, self._part_bytes)
         time_index = indexes / segment_file(log.base_offset, TIME_INDEX_SUFFIX)
         first_offset = max(seen.first_offset, facts.first_offset(seen, time_index))
         offsets = replace(seen, first_offset=first_offset)
-        return bounds_of(log, index_path, offsets, self._part_bytes, facts.end_position(seen))
+        return reading_bounds(log, index_path, offsets, self._part_bytes, facts.end_position(seen))

@@ -14,11 +14,14 @@ import pyarrow as pa
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import Skipped, list_distinct_partitions
-from kidxlib.indexing.source import NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
-from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
-from kidxlib.records.wanted_records import Wanted
-from kidxlib.storage.location import Location
+from kidxlib.indexing.listing import list_distinct_partitions
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import PartitionDirectory, Source, source_at
+from kidxlib.records.arrow.batches import LISTED_BATCHES
+from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
 
 #: From a start to below an end; None for no limit.
@@ -44,7 +47,7 @@ _EXPECTED_TIMES: Final = (
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EVERYTHING: Final[OffsetRange] = (None, None)
 #: The pattern of topics that nobody has named.
-ALL_TOPICS: Final = ".*"
+_ANY_TOPIC: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +117,7 @@ class ReadRequest:
     @property
     def is_by_name(self) -> bool:
         """Whether topics or partitions are asked for by their names, and not all that there are."""
-        return self.offsets is not None or self.topics.pattern != ALL_TOPICS
+        return self.offsets is not None or self.topics.pattern != _ANY_TOPIC.pattern
 
     def missing_names(self, known: Collection[TopicPartition]) -> list[TopicPartition]:
         """The partitions that are asked for by name and are not `known`. A topic that is named alone or as in `a|b`
@@ -140,12 +143,12 @@ class ReadRequest:
 def read_request(
     path: Paths,
     *,
-    topics: re.Pattern[str],
-    offsets: Offsets | None,
-    times: Times | None,
-    isolation: str,
-    index_dir: Location | None,
-    to_log_end: bool | None,
+    topics: re.Pattern[str] = _ANY_TOPIC,
+    offsets: Offsets | None = None,
+    times: Times | None = None,
+    isolation: str = ISOLATIONS[0],
+    index_dir: Location | None = None,
+    to_log_end: bool | None = None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
     """Check the arguments of a caller, and make a request of them. `path` is a log dir, a partition's directory, a
@@ -168,6 +171,16 @@ def read_request(
         committed=isolation == READ_COMMITTED,
         to_log_end=to_log_end,
     )
+
+
+def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """The path of a segment's log, or its URL, and the base offset in its name."""
+    text = os.fspath(path)
+    place = given_location("", text) or location(text)
+    base_offset = parse_segment_log(place.name)
+    if base_offset is None:
+        raise UsageError(f"{text}: expected the path of a segment's log, which is named <base offset, 20 digits>.log")
+    return str(place), base_offset
 
 
 def _places(path: Paths) -> tuple[list[str], str | None]:

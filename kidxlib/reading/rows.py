@@ -1,5 +1,5 @@
-"""Makes the rows of segments in the order of a plan: records as a consumer gets them. Several threads make them from
-checked batches, in bounded memory.
+"""Makes the rows of segments in the order of a plan: records as a consumer gets them, or a row for each batch; and
+counts records. Several threads make records from checked batches, in bounded memory.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,20 +18,22 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.reading.damage import Damage, TakeDamage
-from kidxlib.reading.gaps_between_logs import TakeLog
+from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import Item, WalkOptions, items_of
-from kidxlib.records.arrow_columns import Array, has_attribute, numbers, words
-from kidxlib.records.arrow_records import pieces, record_batch
-from kidxlib.records.batch_table import BatchTable
-from kidxlib.records.placed_records import BYTES_MAX, ROWS_MAX, RecordPlacer
+from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
+from kidxlib.records.arrow.batches import batch_rows
+from kidxlib.records.arrow.records import pieces, record_batch
+from kidxlib.records.arrow.schema import CONSUMED, Array, has_attribute, numbers, words
+from kidxlib.records.bulk.batch_table import BatchTable
+from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
+from kidxlib.storage.opened_log import opened_log
 
 #: About so many bytes of rows a thread makes before they are asked for; the rest of its table waits until then.
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 
 
-def rows_of(
+def record_rows_of(
     reads: Iterable[SegmentRead],
     schema: pa.Schema,
     on_damage: TakeDamage,
@@ -45,12 +48,72 @@ def rows_of(
     the reading goes on after damage if `goes_on`. With one thread, the caller's thread does all.
     """
     options = WalkOptions(goes_on=goes_on, on_end=on_end)
-    items = ((read, item) for read in reads for item in items_of(read, options))
+    items = ((read, item) for read in reads for item in walk_segment(read, options))
     for rows in _in_turn(items, schema) if threads == 1 else _ahead(items, schema, threads):
         if isinstance(rows, Damage):
             on_damage(rows)
         else:
             yield rows
+
+
+def batch_rows_of(
+    reads: Iterable[SegmentRead],
+    schema: pa.Schema,
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    on_end: TakeLog | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the batches that may hold something wanted by their headers, markers included, with columns of
+    `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
+    """
+    checks = "crc_is_right" in schema.names
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks, on_end=on_end)
+    for read in reads:
+        for item in walk_segment(read, options):
+            if isinstance(item, Damage):
+                on_damage(item)
+            else:
+                yield batch_rows(read.base_offset, item.rows, schema, (read.topic, read.partition))
+
+
+def count_records(
+    reads: Iterable[SegmentRead],
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    threads: int,
+    on_end: TakeLog | None,
+) -> int:
+    """Count the records that `record_rows_of` would give. A read may know its number from a catalog. Otherwise headers
+    tell it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and
+    compressed batches of magic 0 and 1, whose headers do not have the number. `on_end` is called in any of the threads.
+    """
+    count = 0
+    with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
+        for counted, damages in pool.map(partial(_count, goes_on=goes_on, on_end=on_end), reads):
+            count += counted
+            for damage in damages:
+                on_damage(damage)
+    return count
+
+
+def cataloged_log_read(read: SegmentRead) -> LogRead | None:
+    """A log whose records are known from a catalog, as if it were read; None if no catalog knows where it ends."""
+    if read.records is None or read.next_offset is None:
+        return None
+    end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
+    goes_on = read.next_offset <= read.wanted.last_offset
+    return LogRead(
+        topic=read.topic,
+        partition=read.partition,
+        log_path=read.log_path,
+        next_offset=read.next_offset,
+        end_offset=end_offset if goes_on else read.next_offset,
+        lacks_records=read.records < read.next_offset - read.base_offset,
+        first_ms=read.wanted.first_ms,
+        last_ms=read.wanted.last_ms,
+    )
 
 
 class Decoder:
@@ -166,3 +229,45 @@ def _ahead(
             yield from finish(pending.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple[int, list[Damage]]:
+    if read.records is not None:
+        if on_end is not None and (known := cataloged_log_read(read)) is not None:
+            on_end(known)
+        return read.records, []
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False, on_end=on_end)
+    decoder = Decoder(pa.schema([CONSUMED.field("offset")]))
+    count, damages = 0, list[Damage]()
+    for item in walk_segment(read, options):
+        if isinstance(item, Damage):
+            damages.append(item)
+            continue
+        rows = item.rows[is_seen(read, item.rows)]
+        is_told = _is_told(read, rows)
+        count += int(rows["records_count"][is_told].sum(dtype=np.int64))
+        if not is_told.all():
+            count += _count_inside(read, rows[~is_told], decoder, damages.append)
+    return count, damages
+
+
+def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which batches are wanted as a whole and have the number of their records in the header."""
+    begins = np.where(rows["magic"] >= layouts.MAGIC_V2, rows["offset_field"], rows["last_offset"])
+    is_inside = (begins >= read.wanted.first_offset) & (rows["last_offset"] <= read.wanted.last_offset)
+    return is_inside & (rows["records_count"] > UNKNOWN_COUNT)
+
+
+def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: Decoder, on_damage: TakeDamage) -> int:
+    count = 0
+    with opened_log(read.log_path) as opened:
+        log = opened.log(read.version.size, use_mmap=False)
+        for number in range(len(rows)):
+            position, size = int(rows["position"][number]), int(rows["size"][number])
+            table = BatchTable(position, np.frombuffer(log.read(position, size), np.uint8), rows[number : number + 1])
+            for item in decoder.rows(read, table):
+                if isinstance(item, Damage):
+                    on_damage(item)
+                else:
+                    count += item.num_rows
+    return count

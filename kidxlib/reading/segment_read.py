@@ -1,12 +1,55 @@
-"""The part of a plan that is about one segment."""
+"""What is read of one segment: the part of a plan that reading it needs, and the transactions that it leaves out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.records.wanted_records import Wanted
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.reading.aborted_kernel import mark_aborted
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedRanges:
+    """Transactions that were aborted.
+
+    Attributes:
+        packed: the producer, the first offset and the marker's offset of each transaction, as int64s of this machine,
+            sorted.
+    """
+
+    packed: bytes = b""
+
+    @classmethod
+    def from_transactions(cls, transactions: NDArray[np.int64]) -> Self:
+        """`transactions` has shape (n, 3): producer, first offset and the marker's offset of each transaction."""
+        return cls(transactions[np.lexsort(transactions.T[::-1])].tobytes())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def between(self, start_offset: int, end_offset: int) -> AbortedRanges:
+        """The transactions with offsets from `start_offset` to below `end_offset`."""
+        rows = self._rows
+        return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
+
+    def are_aborted(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Which batches (of dtype `BATCH`) belong to an aborted transaction, as a consumer decides it
+        (`CompletedFetch.isBatchAborted`).
+        """
+        is_aborted = np.zeros(len(batches), np.bool_)
+        if len(self):
+            producers, first_offsets, last_offsets = (np.ascontiguousarray(column) for column in self._rows.T)
+            mark_aborted(batches, producers, first_offsets, last_offsets, is_aborted)
+        return is_aborted
+
+    @property
+    def _rows(self) -> NDArray[np.int64]:
+        return np.frombuffer(self.packed, np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +85,8 @@ class SegmentRead:
     last_offset_before: int
     end_offset: int | None
     wanted: Wanted
-    must_reach: int | None
-    aborted: AbortedRanges
+    must_reach: int | None = None
+    aborted: AbortedRanges = field(default_factory=AbortedRanges)
     records: int | None = None
     next_offset: int | None = None
     refused: str | None = None

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.known_logs import KnownEvents, KnownLog
-from kidxlib.reading.places import PartitionLogs
+from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog
+from kidxlib.reading.positions import PartitionLogs
+from kidxlib.reading.segment_read import AbortedRanges
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import Producers
@@ -65,7 +65,7 @@ class LogToScan:
     is_last: bool
     end_offset: int
     goes_on: bool
-    known: KnownLog | None = None
+    known: CatalogedLog | None = None
     position: int = 0
     first_offset: int = 0
 
@@ -111,7 +111,7 @@ class Transactions:
 
 
 @dataclass(frozen=True, slots=True)
-class ScannedPiece:
+class _ScannedPiece:
     """The producer events in a log, or in the part of a damaged log between two damages.
 
     Attributes:
@@ -124,14 +124,14 @@ class ScannedPiece:
 
 
 #: The pieces of a log, in order.
-ScannedLog: TypeAlias = Sequence[ScannedPiece]
+ScannedLog: TypeAlias = Sequence[_ScannedPiece]
 #: Scans logs, perhaps in other processes, and gives the results in the order of the logs.
 ScanLogs: TypeAlias = Callable[[Sequence[LogToScan]], Generator[ScannedLog, None, None]]
 _Asked: TypeAlias = tuple["_Partition", LogToScan]
 
 
 def transactions_of(
-    partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: KnownEvents | None
+    partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: CatalogedEvents | None
 ) -> list[Transactions]:
     """The transactions of each partition. `scan` is given all logs at once that are sure to be needed. `known_events`
     has those of logs that a catalog knows; None if there is no catalog.
@@ -168,7 +168,7 @@ def scan_log(log: LogToScan) -> ScannedLog:
         return list(_pieces(log, opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)))
 
 
-def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | None) -> None:
+def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: CatalogedEvents | None) -> None:
     """Add the events of logs to folds in the order of the logs; a catalog has them, or a scan finds them."""
     cataloged: list[NDArray[np.void] | None] = [None] * len(asked)
     if known_events is not None:
@@ -178,7 +178,7 @@ def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | No
     to_scan = [log for (_, log), events in zip(asked, cataloged, strict=True) if events is None]
     with closing(scan(to_scan)) as scanned:
         for (fold, log), events in zip(asked, cataloged, strict=True):
-            for piece in next(scanned) if events is None else [ScannedPiece(events)]:
+            for piece in next(scanned) if events is None else [_ScannedPiece(events)]:
                 fold.add_piece(log, piece)
 
 
@@ -202,7 +202,7 @@ class _Partition:
     def __init__(self, partition: PartitionToScan) -> None:
         self._end_offset, self._last_offset = partition.end_offset, partition.last_offset
         self._left = deque(partition.logs)
-        self._fold = TransactionFold()
+        self._fold = _TransactionFold()
 
     def logs_asked_for(self) -> Iterator[LogToScan]:
         """The logs up to the last wanted offset."""
@@ -215,20 +215,19 @@ class _Partition:
             for _ in range(min(count, len(self._left))):
                 yield self._left.popleft()
 
-    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
         if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
-            self._fold.add_piece(log, ScannedPiece(log.counted(piece.events), piece.damage))
+            self._fold.add_piece(log, _ScannedPiece(log.counted(piece.events), piece.damage))
 
     def transactions(self) -> Transactions:
         return self._fold.transactions(self._end_offset)
 
     @property
     def _is_open(self) -> bool:
-        """Whether a wanted transaction is still open."""
         return min(self._fold.undecided, default=OFFSET_MAX) <= self._last_offset
 
 
-class TransactionFold:
+class _TransactionFold:
     """The transactions of one partition, updated by the producer events of its logs in order."""
 
     def __init__(self) -> None:
@@ -236,7 +235,7 @@ class TransactionFold:
         self._aborted: list[NDArray[np.int64]] = []
         self._in_doubt: set[int] = set()
 
-    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
         if piece.damage is not None and not log.goes_on:
             raise DamagedLogError(
                 f"{log.path}: {piece.damage}; which transactions were aborted cannot be told. "
@@ -274,7 +273,7 @@ class TransactionFold:
         return [first for producer, first in self._producers.open_transactions if producer not in self._in_doubt]
 
 
-def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
+def _pieces(log: LogToScan, content: LogBytes) -> Iterator[_ScannedPiece]:
     position, next_offset = log.position, log.base_offset
     while True:
         scanned = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
@@ -282,9 +281,9 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
         next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset
         if is_whole or (log.is_last and is_unfinished(content, at, log.base_offset, next_offset)):
-            yield ScannedPiece(scanned.producer_events)
+            yield _ScannedPiece(scanned.producer_events)
             return
-        yield ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
+        yield _ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
         after = next_whole_batch(content, at + 1, next_offset, OFFSET_MAX) if log.goes_on else None
         if after is None:
             return
@@ -296,7 +295,7 @@ class FollowedTransactions:
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
-        self._fold = TransactionFold()
+        self._fold = _TransactionFold()
         self._next_offset = -1
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
@@ -304,7 +303,7 @@ class FollowedTransactions:
         before `since` is asked for, now and later.
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
-            self._fold, self._next_offset = TransactionFold(), -1
+            self._fold, self._next_offset = _TransactionFold(), -1
         for part in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
             log = LogToScan(
                 path=str(part.path),

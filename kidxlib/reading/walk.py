@@ -1,12 +1,14 @@
-"""Walks over the wanted batches of a segment, checks each, and gives batches and damage in the order of the log. Also
-finds the offset of a time, as a broker does.
+"""Walks over the wanted batches of a segment, checks each, and gives batches and damage in the order of the log. Damage
+ends the reading (`fail_on`), or is reported while reading goes on behind it. Also finds the offset of a time, as a
+broker does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +16,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.damage import Damage, TakeDamage, warn_of_unfinished
-from kidxlib.reading.gaps_between_logs import LogRead, TakeLog, lacks_records
+from kidxlib.reading.left_out import LogRead, TakeLog, lacks_records
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
@@ -26,10 +27,64 @@ from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.ranged_log import RANGE_BYTES
 
-Item: TypeAlias = BatchTable | Damage
+_log: Final = logging.getLogger(__name__)
 
 #: How many bytes are read at a time if only a part of a segment is wanted.
 _PART_CHUNK_BYTES: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A stretch of a log that cannot be read.
+
+    Attributes:
+        position: the byte of the log at which the stretch begins.
+        end: the byte at which reading goes on; None if it does not.
+        first_offset: the first offset that may be lost.
+        next_offset: the offset at which reading goes on; None if it does not in this segment.
+        reason: what was found, and what was expected.
+        is_end: whether the log ends there too early: nothing follows.
+        is_whole_log: whether the stretch is a whole log that is not read because it may be another partition's.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    position: int
+    end: int | None
+    first_offset: int
+    next_offset: int | None
+    reason: str
+    is_end: bool = False
+    is_whole_log: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: byte {self.position}: {self.reason}"
+
+    @property
+    def lost(self) -> str:
+        """The lost offsets in words."""
+        end = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
+        return f"offsets {self.first_offset} {end}{' of that log' if self.is_whole_log else ''}"
+
+
+#: Is called with each stretch that is not read.
+TakeDamage: TypeAlias = Callable[[Damage], object]
+OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
+
+Item: TypeAlias = BatchTable | Damage
+
+
+def fail_on(damage: Damage) -> NoReturn:
+    if damage.is_end:
+        raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
+    raise DamagedLogError(
+        f"{damage}; what comes before it was read. --skip-damage (in Python on_damage='skip') reads what comes after it"
+    )
+
+
+def warn_of(damage: Damage) -> None:
+    _log.warning("%s; not read: %s", damage, damage.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +107,7 @@ class WalkOptions:
     on_end: TakeLog | None = None
 
 
-def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
+def walk_segment(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
     """The batches of a segment that are wanted by their headers, and damage."""
     if read.refused is not None:
         yield Damage(
@@ -68,7 +123,7 @@ def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
         )
         return
     with opened_log(read.log_path) as opened:
-        ensure_planned(read, opened.version)
+        _ensure_planned(read, opened.version)
         log = _log_of(read, opened, options)
         yield from _SegmentWalk(read, log, options).items()
         _ensure_still_planned(read, opened)
@@ -85,7 +140,7 @@ def _log_of(read: SegmentRead, opened: OpenedLog, options: WalkOptions) -> LogBy
     return opened.log(size, use_mmap=False, access=Access.SEQUENTIAL)
 
 
-def ensure_planned(read: SegmentRead, now: FileVersion) -> None:
+def _ensure_planned(read: SegmentRead, now: FileVersion) -> None:
     planned = read.version
     same_file = now.inode == planned.inode and now.size >= planned.size
     if not same_file or (now.size == planned.size and now.mtime_ns != planned.mtime_ns):
@@ -99,7 +154,7 @@ def _ensure_still_planned(read: SegmentRead, opened: OpenedLog) -> None:
     if opened.status is None:
         opened.ensure_unchanged()
     else:
-        ensure_planned(read, FileVersion.of(opened.status))
+        _ensure_planned(read, FileVersion.of(opened.status))
 
 
 class _SegmentWalk:
@@ -224,7 +279,7 @@ class _SegmentWalk:
         is_last = read.end_offset is None and read.goes_on_at is None
         if left and is_last and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
             if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
-                warn_of_unfinished(read.log_path, walk.position, self._log.size)
+                _warn_of_unfinished(read.log_path, walk.position, self._log.size)
         elif left:
             if read.end_position < read.version.size:
                 malformed = malformed or f"no batch ends at byte {self._log.size}, where another is said to begin"
@@ -261,7 +316,7 @@ def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeD
     placer = RecordPlacer()
     for read in reads:
         wanted = replace(read.wanted, first_ms=time_ms)
-        for item in items_of(replace(read, wanted=wanted), WalkOptions(goes_on=goes_on)):
+        for item in walk_segment(replace(read, wanted=wanted), WalkOptions(goes_on=goes_on)):
             if isinstance(item, Damage):
                 on_damage(item)
             elif (offset := _first_offset(read, item, wanted, placer)) is not None:
@@ -277,3 +332,8 @@ def _first_offset(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: 
     except MalformedRecordsError as error:
         raise DamagedLogError(f"{read.log_path}: {error}; which offset a time leads to cannot be told") from error
     return None
+
+
+def _warn_of_unfinished(path: str, position: int, size: int) -> None:
+    """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
+    _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)

@@ -22,16 +22,14 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.lookup.cataloged_partitions import no_such_partition
+from kidxlib.lookup.searched_partitions import no_such_partition
 from kidxlib.messages.typed_records import TRANSACTION_STATE, read_coordinator_record
-from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.damage import Damage, fail_on
-from kidxlib.reading.gaps_between_logs import LogRead
+from kidxlib.reading.left_out import LogRead, lines_of_left_out
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
-from kidxlib.reading.rows import rows_of
+from kidxlib.reading.rows import batch_rows_of, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import lines_of_left_out
+from kidxlib.reading.walk import Damage, fail_on
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
 from kidxlib.records.control import read_control_record
@@ -39,7 +37,6 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import opened_log
 
 _COORDINATORS_TOPIC: Final = "__transaction_state"
-_ANY_TOPIC: Final = re.compile(".*")
 _NO_PRODUCER: Final = -1
 #: The bytes of the producer's id in a `TransactionLogValue`, behind the version, whatever that is.
 _ID_START, _ID_END = 2, 10
@@ -143,15 +140,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
 
 
 def _request(paths: Paths, partition: TopicPartition, start: int | None, end: int | None) -> ReadRequest:
-    return read_request(
-        paths,
-        topics=_ANY_TOPIC,
-        offsets={partition.directory: (start, end)},
-        times=None,
-        isolation="read_uncommitted",
-        index_dir=None,
-        to_log_end=True,
-    )
+    return read_request(paths, offsets={partition.directory: (start, end)}, to_log_end=True)
 
 
 def _batch(
@@ -172,7 +161,7 @@ def _batch(
 def _record(reads: Sequence[SegmentRead]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """The record as consumers get it, or None for a marker; and why it cannot be read."""
     try:
-        for rows in rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
+        for rows in record_rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
             for record in rows.to_pylist():
                 return record, ()
     except DamagedLogError as error:
@@ -240,15 +229,7 @@ def _with_id(written_by: WrittenBy, request: ReadRequest) -> WrittenBy:
 
 
 def _coordinators(log_dir: Location) -> ReadRequest:
-    return read_request(
-        str(log_dir),
-        topics=re.compile(re.escape(_COORDINATORS_TOPIC)),
-        offsets=None,
-        times=None,
-        isolation="read_uncommitted",
-        index_dir=None,
-        to_log_end=True,
-    )
+    return read_request(str(log_dir), topics=re.compile(re.escape(_COORDINATORS_TOPIC)), to_log_end=True)
 
 
 def _ids_in(plan: ReadPlan, producer_id: int, notes: list[str]) -> Iterator[str]:
@@ -259,7 +240,7 @@ def _ids_in(plan: ReadPlan, producer_id: int, notes: list[str]) -> Iterator[str]
     def note(damage: Damage) -> None:
         notes.append(str(damage))
 
-    for rows in rows_of(plan.reads, _KEYS_AND_VALUES, note, goes_on=True, threads=1):
+    for rows in record_rows_of(plan.reads, _KEYS_AND_VALUES, note, goes_on=True, threads=1):
         is_wanted = pc.equal(pc.binary_slice(rows.column("value"), _ID_START, _ID_END), wanted)
         for row in rows.filter(is_wanted).to_pylist():
             try:

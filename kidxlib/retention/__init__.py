@@ -1,3 +1,4 @@
-"""Kafka's retention. `policy` has a topic's configuration (`TopicConfig`), which `policy_file` and
-`described_configs` read; `decide` says which segments go, and why the others stay; `plan` is what `apply` deletes by.
+"""Kafka's retention. `policy` has a topic's configuration (`TopicConfig`), which `policy_file` reads, also of the
+output of Kafka's own tools; `decide` says which segments go, and why the others stay; `apply` deletes what a plan
+names.
 """

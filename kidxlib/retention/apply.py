@@ -1,4 +1,5 @@
-"""Applies a retention plan to an archive: deletes the segments that it names, with their index and auxiliary files.
+"""Applies a retention plan to an archive: deletes the segments that it names (`PartitionDeletion`), with their index
+and auxiliary files.
 
 As in Kafka (`LocalLog.deleteSegmentFiles`), every file is first renamed to `.deleted`, the log before the others, and
 removed some time later. kidx removes the log last, so that it exists as long as any file of its segment remains. If a
@@ -18,40 +19,215 @@ anything has changed, nothing of the partition is deleted. Then everything is de
 
 from __future__ import annotations
 
+import enum
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kidxlib.errors import CheckpointError, KidxError, PublishError
+from kidxlib.errors import CheckpointError, KidxError, PublishError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.retention.decide import Bounds, Segments, decide
-from kidxlib.retention.plan import (
-    STOPPING,
-    DeletionOutcome,
-    Kept,
-    PartitionDeletion,
-    PartitionThen,
-    PlannedSegment,
-    SegmentThen,
-)
-from kidxlib.retention.policy import REASONS, TopicPolicy
+from kidxlib.retention.policy import REASONS, TopicPolicy, Written
 from kidxlib.storage.directory import Directory, read_file
 from kidxlib.storage.location import location
 from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.packed import is_packed
 from kidxlib.storage.publisher import Owner, publish_if, sweep
 from kidxlib.storage.remover import Remover, in_the_way
 from kidxlib.storage.small_files import Checkpoints, parse_epoch_entries, read_checkpoints
 from kidxlib.text.times import NS_PER_MS
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """A segment as it was when it was planned, without a modification time if its log could not be read."""
+
+    base_offset: int
+    log_bytes: int
+    log_mtime_ns: int | None
+    log_inode: int | None = None
+
+    def differs(self, status: os.stat_result) -> bool:
+        """Whether a file differs from the planned log: in size, modification time or, if the plan has one, inode."""
+        return (status.st_size, status.st_mtime_ns) != (self.log_bytes, self.log_mtime_ns) or (
+            self.log_inode is not None and status.st_ino != self.log_inode
+        )
+
+    def difference(self, path: str, status: os.stat_result) -> str:
+        return (
+            f"{path}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns, inode {status.st_ino}; planned as "
+            f"{self.log_bytes} bytes, {self.log_mtime_ns} ns, inode {self.log_inode}: run build_index and plan again"
+        )
+
+
+class DeletionOutcome(enum.StrEnum):
+    """What was done with a segment of a plan."""
+
+    DELETED = "deleted"
+    LAST = "last"  # the last of its partition: a broker would roll first, here it stays
+    CHANGED = "changed"  # not as it was planned: it stays, and all after it
+    LEFT = "left"  # another segment of its partition is not as it was planned: the partition stays
+    NOT_DUE = "not-due"  # decided on again, it would not be deleted now: it stays, and all after it
+    NOT_RENAMED = "not-renamed"  # a file cannot be renamed, or its new name is taken: it stays, and all after it
+    EPOCHS_NOT_CUT = "epochs-not-cut"  # renamed, and not removed: leader epochs before the log cannot be cut
+    AFTER_KEPT = "behind"  # it is after one that stays
+    GONE = "gone"  # its log was not there any more, nor under the name of a deleted file
+
+
+#: All segments after one with such an outcome stay.
+_STOPPING: Final = (
+    DeletionOutcome.LAST,
+    DeletionOutcome.CHANGED,
+    DeletionOutcome.LEFT,
+    DeletionOutcome.NOT_DUE,
+    DeletionOutcome.NOT_RENAMED,
+)
+#: Outcomes that a person should look into.
+PROBLEMS: Final = (
+    DeletionOutcome.CHANGED,
+    DeletionOutcome.LEFT,
+    DeletionOutcome.NOT_DUE,
+    DeletionOutcome.NOT_RENAMED,
+    DeletionOutcome.EPOCHS_NOT_CUT,
+    DeletionOutcome.AFTER_KEPT,
+)
+
+_NO_END: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why a segment stays; None if another segment's detail says so."""
+
+    outcome: DeletionOutcome
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDeletion:
+    """What to delete of a partition.
+
+    Attributes:
+        index_directory: may be the same as the segments' directory.
+        segments: by base offset.
+        kept: the segments that stay, as found before any file was renamed; all segments after one of them stay, too.
+        others: findings on segments that were planned to stay, for the report.
+    """
+
+    key: PartitionKey
+    segments_directory: Directory
+    index_directory: Directory
+    segments: tuple[PlannedSegment, ...]
+    kept: Mapping[int, Kept] = field(default_factory=dict)
+    others: tuple[tuple[PlannedSegment, Kept], ...] = ()
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        """The directories where index and auxiliary files may be. Packed ones are rows, which the run removes."""
+        same = str(self.segments_directory) == str(self.index_directory) or is_packed(self.index_directory.root)
+        return (self.segments_directory,) if same else (self.segments_directory, self.index_directory)
+
+    def log_path(self, segment: PlannedSegment) -> str:
+        return f"{self.segments_directory}/{segment_file(segment.base_offset, LOG_SUFFIX)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentThen:
+    """A segment of a planned partition, whether it is to be deleted or to stay; see `Segments`.
+
+    Attributes:
+        counted_bytes: the log's size on a broker.
+        max_timestamp_ms: below 0 if there is none.
+        fully_read: whether the facts are those of the whole segment.
+        deleted: whether an applied plan has deleted it, so that it is rightly missing.
+    """
+
+    file: PlannedSegment
+    next_offset: int
+    counted_bytes: int
+    max_timestamp_ms: int
+    fully_read: bool
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionThen:
+    """A partition as it was planned.
+
+    Attributes:
+        topic_id: None if there was no `partition.metadata`.
+        log_start_offset, high_watermark: None if checkpoint files did not have them.
+        segments: all of it, by base offset.
+    """
+
+    topic_id: str | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    segments: Sequence[SegmentThen]
+
+    @property
+    def written(self) -> Written:
+        written_ms = max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
+        last_ms = max(segment.max_timestamp_ms for segment in self.segments)
+        return Written(written_ms, last_ms if last_ms >= 0 else written_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """What was done with a segment; `detail` says how it differs from the plan, or why it stays."""
+
+    key: PartitionKey
+    segment: PlannedSegment
+    outcome: DeletionOutcome
+    detail: str | None = None
+
+
+def log_dirs_of(deletions: Sequence[PartitionDeletion]) -> list[Path]:
+    """The log dirs to lock before segments are deleted."""
+    by_log_dir: dict[str, list[Directory]] = {}
+    for deletion in deletions:
+        by_log_dir.setdefault(deletion.segments_directory.root, []).append(deletion.segments_directory)
+    for log_dir, directories in by_log_dir.items():
+        if not any(os.path.lexists(str(directory)) for directory in directories):
+            raise UsageError(
+                f"{log_dir}: no partition of the plan is there, {directories[0].path} neither; is it mounted? If "
+                "they are deleted for good, run build_index and plan again"
+            )
+    return [Path(log_dir) for log_dir in sorted(by_log_dir)]
+
+
+def reconsidered(
+    remover: Remover, deletion: PartitionDeletion, then: PartitionThen, policy: TopicPolicy, now_ms: int
+) -> PartitionDeletion:
+    """The deletion, with the segments that must stay by the state of the partition and the topic's `policy` now. The
+    caller locks the log dir.
+    """
+    try:
+        changed = _change_of(remover, deletion, then)
+        if changed is None:
+            going = {segment.base_offset for segment in deletion.segments}
+            logs = [
+                (segment, _find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
+                for segment in then.segments
+            ]
+            if differences := _log_differences(deletion, logs):
+                return _skipped(deletion, logs, differences)
+            present = [(segment, log.status) for segment, log in logs if log is not None]
+            return replace(deletion, kept=_not_due(deletion, present, then, policy, now_ms))
+    except (KidxError, OSError) as error:
+        changed = str(error)
+    kept = Kept(DeletionOutcome.CHANGED, f"{deletion.segments_directory}: {changed}: run build_index and plan again")
+    return replace(deletion, kept={deletion.segments[0].base_offset: kept})
+
+
 def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThen) -> str | None:
-    """What has changed in a partition; None if nothing has."""
     directory = deletion.segments_directory
     topic_partition = TopicPartition(deletion.key[1], deletion.key[2])
     checkpoints: Checkpoints = read_checkpoints(location(directory.root))
@@ -72,13 +248,49 @@ def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThe
     return None
 
 
+def _not_due(
+    deletion: PartitionDeletion,
+    present: Sequence[tuple[SegmentThen, os.stat_result]],
+    then: PartitionThen,
+    policy: TopicPolicy,
+    now_ms: int,
+) -> dict[int, Kept]:
+    """The first planned segment that would not be deleted now, and why; all segments after it stay."""
+    if not present:
+        return {}
+    segments = Segments(
+        base_offsets=np.array([segment.file.base_offset for segment, _ in present], np.int64),
+        sizes=np.array([min(segment.counted_bytes, status.st_size) for segment, status in present], np.int64),
+        max_timestamps=np.array([segment.max_timestamp_ms for segment, _ in present], np.int64),
+        mtimes_ms=np.array([status.st_mtime_ns // NS_PER_MS for _, status in present], np.int64),
+        fully_read=np.array([segment.fully_read for segment, _ in present], np.bool_),
+    )
+    bounds = Bounds.at_start(
+        int(segments.base_offsets[0]),
+        present[-1][0].next_offset,
+        log_start_offset=then.log_start_offset,
+        high_watermark=then.high_watermark,
+    )
+    if (asked := policy.log_start_asked_for(deletion.key[2])) is not None:
+        bounds = bounds.deleted_up_to(asked)
+    decisions = decide(segments, bounds, policy, now_ms)
+    if decisions.deleted == len(segments):
+        return {}
+    first_to_stay = int(segments.base_offsets[decisions.deleted])
+    reasons = dict(zip(segments.base_offsets.tolist(), decisions.reasons.tolist(), strict=True))
+    for segment in deletion.segments:
+        if segment.base_offset >= first_to_stay and segment.base_offset in reasons:
+            reason = REASONS[reasons[segment.base_offset]].value
+            detail = f"{deletion.log_path(segment)}: {reason}, decided on again"
+            return {segment.base_offset: Kept(DeletionOutcome.NOT_DUE, detail)}
+    return {}
+
+
 def _shown(value: object) -> object:
     return "not there" if value is None else value
 
 
 class _LogNow(NamedTuple):
-    """A segment's log as it is now."""
-
     path: str
     status: os.stat_result
 
@@ -126,81 +338,6 @@ def _skipped(
         if segment.file.base_offset in differences and segment.file.base_offset not in going
     )
     return replace(deletion, kept=kept, others=others)
-
-
-def reconsidered(
-    remover: Remover, deletion: PartitionDeletion, then: PartitionThen, policy: TopicPolicy, now_ms: int
-) -> PartitionDeletion:
-    """The deletion, with the segments that must stay by the state of the partition and the topic's `policy` now. The
-    caller locks the log dir.
-    """
-    try:
-        changed = _change_of(remover, deletion, then)
-        if changed is None:
-            going = {segment.base_offset for segment in deletion.segments}
-            logs = [
-                (segment, _find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
-                for segment in then.segments
-            ]
-            if differences := _log_differences(deletion, logs):
-                return _skipped(deletion, logs, differences)
-            present = [(segment, log.status) for segment, log in logs if log is not None]
-            return replace(deletion, kept=_not_due(deletion, present, then, policy, now_ms))
-    except (KidxError, OSError) as error:
-        changed = str(error)
-    kept = Kept(DeletionOutcome.CHANGED, f"{deletion.segments_directory}: {changed}: run build_index and plan again")
-    return replace(deletion, kept={deletion.segments[0].base_offset: kept})
-
-
-def _not_due(
-    deletion: PartitionDeletion,
-    present: Sequence[tuple[SegmentThen, os.stat_result]],
-    then: PartitionThen,
-    policy: TopicPolicy,
-    now_ms: int,
-) -> dict[int, Kept]:
-    """The first planned segment that would not be deleted now, and why; all segments after it stay."""
-    if not present:
-        return {}
-    segments = Segments(
-        base_offsets=np.array([segment.file.base_offset for segment, _ in present], np.int64),
-        sizes=np.array([min(segment.counted_bytes, status.st_size) for segment, status in present], np.int64),
-        max_timestamps=np.array([segment.max_timestamp_ms for segment, _ in present], np.int64),
-        mtimes_ms=np.array([status.st_mtime_ns // NS_PER_MS for _, status in present], np.int64),
-        fully_read=np.array([segment.fully_read for segment, _ in present], np.bool_),
-    )
-    bounds = Bounds.at_start(
-        int(segments.base_offsets[0]),
-        present[-1][0].next_offset,
-        log_start_offset=then.log_start_offset,
-        high_watermark=then.high_watermark,
-    )
-    if (asked := policy.log_start_asked_for(deletion.key[2])) is not None:
-        bounds = bounds.deleted_up_to(asked)
-    decisions = decide(segments, bounds, policy, now_ms)
-    if decisions.deleted == len(segments):
-        return {}
-    first_to_stay = int(segments.base_offsets[decisions.deleted])
-    reasons = dict(zip(segments.base_offsets.tolist(), decisions.reasons.tolist(), strict=True))
-    for segment in deletion.segments:
-        if segment.base_offset >= first_to_stay and segment.base_offset in reasons:
-            reason = REASONS[reasons[segment.base_offset]].value
-            detail = f"{deletion.log_path(segment)}: {reason}, decided on again"
-            return {segment.base_offset: Kept(DeletionOutcome.NOT_DUE, detail)}
-    return {}
-
-
-_NO_END: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentResult:
-    """What was done with a segment; `detail` says how it differs from the plan, or why it stays."""
-
-    key: PartitionKey
-    segment: PlannedSegment
-    outcome: DeletionOutcome
-    detail: str | None = None
 
 
 def _outcome_of(
@@ -315,7 +452,7 @@ def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentR
             outcome, detail = _after_kept(deletion, segment, stopped_by)
         else:
             outcome, detail = _delete_segment(remover, deletion, segment, names, last)
-        if stopped_by is None and outcome in STOPPING:
+        if stopped_by is None and outcome in _STOPPING:
             stopped_by = outcome
         yield SegmentResult(deletion.key, segment, outcome, detail)
     for segment, result in deletion.others:

@@ -169,6 +169,19 @@ NOTHING_KNOWN: Final = TopicConfig(TopicPolicy(), dict.fromkeys(DECIDING_CONFIGS
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """When a partition was last written to, in ms since the epoch.
+
+    Attributes:
+        written_ms: by the files of the logs.
+        last_ms: by the last record; as `written_ms` if no record has a time.
+    """
+
+    written_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPattern:
     """The values that differ for the topics whose full name matches.
 

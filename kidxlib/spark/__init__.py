@@ -1,6 +1,6 @@
-"""Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known,
-and `read` for bulk. In the driver, `planning` turns options, limits and pushed filters into offsets and reads; `limits`
-only parses. `task_rows` reads in a task, and `stream_planning` plans a micro-batch.
+"""Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known
+(`source`), and `read` for bulk. In the driver, `planning` turns options, limits and filters that Spark pushes down
+(`pushed_filters`) into offsets and reads, also for each micro-batch of a stream. `task_rows` reads in a task.
 
 A name is imported at its first use: the processes that Spark starts to get a schema need few of them.
 """

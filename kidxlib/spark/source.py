@@ -1,30 +1,49 @@
-"""Spark's data source `kafka_segment`. Slow imports are made only by the processes that need them: Spark gets the
-schema in a process of its own.
+"""Spark's data source `kafka_segment`: its schema, and its readers, of what is there and of a stream.
+
+Slow imports are made only by the processes that need them: Spark gets the schema in a process of its own. It keeps one
+`KafkaSegmentStreamReader`, which plans the micro-batches, in another process as long as a query runs. Readers in tasks
+only read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StringType, StructField, StructType
 
-from kidxlib.spark.columns import ensure_columns, source_schema
-from kidxlib.spark.pushed import Pushed, push_filters
-from kidxlib.spark.source_options import SourceOptions, parse_columns, parse_options, parse_stream_options
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.reading.request import read_schema
+from kidxlib.spark.pushed_filters import Pushed, push_filters
+from kidxlib.spark.source_options import (
+    SourceOptions,
+    StreamOptions,
+    TriggerLimits,
+    parse_columns,
+    parse_options,
+    parse_stream_options,
+)
 
 if TYPE_CHECKING:
     from kidxlib.reading.segment_read import SegmentRead
-    from kidxlib.spark.stream import KafkaSegmentStreamReader
+    from kidxlib.spark.planning import StreamPlanner
 
 _log: Final = logging.getLogger(__name__)
-
 
 #: Spark's setting that lets it push filters to sources in Python. Without, those that take filters are refused.
 FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -39,7 +58,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KafkaSegmentSource)
 
 
-def show_log(log: logging.Logger) -> None:
+def _show_log(log: logging.Logger) -> None:
     """Log to standard error if no handler is set, as in the process that plans for Spark."""
     if not log.hasHandlers():
         handler = logging.StreamHandler()
@@ -64,20 +83,43 @@ class KafkaSegmentSource(DataSource):
 
     def reader(self, schema: StructType) -> KafkaSegmentReader:
         options = parse_options(self.options)
-        ensure_columns(options.mode, schema)
+        _ensure_columns(options.mode, schema)
         return KafkaSegmentReader(options, to_arrow_schema(schema, timezone="UTC"))
 
     def streamReader(self, schema: StructType) -> KafkaSegmentStreamReader:  # noqa: N802  # Spark's name
-        from kidxlib.spark.stream import KafkaSegmentStreamReader
-
         options = parse_stream_options(self.options)
-        ensure_columns(options.source.mode, schema)
+        _ensure_columns(options.source.mode, schema)
         return KafkaSegmentStreamReader(options, to_arrow_schema(schema, timezone="UTC"))
 
 
-@dataclass(frozen=True)
-class TaskReads(InputPartition):
-    reads: tuple[SegmentRead, ...]
+#: The types of columns that Spark has no type for, and of headers as in its Kafka source, where all may be null.
+_TYPES: Final[dict[str, DataType]] = {
+    "crc": LongType(),
+    "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Columns in Spark's types. All are declared nullable, as in Spark's Kafka source."""
+    return StructType(
+        [StructField(field.name, _TYPES.get(field.name) or from_arrow_type(field.type)) for field in schema]
+    )
+
+
+def source_schema(mode: str, *, include_headers: bool) -> StructType:
+    return spark_schema(read_schema(mode, None, include_headers=include_headers))
+
+
+def _ensure_columns(mode: str, schema: StructType) -> None:
+    """Check that a user's schema has columns of the source, with their types, in any order."""
+    names = schema.fieldNames()
+    known = spark_schema(read_schema(mode, names, include_headers=True))
+    for given, ours in zip(schema, known, strict=True):
+        if given.dataType.simpleString() != ours.dataType.simpleString():
+            raise UsageError(
+                f"schema: column {given.name} is of type {given.dataType.simpleString()}, "
+                f"expected {ours.dataType.simpleString()}; cast it after reading"
+            )
 
 
 class KafkaSegmentReader(DataSourceReader):
@@ -97,7 +139,7 @@ class KafkaSegmentReader(DataSourceReader):
         from kidxlib.spark.task_rows import tasks_of
 
         plan = plan_source(self._options, self._pushed)
-        show_log(_log)
+        _show_log(_log)
         _log.info("%s", plan)
         for line in (*plan.problems, *plan.remarks):
             _log.warning("%s", line)
@@ -111,3 +153,131 @@ class KafkaSegmentReader(DataSourceReader):
         fails = self._options.fails_on_loss
         on_damage = damage_taker(fails=fails)
         yield from task_rows(partition.reads, self._options.mode, self._schema, on_damage, goes_on=not fails)
+
+
+@dataclass(frozen=True)
+class TaskReads(InputPartition):
+    reads: tuple[SegmentRead, ...]
+
+
+#: Differs from every offset of a micro-batch. The start in options is resolved once, and kept with the end of the first
+#: micro-batch, so that it is the same when that micro-batch is read again.
+_BEGINNING: Final[dict[str, Any]] = {}
+
+
+class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are those of Spark's Kafka source (`KafkaSourceOffset`), with additions of `StreamOffsets`. `schema` is
+    the one that Spark expects.
+    """
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+
+    @cached_property
+    def _planner(self) -> StreamPlanner:
+        from kidxlib.spark.planning import StreamPlanner
+
+        _show_log(logging.getLogger("kidxlib.spark"))
+        return StreamPlanner(self._options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        return _BEGINNING
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limits = self._options.limits
+        if limits.log_bytes is not None:
+            return ReadMaxBytes(limits.log_bytes)
+        return ReadAllAvailable() if limits.offsets is None else ReadMaxRows(limits.offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the query end at the present ends of partitions."""
+        self._planner.stop_at_what_is_there()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; the start, if there is nothing to read."""
+        limits = TriggerLimits(
+            offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            log_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
+        )
+        return self._planner.next_end(_parsed(start), limits).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The ends of partitions when they were last looked at."""
+        latest = self._planner.latest
+        return None if latest is None else StreamOffsets(latest).as_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        from kidxlib.spark.task_rows import tasks_of
+
+        plan = self._planner.plan(_parsed(start), StreamOffsets.parse(end))
+        if plan is None:
+            return []
+        _log.info("%s", plan)
+        return [TaskReads(reads) for reads in tasks_of(plan.reads)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return KafkaSegmentReader(self._options.source, self._schema).read(partition)
+
+
+def _parsed(start: Mapping[str, Any]) -> StreamOffsets | None:
+    return None if start == _BEGINNING else StreamOffsets.parse(start)
+
+
+#: Keys among topics; no topic can have these names, as they have a space.
+_LOG_BYTES: Final = "log bytes"
+_STARTS: Final = "starting offsets"
+
+Numbers = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """The end of a micro-batch.
+
+    Attributes:
+        ends: the offset behind the last one that was read by then, for each partition. A partition that is not named is
+            new: it is read from 0 on.
+        log_bytes: the bytes of batches from the start of the micro-batch to its end, for each partition that is read.
+            Only compaction and truncation change Kafka's logs, and this number shows that.
+        starts: where the stream begins, if this is its first micro-batch; else None.
+    """
+
+    ends: Numbers
+    log_bytes: Numbers = field(default_factory=dict)
+    starts: Numbers | None = None
+
+    @classmethod
+    def parse(cls, checkpoint: Mapping[str, Any]) -> Self:
+        try:
+            topics = {name: numbers for name, numbers in checkpoint.items() if name not in (_LOG_BYTES, _STARTS)}
+            starts = _numbers(checkpoint[_STARTS]) if _STARTS in checkpoint else None
+            return cls(_numbers(topics), _numbers(checkpoint.get(_LOG_BYTES, {})), starts)
+        except (ValueError, AttributeError) as error:
+            raise UsageError(
+                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the '
+                "stream with a checkpoint location of its own"
+            ) from error
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON of a checkpoint, with keys in a fixed order, as Spark compares texts."""
+        checkpoint: dict[str, Any] = _by_topic(self.ends)
+        if self.log_bytes:
+            checkpoint[_LOG_BYTES] = _by_topic(self.log_bytes)
+        if self.starts is not None:
+            checkpoint[_STARTS] = _by_topic(self.starts)
+        return checkpoint
+
+
+def _numbers(by_topic: Mapping[str, Mapping[str, int]]) -> Numbers:
+    return {
+        TopicPartition(topic, int(partition)): int(number)
+        for topic, numbers in by_topic.items()
+        for partition, number in numbers.items()
+    }
+
+
+def _by_topic(numbers: Numbers) -> dict[str, dict[str, int]]:
+    by_topic: dict[str, dict[str, int]] = {}
+    for partition in sorted(numbers):
+        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = numbers[partition]
+    return by_topic

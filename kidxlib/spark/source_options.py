@@ -1,10 +1,12 @@
-"""The options of the source: those of Spark's Kafka source that mean something (`ConsumerStrategy`), and its own."""
+"""The options of the source: those of Spark's Kafka source that mean something (`ConsumerStrategy`), and its own; also
+where reading begins and ends by them (`KafkaSourceProvider`, `JsonUtils`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,18 +15,59 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.indexing.source import PartitionDirectory, RemoteOptions, parse_topics
 from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
-from kidxlib.spark.limits import ENDING, STARTING, Limit, parse_limit
 
-_LIMITS: Final = tuple(
-    option for limit in (STARTING, ENDING) for option in (limit.offsets, limit.timestamp, limit.offsets_by_timestamp)
+#: The numbers that mean the ends of a log in Spark's options.
+LATEST: Final = -1
+
+_EARLIEST: Final = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LimitOptions:
+    """The options that say where reading begins, or those that say where it ends.
+
+    Attributes:
+        word, number: mean no limit.
+        other_word, other: mean the other end of the log.
+    """
+
+    timestamp: str
+    offsets_by_timestamp: str
+    offsets: str
+    word: str
+    number: int
+    other_word: str
+    other: int
+
+
+_STARTING: Final = _LimitOptions(
+    timestamp="startingTimestamp",
+    offsets_by_timestamp="startingOffsetsByTimestamp",
+    offsets="startingOffsets",
+    word="earliest",
+    number=_EARLIEST,
+    other_word="latest",
+    other=LATEST,
 )
+
+_ENDING: Final = _LimitOptions(
+    timestamp="endingTimestamp",
+    offsets_by_timestamp="endingOffsetsByTimestamp",
+    offsets="endingOffsets",
+    word="latest",
+    number=LATEST,
+    other_word="earliest",
+    other=_EARLIEST,
+)
+
 _MAX_OFFSETS, _MAX_BYTES = "maxOffsetsPerTrigger", "maxBytesPerTrigger"
 _OF_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _OF_STREAMS: Final = (_MAX_OFFSETS, _MAX_BYTES)
 OPTIONS: Final = (
     *("path", "paths", "source"),
     *_OF_TOPICS,
-    *_LIMITS,
+    *(_STARTING.offsets, _STARTING.timestamp, _STARTING.offsets_by_timestamp),
+    *(_ENDING.offsets, _ENDING.timestamp, _ENDING.offsets_by_timestamp),
     "startingOffsetsByTimestampStrategy",
     *("includeHeaders", "isolation", "toLogEnd", "mode", "indexDir", "catalog", "failOnDataLoss"),
     *("layout", "tieredMetadata"),
@@ -57,12 +100,9 @@ class Topics:
 
     def among(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The existing partitions to read; an error if a given one is missing."""
-        missing: list[str] = []
         there = [directory.topic_partition for directory in listed]
-        if self.assigned is not None:
-            missing = sorted(partition.directory for partition in self.assigned.difference(there))
-        elif self.subscribed is not None:
-            missing = sorted(self.subscribed.difference(partition.topic for partition in there))
+        missing = sorted(partition.directory for partition in (self.assigned or frozenset()).difference(there))
+        missing += sorted((self.subscribed or frozenset()).difference(partition.topic for partition in there))
         if missing:
             topics = sorted({partition.topic for partition in there})
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
@@ -70,48 +110,57 @@ class Topics:
 
     def asks_for(self, partition: TopicPartition) -> bool:
         """Whether a partition without a directory is to be read."""
+        is_by_name = self.assigned is not None or self.subscribed is not None
+        return (is_by_name or partition.topic not in INTERNAL_TOPICS) and self._holds(partition)
+
+    def existing(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
+        """The existing partitions to read; given ones may be missing."""
+        is_by_name = self.assigned is not None or self.subscribed is not None
+        may_be_read = (each.topic_partition for each in listed if is_by_name or not each.is_meant_by_name_only)
+        return [partition for partition in may_be_read if self._holds(partition)]
+
+    def _holds(self, partition: TopicPartition) -> bool:
         if self.assigned is not None:
             return partition in self.assigned
         if self.subscribed is not None:
             return partition.topic in self.subscribed
-        is_any = partition.topic not in INTERNAL_TOPICS
-        return is_any and (self.pattern is None or self.pattern.search(partition.topic) is not None)
-
-    def existing(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
-        """The existing partitions to read; given ones may be missing."""
-        there = [directory.topic_partition for directory in listed]
-        if self.assigned is not None:
-            return [partition for partition in there if partition in self.assigned]
-        if self.subscribed is not None:
-            return [partition for partition in there if partition.topic in self.subscribed]
-        there = [directory.topic_partition for directory in listed if not directory.is_meant_by_name_only]
-        return [partition for partition in there if self.pattern is None or self.pattern.search(partition.topic)]
+        return self.pattern is None or self.pattern.search(partition.topic) is not None
 
 
-def _parse_topics(given: Mapping[str, str]) -> Topics:
-    named = [option for option in _OF_TOPICS if option in given]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
-    if "subscribe" in given:
-        topics = frozenset(filter(None, (topic.strip() for topic in given["subscribe"].split(","))))
-        if not topics:
-            raise UsageError(f"subscribe {given['subscribe']!r}: expected topics, separated by commas")
-        return Topics(subscribed=topics)
-    if "subscribePattern" in given:
-        return Topics(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
-    return Topics(assigned=_assigned(given["assign"])) if "assign" in given else Topics()
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins, or before which record it ends.
 
+    Attributes:
+        option: the option with the limit.
+        is_time: numbers are timestamps in ms since the epoch, and mean the first record with this timestamp or a later
+            one. Else they are offsets.
+        everywhere: the limit of all partitions; None for no limit.
+        by_partition: the limit of each partition that is read, None for no limit; None if `everywhere` counts.
+    """
 
-def _assigned(text: str) -> frozenset[TopicPartition]:
-    try:
-        assigned = frozenset(
-            TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers
+    option: str
+    is_time: bool = False
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int | None] | None = None
+
+    def of_partition(self, partition: TopicPartition) -> int | None:
+        """The limit of a partition; None for no limit."""
+        return self.everywhere if self.by_partition is None else self.by_partition[partition]
+
+    def ensure_names(self, partitions: Collection[TopicPartition]) -> None:
+        named = set(self.by_partition or ())
+        if self.by_partition is None or named == set(partitions):
+            return
+        differences = {"missing": set(partitions) - named, "not read": named - set(partitions)}
+        raise UsageError(
+            f"{self.option}: expected each partition that is read, and no other; "
+            + "; ".join(
+                f"{what}: {', '.join(partition.directory for partition in sorted(different)[:3])}"
+                for what, different in differences.items()
+                if different
+            )
         )
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UsageError(f'assign {text}: expected JSON as {{"topic": [0, 1], "another": [3]}}') from error
-    if not assigned:
-        raise UsageError(f"assign {text}: expected a partition")
-    return assigned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +192,7 @@ class SourceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TriggerLimits:
     """The most offsets, or bytes of logs, of a micro-batch; None for no limit."""
 
     offsets: int | None = None
@@ -155,7 +204,7 @@ class StreamOptions:
     """The options of a stream, whose `source` has no end."""
 
     source: SourceOptions
-    limits: Limits
+    limits: TriggerLimits
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -167,7 +216,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    for option in (ENDING.offsets, ENDING.timestamp, ENDING.offsets_by_timestamp):
+    for option in (_ENDING.offsets, _ENDING.timestamp, _ENDING.offsets_by_timestamp):
         if option in given:
             raise UsageError(f"option {option}: a stream goes on; leave it out, or use spark.read")
     source = _parse(given, of_stream=True)
@@ -180,7 +229,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         raise UsageError(f"{_MAX_OFFSETS} and {_MAX_BYTES}: expected one of them, or none")
     if offsets is not None and source.mode == "batches":
         raise UsageError(f"{_MAX_OFFSETS}: it may end amid a batch; for mode batches expected {_MAX_BYTES}")
-    return StreamOptions(source=source, limits=Limits(offsets, log_bytes))
+    return StreamOptions(source=source, limits=TriggerLimits(offsets, log_bytes))
 
 
 def parse_columns(given: Mapping[str, str]) -> tuple[str, bool]:
@@ -196,8 +245,8 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
     return SourceOptions(
         paths=_paths(given),
         topics=_parse_topics(given),
-        start=parse_limit(given, STARTING, takes_other=of_stream),
-        end=parse_limit(given, ENDING),
+        start=_parse_limit(given, _STARTING, takes_other=of_stream),
+        end=_parse_limit(given, _ENDING),
         skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",
         isolation=isolation,
         mode=mode,
@@ -265,3 +314,82 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     if word not in ("true", "false"):
         raise UsageError(f"{option} {given[option]!r}: expected true or false")
     return word == "true"
+
+
+def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_other: bool = False) -> Limit:
+    """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
+    timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
+    begin at the latest offset.
+    """
+    if (text := given.get(options.timestamp)) is not None:
+        return Limit(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
+    if (text := given.get(options.offsets_by_timestamp)) is not None:
+        return Limit(
+            options.offsets_by_timestamp, is_time=True, by_partition=_by_partition(options.offsets_by_timestamp, text)
+        )
+    text = given.get(options.offsets, options.word).strip()
+    if text.lower() == options.word:
+        return Limit(options.offsets)
+    if takes_other and text.lower() == options.other_word:
+        return Limit(options.offsets, everywhere=options.other)
+    numbers: dict[TopicPartition, int | None] = {}
+    for partition, number in _by_partition(options.offsets, text).items():
+        if number < min(options.number, options.other) or (number == options.other and not takes_other):
+            raise UsageError(
+                f"{options.offsets} of {partition.directory}: {number}, expected an offset, or {options.number} for "
+                f"{options.word}"
+            )
+        numbers[partition] = None if number == options.number else number
+    return Limit(options.offsets, by_partition=numbers)
+
+
+def _by_partition(option: str, text: str) -> dict[TopicPartition, int]:
+    """A number for each partition, from JSON: {"topic": {"0": 23, "1": 42}}."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): _whole(number)
+            for topic, numbers in json.loads(text).items()
+            for partition, number in numbers.items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f'{option} {text}: expected a number for each partition in JSON, as {{"topic": {{"0": 23, "1": 42}}}}'
+        ) from error
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or not -(2**63) <= number < 2**63:
+        raise ValueError(number)
+    return number
+
+
+def _milliseconds(option: str, text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not -(2**63) <= int(text) < 2**63:
+        raise UsageError(f"{option} {text}: expected milliseconds since the epoch")
+    return int(text)
+
+
+def _parse_topics(given: Mapping[str, str]) -> Topics:
+    named = [option for option in _OF_TOPICS if option in given]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
+    if "subscribe" in given:
+        topics = frozenset(filter(None, (topic.strip() for topic in given["subscribe"].split(","))))
+        if not topics:
+            raise UsageError(f"subscribe {given['subscribe']!r}: expected topics, separated by commas")
+        return Topics(subscribed=topics)
+    if "subscribePattern" in given:
+        return Topics(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
+    return Topics(assigned=_assigned(given["assign"])) if "assign" in given else Topics()
+
+
+def _assigned(text: str) -> frozenset[TopicPartition]:
+    try:
+        assigned = frozenset(
+            TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(f'assign {text}: expected JSON as {{"topic": [0, 1], "another": [3]}}') from error
+    if not assigned:
+        raise UsageError(f"assign {text}: expected a partition")
+    return assigned

@@ -10,14 +10,12 @@ from typing import Final, NoReturn, Protocol, TypeVar
 
 import pyarrow as pa
 
-from kidxlib.errors import DamagedLogError
-from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.damage import Damage, TakeDamage, warn_of
-from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
-from kidxlib.reading.rows import rows_of
+from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.reading.left_out import LogRead, gaps_between_logs, lines_of_left_out
+from kidxlib.reading.request import MODES
+from kidxlib.reading.rows import batch_rows_of, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import lines_of_left_out
-from kidxlib.spark.columns import columns_read, in_spark_types
+from kidxlib.reading.walk import Damage, TakeDamage, warn_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,14 +63,14 @@ def task_rows(
     """The rows of a task in Spark's schema. A warning tells of gaps behind logs that the task has read to their
     ends.
     """
-    columns, logs = columns_read(mode, schema.names), list[LogRead]()
+    columns, logs = pa.schema([MODES[mode].field(name) for name in schema.names]), list[LogRead]()
     if mode == "batches":
         rows = batch_rows_of(reads, columns, on_damage, goes_on=goes_on, on_end=logs.append)
     else:
-        rows = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
+        rows = record_rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
     for joined in _joined(rows):
-        yield in_spark_types(joined, schema)
-    for line in lines_of_left_out(gaps_of(logs)):
+        yield _in_spark_types(joined, schema)
+    for line in lines_of_left_out(gaps_between_logs(logs)):
         _log.warning("%s", line)
 
 
@@ -104,3 +102,14 @@ def damage_taker(*, fails: bool) -> TakeDamage:
 
 def _fail_on(damage: Damage) -> NoReturn:
     raise DamagedLogError(f"{damage}; failOnDataLoss=false reads what comes after it")
+
+
+def _in_spark_types(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows in the types of Spark's schema, which has the same columns."""
+    try:
+        return rows.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise UsageError(
+            f"a timestamp beyond those that Spark has, which are 292,000 years at most ({error}); read without the "
+            "column timestamp: .schema('…') names the columns to read"
+        ) from error

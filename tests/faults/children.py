@@ -38,8 +38,7 @@ from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.retention.apply import apply_deletions
-from kidxlib.retention.plan import PartitionDeletion
+from kidxlib.retention.apply import PartitionDeletion, apply_deletions
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run

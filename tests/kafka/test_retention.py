@@ -21,7 +21,7 @@ from kidxlib.format.segment_files import (
     parse_segment_log,
     segment_file,
 )
-from kidxlib.operations.retention.planned import max_timestamp_on_disk
+from kidxlib.operations.retention.plan_work import max_timestamp_on_disk
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.retention.decide import Bounds, Segments, decide

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.library.read_tables import read_batches, read_records
+from kidxlib.library.read import read_batches, read_records
 from kidxlib.operations.report.savings.measure import BATCH_SIZES, CODECS, Contents, RecordsToBe, measure_savings
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.records.batch_table import BatchWalk

@@ -196,7 +196,7 @@ with session("test") as spark:
 """
 
 
-@pytest.mark.exhaustive("takes a driver of its own; tests/kidxlib/spark/test_stream.py starts again at each offset")
+@pytest.mark.exhaustive("takes a driver of its own; tests/kidxlib/spark/test_source.py starts again at each offset")
 def test_a_driver_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     """It has planned its second micro-batch then, and not written it. Of what is gone of that Spark says a line; else
     each record is there once, and none is missing.

@@ -30,7 +30,7 @@ from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
 from kidxlib.indexing.listing import Skipped, list_source_partitions
 from kidxlib.indexing.source import RemoteOptions, source_at
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from kidxlib.lookup.remote_log import remote_log
+from kidxlib.lookup.searched_partitions import log_in_bucket
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.messages.remote_log_metadata import SegmentState
 from tests.kafka.reading import Seen, read, read_all, read_until_error, wait_until_read
@@ -122,7 +122,7 @@ def test_a_bucket_is_read_as_consumers_read_the_broker(filled: _Filled, with_met
     for directory in list_source_partitions(source, Skipped()):
         topic, partition = directory.topic_partition.topic, directory.topic_partition.partition
         offsets = seen.offsets[topic, partition]
-        answers = Seeker(remote_log(directory, None, by_time=True)).timestamps(list(offsets))
+        answers = Seeker(log_in_bucket(directory, None, by_time=True)).timestamps(list(offsets))
         asked = answers.select(["found", "offset", "file_error"]).to_pylist()
         assert [row["offset"] if row["found"] else -1 for row in asked] == list(offsets.values())
         assert not any(row["file_error"] for row in asked)

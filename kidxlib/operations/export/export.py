@@ -1,12 +1,16 @@
 """Exports records into files. `export_request` checks the options before anything is listed; `export_records` plans,
-writes parts and puts them together. Until the export is complete, its parts are in a directory beside the output
-(`Staging`), from which a later run goes on.
+writes parts in the wanted format (`ExportFormat`) and puts them together. Until the export is complete, its parts are
+in a directory beside the output (`Staging`), from which a later run goes on.
+
+In lines of JSON, a key or a value that is UTF-8 is a text. Any other is null under its name, and in base64 under the
+name with `_base64` after it: so each name has values of one kind.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import enum
 import json
 import os
 import shutil
@@ -17,24 +21,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
-from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
-from kidxlib.operations.seek.output import ensure_new
-from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.damage import Damage, fail_on
-from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
+from kidxlib.indexing.directories import existing_index_dir
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import parse_topics
+from kidxlib.operations.export.json_kernel import measure_texts, write_texts
+from kidxlib.operations.seek.seek_files import ensure_new_output
+from kidxlib.reading.left_out import LeftOut, LogRead, Why, gaps_between_logs
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
-from kidxlib.reading.rows import rows_of
-from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.unread_offsets import LeftOut, Why
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.reading.rows import record_rows_of
+from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
+from kidxlib.reading.walk import Damage, fail_on
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
@@ -54,232 +61,17 @@ _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 4
 
+#: Rows of about so many bytes make a row group of Parquet, which is in memory until it is written.
+_ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What was exported, by this run and those that it went on from.
+_COPIED_BYTES: Final = 4 * 1024 * 1024
 
-    Attributes:
-        log_bytes: of the segments that this run and those before it have read.
-        damage: what was passed over, a line each.
-        failed: partitions that were not exported as a whole, as something is wrong with a log, a line each.
-        left_out: offsets that were not exported, or were asked for and do not exist; also those of first logs that may
-            be lost.
-    """
+_Values: TypeAlias = Any  # pyarrow-stubs has other types for each function
 
-    rows: int
-    segments: int
-    log_bytes: int
-    damage: tuple[str, ...]
-    failed: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+#: The first and the last moment that have a date of four digits, in ms since the epoch.
+_FIRST_MS: Final = -62_135_596_800_000
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all records were exported that were asked for and that a consumer would get."""
-        return not (self.damage or self.failed or self.problems)
-
-    @property
-    def problems(self) -> list[LeftOut]:
-        """What a person should look at of what was left out."""
-        return [left for left in self.left_out if left.is_problem]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedExport:
-    """What is to be exported, in units of which each makes a part.
-
-    Attributes:
-        units: the reads of each part.
-        left_out: what the plan left out or did not find and a person should look at, and the first logs that may be
-            lost; see `ReadPlan.left_out`.
-        failed: partitions that could not be planned, a line each.
-    """
-
-    units: Sequence[Sequence[SegmentRead]]
-    left_out: tuple[LeftOut, ...]
-    failed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EndedPartition:
-    """A partition whose export ends early, because a log is damaged.
-
-    Attributes:
-        base_offset, position: of the read with the damage. Records before the damage were exported, none after it.
-    """
-
-    topic: str
-    partition: int
-    base_offset: int
-    position: int
-    why: str
-
-    def ends_before(self, read: SegmentRead) -> bool:
-        is_same_partition = (read.topic, read.partition) == (self.topic, self.partition)
-        return is_same_partition and (read.base_offset, read.position) > (self.base_offset, self.position)
-
-
-def _is_past_end(read: SegmentRead, ended: Iterable[EndedPartition]) -> bool:
-    return any(partition.ends_before(read) for partition in ended)
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedPart:
-    """What a finished part has.
-
-    Attributes:
-        reads: the number of the unit's reads that the part has: those past the end of a partition are left out.
-        damage: what was passed over, a line each.
-        ended: partitions that end early in this part.
-        logs: logs, or parts of logs, that were read to their ends.
-    """
-
-    rows: int
-    reads: int
-    damage: tuple[str, ...]
-    ended: tuple[EndedPartition, ...]
-    logs: tuple[LogRead, ...] = ()
-
-
-class Staging:
-    """A directory with the plan of an export and its finished parts. A part gets its final name once it is complete."""
-
-    def __init__(self, output: Path, suffix: str) -> None:
-        self.directory = output.with_name(f"{output.name}.kidx-export")
-        self._suffix = suffix
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the directory, so that no other run works in it during the context."""
-        ensure_locks(self.directory)
-        import fcntl  # here, as not each system has it that records are read on
-
-        self.directory.mkdir(exist_ok=True)
-        with (self.directory / _LOCK).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"{self.directory}: another export to this output is at work; wait for it") from error
-            try:
-                yield
-            finally:
-                if not (self.directory / _PLAN).exists():  # nothing was begun, or everything is done
-                    shutil.rmtree(self.directory, ignore_errors=True)
-
-    def earlier_plan(self, asked: dict[str, Any]) -> PlannedExport | None:
-        """The plan of an earlier run, which was asked for the same; None without one."""
-        try:
-            kept = json.loads(small_file(self.directory / _PLAN))
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
-        if kept["version"] != _VERSION or kept["asked"] != asked:
-            raise UsageError(
-                f"{self.directory}: an export with other options was begun and not finished; give those options again, "
-                "or remove this directory"
-            )
-        return PlannedExport(
-            [[_read_of_json(read) for read in unit] for unit in kept["units"]],
-            tuple(map(_left_out_of_json, kept["left_out"])),
-            tuple(kept["failed"]),
-        )
-
-    def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
-        """Save the plan for a later run."""
-        kept = {
-            "version": _VERSION,
-            "asked": asked,
-            "units": [[_read_as_json(read) for read in unit] for unit in plan.units],
-            "left_out": [asdict(left_out) for left_out in plan.left_out],
-            "failed": plan.failed,
-        }
-        self._write(_PLAN, json.dumps(kept))
-
-    def part(self, number: int) -> Path:
-        """The file of a unit's rows."""
-        return self.directory / f"part-{number:05}{self._suffix}"
-
-    def finished(self, number: int) -> FinishedPart | None:
-        """The contents of a complete part; None if it is not complete."""
-        if not (self.part(number).exists() and self._facts(number).exists()):
-            return None
-        facts = json.loads(small_file(self._facts(number)))
-        ended = tuple(EndedPartition(**partition) for partition in facts["ended"])
-        logs = tuple(LogRead(**log) for log in facts["logs"])
-        return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)
-
-    def discard(self, number: int) -> None:
-        """Remove a part so that it is written again."""
-        self._facts(number).unlink()
-        self.part(number).unlink()
-
-    def finish(self, number: int, part: FinishedPart, written: Path) -> None:
-        """Give a complete part its final name."""
-        self._write(self._facts(number).name, json.dumps(asdict(part)))
-        written.rename(self.part(number))
-        _sync(self.directory)
-
-    def rename_to(self, output: Path) -> None:
-        """Remove all but the parts, and rename the directory to the output. The plan is removed last: a later run does
-        not use parts without a plan.
-        """
-        plan = self.directory / _PLAN
-        for path in list(self.directory.iterdir()):
-            if path.suffix != self._suffix and path != plan:
-                path.unlink()
-        plan.unlink()
-        self.directory.rename(output)
-        _sync(output.parent)
-
-    def rename_file_to(self, whole: Path, output: Path) -> None:
-        """Rename a file to the output, and remove the directory."""
-        whole.rename(output)
-        _sync(output.parent)
-        shutil.rmtree(self.directory)
-
-    def forget(self) -> None:
-        """Remove the plan, without which no later run uses a part; `locked` then removes the directory."""
-        (self.directory / _PLAN).unlink()
-
-    def _facts(self, number: int) -> Path:
-        return self.directory / f"part-{number:05}.json"
-
-    def _write(self, name: str, text: str) -> None:
-        path = self.directory / f"{name}.tmp"
-        with path.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        path.rename(self.directory / name)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_as_json(read: SegmentRead) -> dict[str, Any]:
-    return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
-
-
-def _read_of_json(read: dict[str, Any]) -> SegmentRead:
-    return SegmentRead(
-        **{
-            **read,
-            "version": FileVersion(**read["version"]),
-            "wanted": Wanted(**read["wanted"]),
-            "aborted": AbortedRanges(base64.b64decode(read["aborted"])),
-        }
-    )
-
-
-def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
-    return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
+_LAST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +116,7 @@ def export_request(
     form = ExportFormat.of_path(output)
     if is_object(output):
         raise UsageError(f"--output {output}: expected a path of this machine")
-    ensure_new(output)
+    ensure_new_output(output)
     place = Path(os.path.abspath(output))
     for above in place.resolve().parents:
         if is_brokers(above):
@@ -343,8 +135,8 @@ def export_request(
     read = read_request(
         directories,
         topics=parse_topics(topics),
-        offsets=_offsets(offsets),
-        times=_times(times),
+        offsets=_parsed_offsets(offsets),
+        times=_parsed_times(times),
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir),
         to_log_end=to_log_end,
@@ -359,7 +151,7 @@ def export_request(
     )
 
 
-def _offsets(given: tuple[str, ...]) -> Offsets | None:
+def _parsed_offsets(given: tuple[str, ...]) -> Offsets | None:
     """The ranges of `--offsets`: one for all partitions, or one for each named partition."""
     by_partition: dict[str, tuple[int | None, int | None]] = {}
     for text in given:
@@ -376,8 +168,7 @@ def _offsets(given: tuple[str, ...]) -> Offsets | None:
     return by_partition or None
 
 
-def _times(given: str | None) -> Times | None:
-    """The range of `--times`."""
+def _parsed_times(given: str | None) -> Times | None:
     if given is None:
         return None
     start, slash, end = given.partition("/")
@@ -419,7 +210,7 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
         log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
         failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
-        left_out=(*plan.left_out, *gaps_of(logs)),
+        left_out=(*plan.left_out, *gaps_between_logs(logs)),
     )
 
 
@@ -532,7 +323,7 @@ def _write_part(
     request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
 ) -> FinishedPart:
     passed_over: list[str] = []
-    ended: list[EndedPartition] = []
+    ended: list[_EndedPartition] = []
     logs: list[LogRead] = []
 
     def note_damage(damage: Damage) -> None:
@@ -545,13 +336,15 @@ def _write_part(
                 continue
             try:
                 goes_on = request.skip_damage
-                for batch in rows_of([read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append):
+                for batch in record_rows_of(
+                    [read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append
+                ):
                     if progress.stops.is_set():
                         raise _StoppedError
                     yield batch
             except (OSError, KidxError) as error:
                 ended.append(
-                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
+                    _EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
                 )
             progress.add([read])
 
@@ -570,3 +363,367 @@ def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
     whole = staging.directory / "whole.tmp"
     assemble(request.form, map(staging.part, range(units)), request.schema, whole)
     staging.rename_file_to(whole, request.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was exported, by this run and those that it went on from.
+
+    Attributes:
+        log_bytes: of the segments that this run and those before it have read.
+        damage: what was passed over, a line each.
+        failed: partitions that were not exported as a whole, as something is wrong with a log, a line each.
+        left_out: offsets that were not exported, or were asked for and do not exist; also those of first logs that may
+            be lost.
+    """
+
+    rows: int
+    segments: int
+    log_bytes: int
+    damage: tuple[str, ...]
+    failed: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records were exported that were asked for and that a consumer would get."""
+        return not (self.damage or self.failed or self.problems)
+
+    @property
+    def problems(self) -> list[LeftOut]:
+        """What a person should look at of what was left out."""
+        return [left for left in self.left_out if left.is_problem]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExport:
+    """What is to be exported, in units of which each makes a part.
+
+    Attributes:
+        units: the reads of each part.
+        left_out: what the plan left out or did not find and a person should look at, and the first logs that may be
+            lost; see `ReadPlan.left_out`.
+        failed: partitions that could not be planned, a line each.
+    """
+
+    units: Sequence[Sequence[SegmentRead]]
+    left_out: tuple[LeftOut, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedPartition:
+    """A partition whose export ends early, because a log is damaged.
+
+    Attributes:
+        base_offset, position: of the read with the damage. Records before the damage were exported, none after it.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    position: int
+    why: str
+
+    def ends_before(self, read: SegmentRead) -> bool:
+        is_same_partition = (read.topic, read.partition) == (self.topic, self.partition)
+        return is_same_partition and (read.base_offset, read.position) > (self.base_offset, self.position)
+
+
+def _is_past_end(read: SegmentRead, ended: Iterable[_EndedPartition]) -> bool:
+    return any(partition.ends_before(read) for partition in ended)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPart:
+    """What a finished part has.
+
+    Attributes:
+        reads: the number of the unit's reads that the part has: those past the end of a partition are left out.
+        damage: what was passed over, a line each.
+        ended: partitions that end early in this part.
+        logs: logs, or parts of logs, that were read to their ends.
+    """
+
+    rows: int
+    reads: int
+    damage: tuple[str, ...]
+    ended: tuple[_EndedPartition, ...]
+    logs: tuple[LogRead, ...] = ()
+
+
+class Staging:
+    """A directory with the plan of an export and its finished parts. A part gets its final name once it is complete."""
+
+    def __init__(self, output: Path, suffix: str) -> None:
+        self.directory = output.with_name(f"{output.name}.kidx-export")
+        self._suffix = suffix
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the directory, so that no other run works in it during the context."""
+        ensure_locks(self.directory)
+        import fcntl  # here, as not each system has it that records are read on
+
+        self.directory.mkdir(exist_ok=True)
+        with (self.directory / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"{self.directory}: another export to this output is at work; wait for it") from error
+            try:
+                yield
+            finally:
+                if not (self.directory / _PLAN).exists():  # nothing was begun, or everything is done
+                    shutil.rmtree(self.directory, ignore_errors=True)
+
+    def earlier_plan(self, asked: dict[str, Any]) -> PlannedExport | None:
+        """The plan of an earlier run, which was asked for the same; None without one."""
+        try:
+            kept = json.loads(small_file(self.directory / _PLAN))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
+        if kept["version"] != _VERSION or kept["asked"] != asked:
+            raise UsageError(
+                f"{self.directory}: an export with other options was begun and not finished; give those options again, "
+                "or remove this directory"
+            )
+        return PlannedExport(
+            [[_read_of_json(read) for read in unit] for unit in kept["units"]],
+            tuple(map(_left_out_of_json, kept["left_out"])),
+            tuple(kept["failed"]),
+        )
+
+    def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
+        kept = {
+            "version": _VERSION,
+            "asked": asked,
+            "units": [[_read_as_json(read) for read in unit] for unit in plan.units],
+            "left_out": [asdict(left_out) for left_out in plan.left_out],
+            "failed": plan.failed,
+        }
+        self._write(_PLAN, json.dumps(kept))
+
+    def part(self, number: int) -> Path:
+        """The file of a unit's rows."""
+        return self.directory / f"part-{number:05}{self._suffix}"
+
+    def finished(self, number: int) -> FinishedPart | None:
+        """The contents of a complete part; None if it is not complete."""
+        if not (self.part(number).exists() and self._facts(number).exists()):
+            return None
+        facts = json.loads(small_file(self._facts(number)))
+        ended = tuple(_EndedPartition(**partition) for partition in facts["ended"])
+        logs = tuple(LogRead(**log) for log in facts["logs"])
+        return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)
+
+    def discard(self, number: int) -> None:
+        """Remove a part so that it is written again."""
+        self._facts(number).unlink()
+        self.part(number).unlink()
+
+    def finish(self, number: int, part: FinishedPart, written: Path) -> None:
+        """Give a complete part its final name."""
+        self._write(self._facts(number).name, json.dumps(asdict(part)))
+        written.rename(self.part(number))
+        _sync(self.directory)
+
+    def rename_to(self, output: Path) -> None:
+        """Remove all but the parts, and rename the directory to the output. The plan is removed last: a later run does
+        not use parts without a plan.
+        """
+        plan = self.directory / _PLAN
+        for path in list(self.directory.iterdir()):
+            if path.suffix != self._suffix and path != plan:
+                path.unlink()
+        plan.unlink()
+        self.directory.rename(output)
+        _sync(output.parent)
+
+    def rename_file_to(self, whole: Path, output: Path) -> None:
+        whole.rename(output)
+        _sync(output.parent)
+        shutil.rmtree(self.directory)
+
+    def forget(self) -> None:
+        """Remove the plan, without which no later run uses a part; `locked` then removes the directory."""
+        (self.directory / _PLAN).unlink()
+
+    def _facts(self, number: int) -> Path:
+        return self.directory / f"part-{number:05}.json"
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.directory / f"{name}.tmp"
+        with path.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.rename(self.directory / name)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_as_json(read: SegmentRead) -> dict[str, Any]:
+    return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
+
+
+def _read_of_json(read: dict[str, Any]) -> SegmentRead:
+    return SegmentRead(
+        **{
+            **read,
+            "version": FileVersion(**read["version"]),
+            "wanted": Wanted(**read["wanted"]),
+            "aborted": AbortedRanges(base64.b64decode(read["aborted"])),
+        }
+    )
+
+
+def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
+    return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
+
+
+class ExportFormat(enum.Enum):
+    """A format, by the end of a file's name."""
+
+    PARQUET = ".parquet"
+    ARROW = ".arrow"
+    JSON_LINES = ".jsonl"
+
+    @classmethod
+    def of_path(cls, path: str) -> ExportFormat:
+        for form in cls:
+            if path.rstrip("/").endswith(form.value):
+                return form
+        raise UsageError(f"--output {path}: expected a name that ends in {', '.join(form.value for form in cls)}")
+
+
+def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
+    """Write rows into a new file that is on disk at the end, and return their number."""
+    count = 0
+    with path.open("wb") as file:
+        if form is ExportFormat.PARQUET:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                for table in _row_groups(rows):
+                    writer.write_table(table)
+                    count += table.num_rows
+        elif form is ExportFormat.ARROW:
+            with pa.ipc.new_stream(file, schema) as stream:
+                for batch in rows:
+                    stream.write_batch(batch)
+                    count += batch.num_rows
+        else:
+            for batch in rows:
+                file.write(json_lines(batch))
+                count += batch.num_rows
+        file.flush()
+        os.fsync(file.fileno())
+    return count
+
+
+def _row_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    batches: list[pa.RecordBatch] = []
+    for batch in rows:
+        batches.append(batch)
+        if sum(batch.nbytes for batch in batches) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole: Path) -> None:
+    """Make one file of parts, which is on disk at the end. Not for Parquet, whose parts are files of a directory."""
+    with whole.open("wb") as file:
+        if form is ExportFormat.ARROW:
+            with pa.ipc.new_file(file, schema) as writer:
+                for part in parts:
+                    with pa.memory_map(str(part)) as mapped, pa.ipc.open_stream(mapped) as stream:
+                        for batch in stream:
+                            writer.write_batch(batch)
+        else:
+            for part in parts:
+                with part.open("rb") as content:
+                    shutil.copyfileobj(content, file, _COPIED_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def json_lines(rows: pa.RecordBatch) -> bytes:
+    """An object a line, with the columns of the rows, which are some of `CONSUMED`."""
+    fields = [_field(name, rows.column(name)) for name in rows.schema.names]
+    lines = _joined("{", fields[0], *(part for field in fields[1:] for part in (",", field)), "}\n")
+    _, ends, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+
+
+def _field(name: str, column: _Values) -> _Values:
+    """A column as members of JSON objects."""
+    if pa.types.is_binary(column.type):
+        values = _bytes(name, column)
+    elif pa.types.is_string(column.type):
+        values = _literals(column)[0]
+    elif pa.types.is_timestamp(column.type):
+        values = _moments(column)
+    elif pa.types.is_list(column.type):
+        values = _headers(column)
+    else:
+        values = column.cast(pa.string())
+    return _joined(f'"{name}":', values)
+
+
+def _joined(*parts: _Values) -> _Values:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _bytes(name: str, column: _Values) -> _Values:
+    literals, is_text = _literals(column)
+    others = _joined(f'null,"{name}_base64":', literals)
+    return pc.if_else(column.is_null(), "null", pc.if_else(is_text, literals, others))
+
+
+def _literals(column: _Values) -> tuple[_Values, _Values]:
+    """Values as texts of JSON, in base64 where they are no UTF-8; and flags of those that are UTF-8."""
+    rows = len(column)
+    _, ends, data = column.buffers()
+    positions = (
+        np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1] if rows else np.zeros(1, np.int32)
+    )
+    content = np.frombuffer(b"" if data is None else data, np.uint8)
+    content.setflags(write=False)
+    is_text, sizes = np.empty(rows, np.bool_), np.empty(rows, np.int64)
+    measure_texts(content, positions, is_text, sizes)
+    ends_of_texts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    out = np.empty(int(sizes.sum()), np.uint8)
+    write_texts(content, positions, is_text, out)
+    buffers = [None, pa.py_buffer(ends_of_texts.data), pa.py_buffer(out.data)]
+    flags = pa.py_buffer(np.packbits(is_text, bitorder="little").data)
+    return (
+        pa.Array.from_buffers(pa.string(), rows, buffers),
+        pa.Array.from_buffers(pa.bool_(), rows, [None, flags]),
+    )
+
+
+def _moments(column: _Values) -> _Values:
+    """Moments in ISO 8601, UTC; the number of ms since the epoch where the year has not four digits."""
+    ms = column.cast(pa.int64())
+    has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
+    moments = pc.if_else(has_date, ms, 0).cast(column.type).cast(pa.string())
+    return pc.if_else(has_date, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
+
+
+def _headers(column: _Values) -> _Values:
+    inside = column.flatten()
+    objects = _joined(
+        '{"key":', _literals(inside.field("key"))[0], ',"value":', _bytes("value", inside.field("value")), "}"
+    )
+    ends = pc.subtract(column.offsets, column.offsets[0]).cast(pa.int32())
+    joined = pc.binary_join(pa.ListArray.from_arrays(ends, objects), ",")
+    return pc.if_else(column.is_null(), "null", _joined("[", joined, "]"))

@@ -17,11 +17,15 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, PartitionOfSource, column, kinds_of, row
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.retention.plan_options import PlanOptions
-from kidxlib.operations.retention.planned import Partition, PartitionRule, partitions_of
-from kidxlib.operations.retention.recorded import (
-    FACTS_OF_OFFSETS,
+from kidxlib.operations.retention.plan_work import (
+    Partition,
+    PartitionRule,
     PartitionsToPlan,
+    PlanOptions,
+    partitions_of,
+)
+from kidxlib.operations.retention.segments_to_plan import (
+    FACTS_OF_OFFSETS,
     PresentSegments,
     partitions_to_plan,
     present_topics,

@@ -18,11 +18,11 @@ from kidxlib.indexing.listing import Skipped, list_segments
 from kidxlib.indexing.source import ANY_TOPIC, LocalLogs, RemoteBucket, Source
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.restore.record_digest import DIGESTED, READ_UNCOMMITTED, IsolatedRecords, RecordDigest
-from kidxlib.reading.damage import fail_on
+from kidxlib.reading.left_out import Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ReadRequest, read_request
-from kidxlib.reading.rows import rows_of
-from kidxlib.reading.unread_offsets import Why
+from kidxlib.reading.rows import record_rows_of
+from kidxlib.reading.walk import fail_on
 from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import read_offset_checkpoint
 
@@ -184,6 +184,6 @@ def _log_read_plan(request: ReadRequest, log: RestoredLog) -> ReadPlan:
 
 def _digest_records(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
     digest = RecordDigest()
-    for rows in rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=threads):
+    for rows in record_rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=threads):
         digest.add_rows(rows)
     return IsolatedRecords(end_offset=end_offset, records=digest.records, digest=digest.hexdigest())

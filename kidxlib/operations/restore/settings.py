@@ -24,8 +24,8 @@ from kidxlib.operations.restore.cluster import (
     RestoredConfig,
     RestoredTopic,
 )
-from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
+from kidxlib.retention.policy_file import OwnSettings, read_own_settings
 from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import shell_option
 

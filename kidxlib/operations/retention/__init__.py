@@ -1,1 +1,3 @@
-"""`retention`: workers plan what Kafka's retention would delete, the plan is recorded, and a later run applies it."""
+"""`retention`: workers (`plan_work`) plan what Kafka's retention would delete of the `segments_to_plan`, `make_plan`
+records and tells the plan, and a later run applies it (`apply`).
+"""

@@ -1,5 +1,6 @@
-"""Applies a recorded plan: reads which segments of each partition it deletes and how the partition was when it was
-planned, deletes them, and records the result.
+"""Applies a recorded plan: checks that it may be applied and that its topics are configured as they were, reads which
+segments of each partition it deletes and how the partition was when it was planned, deletes them, and records the
+result.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog import updates
+from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
-from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
+from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan, SegmentInPlan, SegmentToDelete
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
@@ -25,33 +30,36 @@ from kidxlib.indexing.build_counts import PROBLEMS_KEPT
 from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.packed import remove_packed
-from kidxlib.operations.retention.plan_options import ApplyRequest
-from kidxlib.operations.retention.recorded import mark_deleted
-from kidxlib.operations.retention.recorded_plan import RecordedPlan, current_configs, plan_to_apply
+from kidxlib.operations.retention.plan_work import policy_in_plan
+from kidxlib.operations.retention.retention_request import ApplyRequest, CurrentConfigs
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
-from kidxlib.retention.apply import SegmentResult, apply_deletions, reconsidered
-from kidxlib.retention.plan import (
+from kidxlib.retention.apply import (
     PROBLEMS,
     DeletionOutcome,
     PartitionDeletion,
     PartitionThen,
     PlannedSegment,
+    SegmentResult,
     SegmentThen,
+    apply_deletions,
     log_dirs_of,
+    reconsidered,
 )
-from kidxlib.retention.policy import Decision, Reason
+from kidxlib.retention.policy import Decision, Policy, Reason
+from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
 from kidxlib.terminal.build import PROBLEMS_SHOWN
-from kidxlib.terminal.console import more, note
+from kidxlib.terminal.console import more, note, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.text.times import to_ms
+from kidxlib.text.times import show_time, to_ms
 from kidxlib.text.words import counted
 
 _IN_WORDS: Final = {
@@ -66,9 +74,96 @@ _IN_WORDS: Final = {
     DeletionOutcome.GONE: "already missing",
 }
 
+#: A segment that an earlier run has renamed, so that it is absent now, was usable before.
+_STILL_FULLY_READ: Final = frozenset({*USABLE, *ABSENT})
+
+#: The columns of a plan with a topic's policy, each with its name in messages.
+_CALLED: Final = {
+    "cleanup_policy": "cleanup.policy",
+    "retention_ms": "retention.ms",
+    "retention_bytes": "retention.bytes",
+    "remote_storage": "remote.storage.enable",
+    "policy_origins": "who said it",
+}
+
+
+def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
+    if not backend.engine.is_on_this_machine:
+        raise UsageError(
+            "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "
+            "'local[*]', or use kidx"
+        )
+    begin_phase("deleting what the plan names")
+    applied = _apply_plan(backend.catalog.tables, request)
+    outcome = Outcome(
+        code=ExitCode.OK if applied.is_problem_free else ExitCode.PROBLEMS_FOUND,
+        run_id=applied.plan_id,
+        counts=applied.by_outcome,
+        bytes=applied.deleted_bytes,
+    )
+    outcome.line(*applied.lines())
+    outcome.values.update(applied.as_json())
+    return outcome
+
+
+def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
+    """Apply a plan, and record the deleted segments in the catalog."""
+    plan = _plan_to_apply(tables, request)
+    deletions = _planned_deletions(plan)
+    configs = _current_configs(request, plan, {deletion.key[1] for deletion in deletions})
+
+    def record(results: Sequence[SegmentResult]) -> None:
+        deleted = [
+            (*result.key, result.segment.base_offset) for result in results if result.outcome is DeletionOutcome.DELETED
+        ]
+        if deleted:
+            _mark_deleted(tables, deleted, request.context.now)
+
+    def wait() -> None:
+        if request.delete_delay:
+            note(f"renamed; the files are removed in {request.delete_delay}")
+        time.sleep(request.delete_delay.total_seconds())
+
+    with contextlib.ExitStack() as stack:
+        for log_dir in log_dirs_of(deletions):
+            stack.enter_context(locked(log_dir))
+        now_ms = to_ms(request.context.now)
+        then = _partitions_then(plan, [deletion.key for deletion in deletions])
+        configs.ensure_recent({key: partition.written for key, partition in then.items()}, request.max_metadata_lag)
+        remover = stack.enter_context(Remover())
+        reconsidered_deletions = [
+            reconsidered(remover, deletion, then[deletion.key], configs.by_topic[deletion.key[1]].policy, now_ms)
+            for deletion in deletions
+        ]
+        results = apply_deletions(reconsidered_deletions, record, wait)
+        remove_packed(tables, _without_log(results))
+    deleted_before = {
+        (key, segment.file.base_offset)
+        for key, partition in then.items()
+        for segment in partition.segments
+        if segment.deleted
+    }
+    return _AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs, deleted_before)
+
+
+def _without_log(results: Sequence[SegmentResult]) -> pa.Table:
+    """The keys of the segments whose logs are gone, by this run or an earlier one that did not come to its end."""
+    gone = (DeletionOutcome.DELETED, DeletionOutcome.GONE)
+    keys = [(*result.key, result.segment.base_offset) for result in results if result.outcome in gone]
+    columns = zip(*keys, strict=True) if keys else ([] for _ in SEGMENTS.key)
+    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(SEGMENTS.key))
+
+
+def _mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:
+    """Record which segments (keys, one at least) were deleted, and when. Segments that are marked already stay as they
+    are.
+    """
+    keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=SEGMENTS.schema(SEGMENTS.key))
+    tables.change_rows(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
+
 
 @dataclass(frozen=True, slots=True)
-class AppliedPlan:
+class _AppliedPlan:
     """The result of applying a plan.
 
     Attributes:
@@ -139,7 +234,120 @@ def _outcome_lines(results: Sequence[SegmentResult], words: str) -> Iterator[str
         yield f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {words}"
 
 
-def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
+@dataclass(frozen=True, slots=True)
+class _RecordedPlan:
+    """A plan that may be applied, of one policy."""
+
+    tables: Tables
+    plan_id: str
+    policy: str
+    policy_file: str | None
+
+    def read_columns(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """Some columns of the plan's rows, in any order."""
+        return _read(self.tables, self.plan_id, names, where)
+
+
+def _plan_to_apply(tables: Tables, request: ApplyRequest) -> _RecordedPlan:
+    """Find the recorded plan that a request names, and check that it may be applied."""
+    names = ["planned_at", "policy", "policy_file", "what_if"]
+    rows = _read(tables, request.plan_id, names).group_by(names).aggregate([]).to_pylist()
+    name = f"--plan {request.plan_id}"
+    if not rows:
+        raise UsageError(f"{name}: no such plan in {tables.path}; retention without --apply makes one")
+    policies = sorted({row["policy"] for row in rows})
+    if len(policies) > 1:
+        raise UsageError(f"{name}: compares the policies {', '.join(policies)}; plan again with one")
+    if any(row["what_if"] is not False for row in rows):
+        raise UsageError(
+            f"{name}: a what-if (made with --now or --what-if, or by an older release), which is never applied; "
+            "plan again without these options"
+        )
+    planned_ms = min(to_ms(row["planned_at"]) for row in rows)
+    ensure_plan_is_recent(name, planned_ms, to_ms(request.context.now), request.max_plan_age)
+    return _RecordedPlan(tables, request.plan_id, policies[0], rows[0]["policy_file"])
+
+
+def ensure_plan_is_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -> None:
+    """Refuse a plan that is too old, or was made in the future by the machine's clock (`now_ms`)."""
+    age = timedelta(milliseconds=now_ms - planned_ms)
+    if age < timedelta(0):
+        raise UsageError(
+            f"{name}: planned for {show_time(planned_ms)}, which is {-age} ahead of this machine's clock "
+            f"({show_time(now_ms)}): one of the clocks is wrong; set it right and plan again"
+        )
+    if age > max_age:
+        raise UsageError(
+            f"{name}: made {age} ago by this machine's clock, expected {max_age} at most; plan again, or give a longer "
+            "--max-plan-age"
+        )
+
+
+def _read(tables: Tables, plan_id: str, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+    return tables.read(RETENTION_PLANS, names, [Among("plan_id", (plan_id,)), *where])
+
+
+def _current_configs(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
+    """The configurations of topics now. They must be those by which the plan was made; a difference is refused."""
+    if not topics:
+        return CurrentConfigs()
+    file = request.policy_file or (None if plan.policy_file is None else Path(plan.policy_file))
+    policies = {policy.name: policy for policy in (read_policies(file) if file is not None else (Policy(),))}
+    if plan.policy not in policies:
+        raise UsageError(f"{file}: no policy {plan.policy}, by which {request.plan_id} was planned; plan again")
+    configured = _configured(request, plan, topics)
+    if file is None and not configured.values:
+        raise UsageError(
+            f"--plan {request.plan_id}: made without a file of policies, and no cluster's metadata says what its "
+            "topics are configured to; plan again with --policy or --cluster-metadata"
+        )
+    own = {topic: policies[plan.policy].of_topic(topic) for topic in sorted(topics)}
+    completed = configured.complete(
+        {topic: {plan.policy: config} for topic, config in own.items()},
+        deletes=True,
+        described=[plan.policy] if policies[plan.policy].described else [],
+    )
+    current = {topic: configs[plan.policy] for topic, configs in completed.items()}
+    told_by = " and ".join(str(origin) for origin in (file, configured.known.as_of) if origin is not None)
+    for topic, planned in sorted(_planned_policies(plan, topics).items()):
+        _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
+    listing = file if policies[plan.policy].described else None
+    return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
+
+
+def _configured(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
+    ids = plan.read_columns(["source", "topic", "topic_id"], [Among("topic", topics)])
+    sources = set(map(str, ids["source"].to_pylist()))
+    paths = source_paths(plan.tables)
+    configured = ConfiguredTopics.from_metadata(
+        request.metadata, paths, sources, lambda: ids, deletes=True, same_broker=request.same_broker
+    )
+    warn_of_first(configured.known.warnings)
+    return configured
+
+
+def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: PolicyInPlan) -> None:
+    for name, called in _CALLED.items():
+        before, now = getattr(planned, name), getattr(current, name)
+        if now != before:
+            raise UsageError(
+                f"{told_by}: topic {topic}: {called} is {_shown(now)} now, planned with {_shown(before)}; plan again, "
+                "or give --policy, --cluster-metadata and --server-properties as then"
+            )
+
+
+def _shown(value: object) -> str:
+    return ", ".join(f"{k}: {v}" for k, v in sorted(value.items())) if isinstance(value, dict) else str(value)
+
+
+def _planned_policies(plan: _RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
+    """The policy by which each topic was decided; it is the same for all segments of a topic."""
+    rows = plan.read_columns(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
+    one_each = rows.take(positions_in(rows.group_by("topic").aggregate([]), rows, ["topic"]))
+    return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in one_each.to_pylist(maps_as_pydicts="strict")}
+
+
+def _planned_deletions(plan: _RecordedPlan) -> list[PartitionDeletion]:
     """The segments that a plan deletes, by partition. Refuses segments in an object store, and moved ones."""
     rows = plan.read_columns(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
     segments = SegmentToDelete.of_arrow(rows.sort_by([(name, "ascending") for name in SEGMENTS.key]))
@@ -187,7 +395,7 @@ def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
     return PlannedSegment(segment.base_offset, segment.bytes or 0, segment.log_mtime_ns, segment.log_inode)
 
 
-def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
+def _partitions_then(plan: _RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
     """Partitions as they were when they were planned. The status of their segments is that of the catalog now: a
     segment that a build has found damaged since then does not count as fully read.
     """
@@ -206,10 +414,6 @@ def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[
         key: _partition_then(list(segments))
         for key, segments in groupby(with_status, key=lambda pair: pair[0].partition_key)
     }
-
-
-#: A segment that an earlier run has renamed, so that it is absent now, was usable before.
-_STILL_FULLY_READ: Final = frozenset({*USABLE, *ABSENT})
 
 
 def _partition_then(segments: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionThen:
@@ -235,70 +439,3 @@ def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
         fully_read=segment.reason != Reason.NOT_WELL.value and status in _STILL_FULLY_READ,
         deleted=status is Status.DELETED,
     )
-
-
-def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
-    """Apply a plan, and record the deleted segments in the catalog."""
-    plan = plan_to_apply(tables, request)
-    deletions = planned_deletions(plan)
-    configs = current_configs(request, plan, {deletion.key[1] for deletion in deletions})
-
-    def record(results: Sequence[SegmentResult]) -> None:
-        deleted = [
-            (*result.key, result.segment.base_offset) for result in results if result.outcome is DeletionOutcome.DELETED
-        ]
-        if deleted:
-            mark_deleted(tables, deleted, request.context.now)
-
-    def wait() -> None:
-        if request.delete_delay:
-            note(f"renamed; the files are removed in {request.delete_delay}")
-        time.sleep(request.delete_delay.total_seconds())
-
-    with contextlib.ExitStack() as stack:
-        for log_dir in log_dirs_of(deletions):
-            stack.enter_context(locked(log_dir))
-        now_ms = to_ms(request.context.now)
-        then = partitions_then(plan, [deletion.key for deletion in deletions])
-        configs.ensure_recent({key: partition.written for key, partition in then.items()}, request.max_metadata_lag)
-        remover = stack.enter_context(Remover())
-        reconsidered_deletions = [
-            reconsidered(remover, deletion, then[deletion.key], configs.by_topic[deletion.key[1]].policy, now_ms)
-            for deletion in deletions
-        ]
-        results = apply_deletions(reconsidered_deletions, record, wait)
-        remove_packed(tables, _without_log(results))
-    deleted_before = {
-        (key, segment.file.base_offset)
-        for key, partition in then.items()
-        for segment in partition.segments
-        if segment.deleted
-    }
-    return AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs, deleted_before)
-
-
-def _without_log(results: Sequence[SegmentResult]) -> pa.Table:
-    """The keys of the segments whose logs are gone, by this run or an earlier one that did not come to its end."""
-    gone = (DeletionOutcome.DELETED, DeletionOutcome.GONE)
-    keys = [(*result.key, result.segment.base_offset) for result in results if result.outcome in gone]
-    columns = zip(*keys, strict=True) if keys else ([] for _ in SEGMENTS.key)
-    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(SEGMENTS.key))
-
-
-def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
-    if not backend.engine.is_on_this_machine:
-        raise UsageError(
-            "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "
-            "'local[*]', or use kidx"
-        )
-    begin_phase("deleting what the plan names")
-    applied = _apply_plan(backend.catalog.tables, request)
-    outcome = Outcome(
-        code=ExitCode.OK if applied.is_problem_free else ExitCode.PROBLEMS_FOUND,
-        run_id=applied.plan_id,
-        counts=applied.by_outcome,
-        bytes=applied.deleted_bytes,
-    )
-    outcome.line(*applied.lines())
-    outcome.values.update(applied.as_json())
-    return outcome

@@ -21,28 +21,34 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.work import Staged, Work
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import Missing
-from kidxlib.operations.retention.plan_options import Configs, PlanRequest
-from kidxlib.operations.retention.planned import plan_partitions
-from kidxlib.operations.retention.recorded import (
+from kidxlib.operations.damage.missing import Missing
+from kidxlib.operations.retention.plan_work import plan_partitions
+from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanRequest
+from kidxlib.operations.retention.segments_to_plan import (
     FACTS_OF_OFFSETS,
     PresentSegments,
-    RowsOfPlan,
     ensure_no_copies,
     ensure_one_cluster,
     partitions_to_plan,
     present_topics,
     topics_that_look_compacted,
 )
-from kidxlib.operations.retention.recorded_plan import CurrentConfigs
-from kidxlib.retention.plan import Written
-from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
+from kidxlib.retention.policy import (
+    DECIDING_CONFIGS,
+    RETENTION_MS_DEFAULT,
+    Decision,
+    Origin,
+    PlanWarning,
+    Reason,
+    Written,
+)
 from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
-from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.retention_configs import Configs, ConfiguredTopics
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
@@ -61,7 +67,7 @@ _FEW_PARTITIONS: Final = 2000
 _FEW_SEGMENTS: Final = 1_000_000
 _DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
 #: A row of the JSON object's `segments`.
-JSON_COLUMNS: Final = (
+_JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
     *("age_from_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
     *("cleanup_policy", "remote_storage", "policy_origins"),
@@ -77,6 +83,205 @@ _SECONDS_SHOWN: Final = 10**11
 _OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
 
 _TIME_COLUMNS: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
+
+
+def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
+    """Decide on the segments that are present, record each decision, and give the outcome."""
+    tables = backend.catalog.tables
+    known = present_topics(tables)
+    sources = sources_in_catalog(request.sources, known)
+    own = request.configs_of(set().union(*(known[source] for source in sources)))
+    if not own:
+        raise UsageError(
+            f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+        )
+    _ensure_counted_once(tables, sources)
+    plan_id = request.context.run_id()
+    begin_phase("planning")
+    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
+    paths = source_paths(tables)
+    seen = look_at([source for source in as_sources(paths) if source.name in sources])
+    configured = _configured(request, segments, seen.answering(paths))
+    described = [policy.name for policy in request.policies if policy.described]
+    configs = configured.complete(own, deletes=not request.options.what_if, described=described)
+    staged, compacted = _staged(backend, request, segments, configs, plan_id)
+    if request.delete_records_json is not None:
+        _ensure_recent(request, staged, own, configs, configured)
+    summary = _summary(staged, configs, compacted, what_if=request.options.what_if)
+    missing = Missing.in_sources(tables, sources, request.topics, configured.known, seen)
+    begin_phase("recording in the catalog")
+    of_plan = {
+        "plan_id": plan_id,
+        "planned_at": request.context.now,
+        "policy_file": None if request.policy_file is None else str(request.policy_file),
+        "what_if": request.options.what_if,
+    }
+    tables.append(RETENTION_PLANS, _RowsOfPlan(staged, of_plan))
+    if request.delete_records_json is not None:
+        _write_delete_records(staged, request.delete_records_json)
+    doubts = [] if request.options.what_if else configured.doubts(own, described)
+    outcome = _outcome(plan_id, request, summary, missing, is_partial=bool(configured.other_log_dirs))
+    outcome.values.update(
+        **_as_json(plan_id, request, summary),
+        cluster_metadata=configured.as_json(own),
+        other_log_dirs=list(configured.other_log_dirs),
+        doubts=doubts,
+        **missing.as_json(),
+        segments=lambda: _segments_as_json(staged),
+    )
+    _tell_plan(outcome, plan_id, summary, what_if=request.options.what_if)
+    outcome.line(*configured.lines(own), *doubts, *_lines_of_missing(missing, many_sources=len(sources) > 1))
+    if request.shows_segments:
+        _tell_segments(outcome, staged)
+    outcome.line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
+    return outcome
+
+
+def _lines_of_missing(missing: Missing, *, many_sources: bool) -> Iterator[str]:
+    by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
+    for source in missing.not_reached:
+        yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
+    yield from (f"not planned: {log_dir}" for log_dir in missing.not_built)
+    yield from missing.gaps.lines(many_sources=many_sources)
+    yield from missing.lost.lines(many_sources=many_sources)
+
+
+def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
+    for same in in_one_directory(tables, sources):
+        raise UsageError(
+            f"{tables.path}: {same}: its segments would be planned twice; choose one of them with --source, or "
+            "take one out with kidx forget-source"
+        )
+
+
+def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
+    """The configurations of topics in the metadata of the sources' clusters."""
+    configured = ConfiguredTopics.from_metadata(
+        request.metadata,
+        paths,
+        segments.sources,
+        lambda: segments.read_columns(["topic_id"]),
+        deletes=request.delete_records_json is not None,
+        same_broker=request.same_broker,
+    )
+    warn_of_first(configured.known.warnings)
+    return configured
+
+
+def _ensure_recent(
+    request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
+) -> None:
+    """Refuse a configuration that is much older than a partition's last record: Kafka's tool deletes by the file at
+    once.
+    """
+    is_listing = any(policy.described for policy in request.policies)
+    current = CurrentConfigs(
+        configured=configured,
+        completed=[topic for topic in own if own[topic] != configs[topic]],
+        listing=request.policy_file if is_listing else None,
+    )
+    current.ensure_recent(_partitions_to_delete_from(staged), request.max_metadata_lag)
+
+
+def _staged(
+    backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
+) -> tuple[Staged, Mapping[str, str]]:
+    """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
+    rows = segments.read_columns(FACTS_OF_OFFSETS)
+    if request.delete_records_json is not None:
+        ensure_no_copies(rows)
+    if request.policy_file is not None and any(policy.described for policy in request.policies):
+        ensure_one_cluster(segments.read_columns(["topic_id"]), request.policy_file)
+    engine = backend.engine
+    compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
+    partitions = counts_of(rows, PARTITIONS.key)
+    # Executors may reach files that the driver does not, and a time index is opened for each segment.
+    is_little = engine.is_on_this_machine and not request.options.from_files
+    work = Work(
+        f"plan-{plan_id}",
+        [[share] for share in partitions_to_plan(segments, partitions, engine, configs, compacted)],
+        partial(plan_partitions, options=request.options),
+        PLANNED,
+        is_small=is_little and partitions.num_rows <= _FEW_PARTITIONS and rows.num_rows <= _FEW_SEGMENTS,
+    )
+    if not work.is_small:
+        engine.start()
+        begin_phase("planning")
+    with engine.stopping():
+        staged = engine.run(work)
+        interrupts.raise_if_requested()
+    return staged, compacted
+
+
+@dataclass(frozen=True, slots=True)
+class _RowsOfPlan:
+    """Gives Arrow the rows of a plan to record, batch by batch: a large plan does not fit into memory.
+
+    Attributes:
+        staged: rows of `PLANNED`.
+        of_plan: the columns that are the same in all rows.
+    """
+
+    staged: Staged
+    of_plan: Mapping[str, Any]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader: Any = pa.RecordBatchReader.from_batches(RETENTION_PLANS.schema(), self._batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = RETENTION_PLANS.schema()
+        alike: dict[str, Any] = {
+            name: pa.scalar(value, schema.field(name).type) for name, value in self.of_plan.items()
+        }
+        for batch in self.staged.batches("segment"):
+            columns = [
+                pa.repeat(alike[name], batch.num_rows) if name in alike else batch[name] for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_json(plan_id: str, request: PlanRequest, summary: _RetentionReport) -> dict[str, Any]:
+    return {
+        "plan_id": plan_id,
+        "planned_at": request.context.now.isoformat(),
+        "what_if": request.options.what_if,
+        "policies": [policy.name for policy in request.policies],
+        "topics": [asdict(topic) for topic in summary.topics],
+        "unknown_policies": summary.unknown,
+        "assumed_defaults": summary.assumed,
+        "compacted_topics": list(summary.compacted),
+        "warnings": [finding.as_json() for finding in summary.findings],
+        "not_well_count": summary.problems[0],
+        "not_well": summary.problems[1],
+        "disagreement_count": summary.disagreements[0],
+        "disagreements": summary.disagreements[1],
+    }
+
+
+def _outcome(
+    plan_id: str, request: PlanRequest, summary: _RetentionReport, missing: Missing, *, is_partial: bool
+) -> Outcome:
+    """The outcome of a plan. `is_partial`: a broker has a log dir that is no source, so that nothing is planned there.
+    That is a hint only, unless something deletes by this plan, as --apply does, and Kafka's tool from the file. The
+    file names the right offsets all the same.
+    """
+    problems, disagreements = summary.problems[0], summary.disagreements[0]
+    has_problems = problems or disagreements or missing.is_loss or (is_partial and request.delete_records_json)
+    not_answered = request.names_topics and summary.unknown
+    return Outcome(
+        code=ExitCode.PROBLEMS_FOUND if has_problems or not_answered else ExitCode.OK,
+        run_id=plan_id,
+        counts={
+            "segments": sum(topic.segments for topic in summary.topics),
+            "deleted": sum(topic.deleted for topic in summary.topics),
+            "undecided": sum(topic.undecided for topic in summary.topics),
+            "not_well": problems,
+            "disagreements": disagreements,
+            **missing.counts,
+        },
+        bytes=sum(topic.freed for topic in summary.topics),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +349,11 @@ class RetentionFinding:
         return {"surprise" if name == "warning" else name: getattr(self, name) for name in names}
 
 
-def segment_name(source: str, topic: str, partition: int, base_offset: int) -> str:
+def _segment_name(source: str, topic: str, partition: int, base_offset: int) -> str:
     return f"{source}: {topic}-{partition}/{base_offset}"
 
 
-def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
+def _findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
     """The warnings of a plan (rows of `PLANNED`), by policy. `looks_compacted` is of `topics_that_look_compacted`."""
     by = ["policy", "warning"]
     rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_TIME_COLUMNS]))
@@ -164,7 +369,7 @@ def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[Rete
                 warning=PlanWarning(row["warning"]),
                 segments=row["count_all"],
                 partitions=partitions_of[row["policy"], row["warning"]],
-                first=segment_name(*(first[name] for name in SEGMENTS.key)),
+                first=_segment_name(*(first[name] for name in SEGMENTS.key)),
                 most_ms=row["most_ms_max"],
                 largest_ms=row["largest_timestamp_ms_max"],
                 why=looks_compacted.get(first["topic"], ""),
@@ -194,7 +399,7 @@ def _first_segment(rows: pa.Table, policy: str, warning: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSummary:
+class _TopicSummary:
     """One topic under one policy.
 
     Attributes:
@@ -215,7 +420,7 @@ class TopicSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionReport:
+class _RetentionReport:
     """The summary of a plan.
 
     Attributes:
@@ -227,7 +432,7 @@ class RetentionReport:
             them.
     """
 
-    topics: list[TopicSummary]
+    topics: list[_TopicSummary]
     findings: list[RetentionFinding]
     compacted: Mapping[str, str]
     unknown: dict[str, list[str]]
@@ -236,23 +441,25 @@ class RetentionReport:
     disagreements: tuple[int, list[str]]
 
 
-def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool) -> RetentionReport:
+def _summary(
+    staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool
+) -> _RetentionReport:
     """Sum up a plan (rows of `PLANNED`) that was made by these configurations. In a what-if, Kafka's defaults stand for
     settings that are not known. `looks_compacted` is of `topics_that_look_compacted`.
     """
     names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
     rows = staged.rows("segment", [*names, "bytes", "first_timestamp_ms"])
     summed = rows.group_by(names).aggregate([([], "count_all"), ("bytes", "sum"), ("first_timestamp_ms", "min")])
-    topics: dict[tuple[str, str], TopicSummary] = {}
+    topics: dict[tuple[str, str], _TopicSummary] = {}
     compacted = set()
     for row in summed.to_pylist():
         key = row["policy"], row["topic"]
-        topics[key] = _added(topics.get(key, TopicSummary(*key, 0, 0, 0, 0, 0, None)), row)
+        topics[key] = _added(topics.get(key, _TopicSummary(*key, 0, 0, 0, 0, 0, None)), row)
         if row["reason"] == Reason.LOOKS_COMPACTED.value:
             compacted.add(row["topic"])
-    return RetentionReport(
+    return _RetentionReport(
         topics=sorted(topics.values(), key=lambda topic: (topic.policy, -topic.freed, topic.topic)),
-        findings=findings_of(staged, looks_compacted),
+        findings=_findings_of(staged, looks_compacted),
         compacted={topic: looks_compacted[topic] for topic in sorted(compacted)},
         unknown={topic.topic: _unknown(configs, topic) for topic in topics.values() if topic.undecided},
         assumed=_assumed_by_topic(configs) if what_if else {},
@@ -261,12 +468,12 @@ def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str],
     )
 
 
-def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
+def _added(topic: _TopicSummary, row: Mapping[str, Any]) -> _TopicSummary:
     """Add the segments of a row, which all have the same reason, to a topic's summary."""
     count, size = row["count_all"], row["bytes_sum"] or 0
     goes = row["decision"] == Decision.DELETE.value
     oldest = [time_ms for time_ms in (topic.oldest_ms, row["first_timestamp_ms_min"]) if time_ms is not None]
-    return TopicSummary(
+    return _TopicSummary(
         policy=topic.policy,
         topic=topic.topic,
         segments=topic.segments + count,
@@ -278,7 +485,7 @@ def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
     )
 
 
-def _unknown(configs: Configs, topic: TopicSummary) -> list[str]:
+def _unknown(configs: Configs, topic: _TopicSummary) -> list[str]:
     origins = configs[topic.topic][topic.policy].origins
     return [name for name in DECIDING_CONFIGS if origins[name] is Origin.KAFKA]
 
@@ -317,14 +524,14 @@ def _differing_decisions(staged: Staged, summed: pa.Table) -> tuple[int, list[st
 
 
 def _named(row: Mapping[str, Any]) -> str:
-    return f"{segment_name(*(row[name] for name in SEGMENTS.key))}: policy {row['policy']}"
+    return f"{_segment_name(*(row[name] for name in SEGMENTS.key))}: policy {row['policy']}"
 
 
 def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, PROBLEMS_SHOWN).to_pylist()
 
 
-def tell_plan(outcome: Outcome, plan_id: str, summary: RetentionReport, *, what_if: bool) -> None:
+def _tell_plan(outcome: Outcome, plan_id: str, summary: _RetentionReport, *, what_if: bool) -> None:
     shown = summary.topics[:TOPICS_SHOWN]
     outcome.table(
         f"plan {plan_id}",
@@ -363,7 +570,7 @@ def tell_plan(outcome: Outcome, plan_id: str, summary: RetentionReport, *, what_
         outcome.line(_policy_line(policy, [topic for topic in summary.topics if topic.policy == policy]))
 
 
-def _policy_line(policy: str, topics: Sequence[TopicSummary]) -> str:
+def _policy_line(policy: str, topics: Sequence[_TopicSummary]) -> str:
     undecided = sum(topic.undecided for topic in topics)
     decided = sum(topic.segments for topic in topics) - undecided
     if undecided and not decided:
@@ -379,7 +586,7 @@ def _policy_line(policy: str, topics: Sequence[TopicSummary]) -> str:
     )
 
 
-def _not_decided_line(summary: RetentionReport) -> str:
+def _not_decided_line(summary: _RetentionReport) -> str:
     topics = sorted(summary.unknown)
     missing = [name for name in DECIDING_CONFIGS if any(name in names for names in summary.unknown.values())]
     segments = sum(topic.undecided for topic in summary.topics)
@@ -408,8 +615,8 @@ def _compacted_line(topics: Mapping[str, str]) -> str:
     )
 
 
-def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _in_order(staged, JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
+def _segments_as_json(staged: Staged) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _in_order(staged, _JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
     return rows
 
 
@@ -443,7 +650,7 @@ def _goes(row: Mapping[str, Any]) -> str:
     return "-" if row["due_ms"] is None else show_time(row["due_ms"])
 
 
-def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
+def _partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
     """The partitions that a file for `kafka-delete-records` names, and when each was last written."""
     names = ["decision", "largest_timestamp_ms", "age_from_mtime", "log_mtime_ns"]
     rows = staged.rows("segment", [*PARTITIONS.key, *names])
@@ -461,7 +668,7 @@ def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
     return written
 
 
-def write_delete_records(staged: Staged, path: Path) -> None:
+def _write_delete_records(staged: Staged, path: Path) -> None:
     """Write the file for `kafka-delete-records --offset-json-file`: it deletes each partition before an offset."""
     key = ["topic", "partition"]
     rows = staged.rows("segment", [*key, "decision", "next_offset"])
@@ -474,174 +681,3 @@ def write_delete_records(staged: Staged, path: Path) -> None:
         raise KidxError(
             f"--delete-records-json {path}: cannot be written: {error.strerror}; the plan is recorded"
         ) from error
-
-
-def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
-    """Decide on the segments that are present, record each decision, and give the outcome."""
-    tables = backend.catalog.tables
-    known = present_topics(tables)
-    sources = sources_in_catalog(request.sources, known)
-    own = request.configs_of(set().union(*(known[source] for source in sources)))
-    if not own:
-        raise UsageError(
-            f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
-        )
-    _ensure_counted_once(tables, sources)
-    plan_id = request.context.run_id()
-    begin_phase("planning")
-    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
-    paths = source_paths(tables)
-    seen = look_at([source for source in as_sources(paths) if source.name in sources])
-    configured = _configured(request, segments, seen.answering(paths))
-    described = [policy.name for policy in request.policies if policy.described]
-    configs = configured.complete(own, deletes=not request.options.what_if, described=described)
-    staged, compacted = _staged(backend, request, segments, configs, plan_id)
-    if request.delete_records_json is not None:
-        _ensure_recent(request, staged, own, configs, configured)
-    summary = report(staged, configs, compacted, what_if=request.options.what_if)
-    missing = Missing.in_sources(tables, sources, request.topics, configured.known, seen)
-    begin_phase("recording in the catalog")
-    of_plan = {
-        "plan_id": plan_id,
-        "planned_at": request.context.now,
-        "policy_file": None if request.policy_file is None else str(request.policy_file),
-        "what_if": request.options.what_if,
-    }
-    tables.append(RETENTION_PLANS, RowsOfPlan(staged, of_plan))
-    if request.delete_records_json is not None:
-        write_delete_records(staged, request.delete_records_json)
-    doubts = [] if request.options.what_if else configured.doubts(own, described)
-    outcome = _outcome(plan_id, request, summary, missing, is_partial=bool(configured.other_log_dirs))
-    outcome.values.update(
-        **_as_json(plan_id, request, summary),
-        cluster_metadata=configured.as_json(own),
-        other_log_dirs=list(configured.other_log_dirs),
-        doubts=doubts,
-        **missing.as_json(),
-        segments=lambda: segments_as_json(staged),
-    )
-    tell_plan(outcome, plan_id, summary, what_if=request.options.what_if)
-    outcome.line(*configured.lines(own), *doubts, *_lines_of_missing(missing, many_sources=len(sources) > 1))
-    if request.shows_segments:
-        _tell_segments(outcome, staged)
-    outcome.line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
-    return outcome
-
-
-def _lines_of_missing(missing: Missing, *, many_sources: bool) -> Iterator[str]:
-    by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
-    for source in missing.not_reached:
-        yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
-    yield from (f"not planned: {log_dir}" for log_dir in missing.not_built)
-    yield from missing.gaps.lines(many_sources=many_sources)
-    yield from missing.lost.lines(many_sources=many_sources)
-
-
-def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
-    for same in in_one_directory(tables, sources):
-        raise UsageError(
-            f"{tables.path}: {same}: its segments would be planned twice; choose one of them with --source, or "
-            "take one out with kidx forget-source"
-        )
-
-
-def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
-    """The configurations of topics in the metadata of the sources' clusters."""
-    configured = ConfiguredTopics.from_metadata(
-        request.metadata,
-        paths,
-        segments.sources,
-        lambda: segments.read_columns(["topic_id"]),
-        deletes=request.delete_records_json is not None,
-        same_broker=request.same_broker,
-    )
-    warn_of_first(configured.known.warnings)
-    return configured
-
-
-def _ensure_recent(
-    request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
-) -> None:
-    """Refuse a configuration that is much older than a partition's last record: Kafka's tool deletes by the file at
-    once.
-    """
-    is_listing = any(policy.described for policy in request.policies)
-    current = CurrentConfigs(
-        configured=configured,
-        completed=[topic for topic in own if own[topic] != configs[topic]],
-        listing=request.policy_file if is_listing else None,
-    )
-    current.ensure_recent(partitions_to_delete_from(staged), request.max_metadata_lag)
-
-
-def _staged(
-    backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
-) -> tuple[Staged, Mapping[str, str]]:
-    """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
-    rows = segments.read_columns(FACTS_OF_OFFSETS)
-    if request.delete_records_json is not None:
-        ensure_no_copies(rows)
-    if request.policy_file is not None and any(policy.described for policy in request.policies):
-        ensure_one_cluster(segments.read_columns(["topic_id"]), request.policy_file)
-    engine = backend.engine
-    compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
-    partitions = counts_of(rows, PARTITIONS.key)
-    # Executors may reach files that the driver does not, and a time index is opened for each segment.
-    is_little = engine.is_on_this_machine and not request.options.from_files
-    work = Work(
-        f"plan-{plan_id}",
-        [[share] for share in partitions_to_plan(segments, partitions, engine, configs, compacted)],
-        partial(plan_partitions, options=request.options),
-        PLANNED,
-        is_small=is_little and partitions.num_rows <= _FEW_PARTITIONS and rows.num_rows <= _FEW_SEGMENTS,
-    )
-    if not work.is_small:
-        engine.start()
-        begin_phase("planning")
-    with engine.stopping():
-        staged = engine.run(work)
-        interrupts.raise_if_requested()
-    return staged, compacted
-
-
-def _as_json(plan_id: str, request: PlanRequest, summary: RetentionReport) -> dict[str, Any]:
-    return {
-        "plan_id": plan_id,
-        "planned_at": request.context.now.isoformat(),
-        "what_if": request.options.what_if,
-        "policies": [policy.name for policy in request.policies],
-        "topics": [asdict(topic) for topic in summary.topics],
-        "unknown_policies": summary.unknown,
-        "assumed_defaults": summary.assumed,
-        "compacted_topics": list(summary.compacted),
-        "warnings": [finding.as_json() for finding in summary.findings],
-        "not_well_count": summary.problems[0],
-        "not_well": summary.problems[1],
-        "disagreement_count": summary.disagreements[0],
-        "disagreements": summary.disagreements[1],
-    }
-
-
-def _outcome(
-    plan_id: str, request: PlanRequest, summary: RetentionReport, missing: Missing, *, is_partial: bool
-) -> Outcome:
-    """The outcome of a plan. `is_partial`: a broker has a log dir that is no source, so that nothing is planned there.
-    That is a hint only, unless something deletes by this plan, as --apply does, and Kafka's tool from the file. The
-    file names the right offsets all the same.
-    """
-    problems, disagreements = summary.problems[0], summary.disagreements[0]
-    has_problems = problems or disagreements or missing.is_loss or (is_partial and request.delete_records_json)
-    not_answered = request.names_topics and summary.unknown
-    return Outcome(
-        code=ExitCode.PROBLEMS_FOUND if has_problems or not_answered else ExitCode.OK,
-        run_id=plan_id,
-        counts={
-            "segments": sum(topic.segments for topic in summary.topics),
-            "deleted": sum(topic.deleted for topic in summary.topics),
-            "undecided": sum(topic.undecided for topic in summary.topics),
-            "not_well": problems,
-            "disagreements": disagreements,
-            **missing.counts,
-        },
-        bytes=sum(topic.freed for topic in summary.topics),
-    )

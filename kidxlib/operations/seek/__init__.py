@@ -1,3 +1,3 @@
-"""Seeks: questions from a file (`questions`) or a command line (`one_question`), answered key range by key range
-(`many_questions`, by workers in `answer_work`), counted and written (`output`).
+"""Seeks: one question, from a command line, is answered by `one_question`, and many, from a file (`seek_files`), key
+range by key range by `many_questions`, by workers in `answer_work`.
 """

@@ -17,9 +17,9 @@ from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
-from kidxlib.lookup.cataloged_partitions import CatalogedPartition, KnownPartitions
+from kidxlib.lookup.searched_partitions import CatalogedPartition, KnownPartitions
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
-from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
+from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, scope_of
 
@@ -182,8 +182,7 @@ def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -
     return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
 
 
-def with_names_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
-    """The partitions with the wanted topics and numbers."""
+def partitions_named_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
     return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
 
 

@@ -31,10 +31,10 @@ from kidxlib.operations.seek.answer_work import (
     QuestionsToAnswer,
     Unknown,
     answer_questions,
+    partitions_named_in,
     partitions_to_search,
     segments_to_search,
     unknown_partitions,
-    with_names_in,
 )
 from kidxlib.operations.seek.one_question import (
     Answer,
@@ -45,8 +45,16 @@ from kidxlib.operations.seek.one_question import (
     not_of_one_time_in,
     outcome_of,
 )
-from kidxlib.operations.seek.output import ensure_new, write_answers
-from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
+from kidxlib.operations.seek.seek_files import (
+    Elsewhere,
+    ensure_new_output,
+    is_elsewhere,
+    not_reached,
+    questions_in_one_table,
+    questions_of_blocks,
+    read_questions,
+    write_answers,
+)
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
@@ -78,7 +86,168 @@ _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
 _NAME: Final = ("topic", "partition")
 #: So many partitions without an offset to reset to are named on screen.
-NAMED_ON_SCREEN: Final = 5
+_NAMED_ON_SCREEN: Final = 5
+
+
+def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
+    """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
+    if request.output is not None:
+        if not is_elsewhere(request.output):
+            ensure_new_output(request.output)
+        elif elsewhere is None:
+            raise not_reached("--output", request.output)
+        else:
+            elsewhere.ensure_new(backend, request.output)
+    with interrupts.telling(lambda: _INTERRUPTED):
+        if request.question is not None:
+            return _answer_one(request, request.question, backend, elsewhere)
+        start = time.monotonic()
+        begin_phase("reading the questions")
+        questions = sorted_questions(_read(request, backend, elsewhere))
+        return _answer_many(request, questions, backend, elsewhere, start=start)
+
+
+def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
+    assert request.queries is not None
+    try:
+        return read_questions(request.queries)
+    except NotReadHereError:
+        if elsewhere is None:
+            raise
+    blocks = elsewhere.read(backend, request.queries)
+    return questions_in_one_table(request.queries, questions_of_blocks(request.queries, blocks, None))
+
+
+def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
+    tables = backend.catalog.tables
+    answers = answers_of_catalog(tables, question, request.source)
+    not_asked = not_asked_of(tables, question, request.source, answers)
+    lacks = None
+    if request.output is not None or request.consumer_group_csv is not None:
+        rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
+        if request.consumer_group_csv is not None:
+            asked = _asked_of(answers)
+            partitions = partitions_to_search(tables, asked, request.source)
+            ensure_unambiguous(asked, partitions)
+            lacks = write_consumer_offsets(request.consumer_group_csv, rows, partitions, not_asked.of_topics)
+        _write(request, backend, elsewhere, iter(rows.to_batches()))
+    return outcome_of(answers, question, not_asked, lacks=lacks)
+
+
+def _asked_of(answers: Sequence[Answer]) -> pa.Table:
+    """Rows of `ASKED` of answers to one question."""
+    partitions = dict.fromkeys((answer["topic"], answer["partition"]) for answer in answers)
+    rows = [{"topic": topic, "partition": number, "source": None, "queries": 1} for topic, number in partitions]
+    return pa.Table.from_pylist(rows, ASKED)
+
+
+def _answer_many(
+    request: SeekRequest,
+    questions: pa.Table,
+    backend: Backend,
+    elsewhere: Elsewhere | None,
+    *,
+    start: float,
+) -> Outcome:
+    """Answer questions in order. `start` is when the run began, by the monotonic clock."""
+    tables = backend.catalog.tables
+    asked = asked_partitions(questions)
+    partitions = partitions_to_search(tables, asked, request.source)
+    if request.consumer_group_csv is not None:
+        ensure_unambiguous(asked, partitions)
+    begin_phase("answering")
+    unknown = unknown_partitions(tables, asked, partitions, request.source)
+    staged = _staged_answers(questions, partitions, unknown, backend)
+    begin_phase("writing the answers")
+    counts = _count_answers(staged)
+    lacks = None
+    if request.consumer_group_csv is not None:
+        lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), partitions)
+    _write(request, backend, elsewhere, staged.batches(KIND))
+    not_asked = not_of_one_time_in(tables, partitions)
+    fails = not_asked.is_problem or lacks or counts["file_error"]
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        counts={name: counts[name] for name in _COUNTED},
+        bytes=counts["bytes_read"],
+    )
+    tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
+    outcome.values.update(left_out=not_asked.as_json(), consumer_group_csv_lacks=lacks)
+    not_asked.tell(outcome)
+    return outcome
+
+
+def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
+    """Rows of `ANSWERED`, in order."""
+    engine = backend.engine
+    is_small = questions.num_rows <= _FEW_QUESTIONS
+    if not is_small:
+        engine.start()
+    units = [[to_answer] for to_answer in _units(questions, partitions, unknown, backend)]
+    # An interruption need not wait for answers: they are written only if all are there.
+    return engine.run(Work("seek", units, answer_questions, ANSWERED, is_small=is_small))
+
+
+def _units(
+    questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend
+) -> Iterator[QuestionsToAnswer]:
+    """The key ranges, each with the catalog's rows of its partitions. Ranges of the same partitions share the rows."""
+    engine, before = backend.engine, None
+    for key_range in key_ranges(questions, engine.cores):
+        if before is None or not key_range.partitions.equals(before):
+            before = key_range.partitions
+            of_range = partitions_named_in(partitions, before)
+            shared = engine.share(of_range), engine.share(segments_to_search(backend.catalog.tables, of_range))
+        yield QuestionsToAnswer(engine.share(key_range.questions), *shared, unknown)
+
+
+def _write(
+    request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
+) -> None:
+    if request.output is None:
+        return
+    if is_elsewhere(request.output):
+        assert elsewhere is not None
+        elsewhere.write(backend, answers, request.output)
+    else:
+        write_answers(answers, request.output)
+
+
+def _count_answers(staged: Staged) -> dict[str, int]:
+    """Counts of answers by their names in JSON; `bytes_read` is of logs."""
+    flags = ["found", "answered", "file_error"]
+    rows = staged.rows(KIND, [*flags, "bytes_read"])
+    found, answered, file_error = (pc.sum(rows[name].cast(pa.int64())).as_py() or 0 for name in flags)
+    return {
+        "answers": rows.num_rows,
+        "found": found,
+        "not_answered": rows.num_rows - answered,
+        "file_error": file_error,
+        "bytes_read": pc.sum(rows["bytes_read"]).as_py() or 0,
+    }
+
+
+def tell_counts(
+    outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
+) -> None:
+    written = {
+        "output": request.output,
+        "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
+    }
+    outcome.values.update(**counts, seconds=seconds, **written)
+    outcome.line(
+        f"{counts['answers']:,} answers, {counts['found']:,} found, in {seconds:.1f} s",
+        f"read {counts['bytes_read']:,} bytes of logs",
+    )
+    not_answered, noted = counts["not_answered"], counts["file_error"]
+    if not_answered:
+        outcome.line(f"{not_answered:,} not answered for certain: their notes say why")
+    if noted > not_answered:
+        outcome.line(f"{noted - not_answered:,} answered, with a note about a damaged file")
+    outcome.line(*(f"  {why}" for why in list(unknown.values())[:_NAMED_ON_SCREEN]))
+    if len(unknown) > _NAMED_ON_SCREEN:
+        outcome.line(f"  … and more partitions that the catalog does not have: {len(unknown) - _NAMED_ON_SCREEN:,}")
+    outcome.line(*(f"{name.replace('_', ' ')}: {path}" for name, path in written.items() if path is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +263,7 @@ class KeyRange:
     partitions: pa.Table
 
 
-def in_order(questions: pa.Table) -> pa.Table:
+def sorted_questions(questions: pa.Table) -> pa.Table:
     """Rows of `QUESTIONS` in the order of topic, partition, kind of question and target."""
     key = _keys(questions)
     order = np.lexsort((numpy_of(questions["target"]), numpy_of(questions["by_time"]), key))
@@ -147,35 +316,6 @@ def _starts(keys: _Longs) -> _Longs:
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 
 
-def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
-    """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
-    if request.output is not None:
-        if not is_elsewhere(request.output):
-            ensure_new(request.output)
-        elif elsewhere is None:
-            raise not_reached("--output", request.output)
-        else:
-            elsewhere.ensure_new(backend, request.output)
-    with interrupts.telling(lambda: _INTERRUPTED):
-        if request.question is not None:
-            return _answer_one(request, request.question, backend, elsewhere)
-        start = time.monotonic()
-        begin_phase("reading the questions")
-        questions = in_order(_read(request, backend, elsewhere))
-        return _answer_many(request, questions, backend, elsewhere, start=start)
-
-
-def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
-    assert request.queries is not None
-    try:
-        return read_questions(request.queries)
-    except NotReadHereError:
-        if elsewhere is None:
-            raise
-    blocks = elsewhere.read(backend, request.queries)
-    return one_table(request.queries, of_blocks(request.queries, blocks, None))
-
-
 def ensure_unambiguous(asked: pa.Table, partitions: pa.Table) -> None:
     """Refuse several questions about one partition, or several sources that have it: consumers can go on at one offset
     only.
@@ -190,7 +330,7 @@ def ensure_unambiguous(asked: pa.Table, partitions: pa.Table) -> None:
         raise UsageError(f"--consumer-group-csv: {name} is in {', '.join(row['source_list'])}; pick one with --source")
 
 
-def consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
+def _consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
     """The offsets at which consumers should go on, as `kafka-consumer-groups` would set them; null if not known. There
     is one answer for each partition.
 
@@ -218,7 +358,7 @@ def write_consumer_offsets(
     only be reset in part, and returns their number. `not_asked` are partitions of the same topics that nobody could
     ask.
     """
-    rows = answers.append_column("goes_on_at", consumer_offsets(answers, partitions))
+    rows = answers.append_column("goes_on_at", _consumer_offsets(answers, partitions))
     known = np.asarray(rows["goes_on_at"].is_valid().to_numpy())
     topic, partition, offset = (rows[name].filter(known).cast(pa.string()) for name in (*_NAME, "goes_on_at"))
     lines: Values = pc.call_function("binary_join_element_wise", [topic, partition, offset, ","], pc.JoinOptions())
@@ -229,10 +369,10 @@ def write_consumer_offsets(
         raise KidxError(f"--consumer-group-csv {describe_error(error)}") from error
     left_out = rows.filter(~known)
     if left_out.num_rows:
-        named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, NAMED_ON_SCREEN).to_pylist()]
+        named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, _NAMED_ON_SCREEN).to_pylist()]
         warn(f"{path}: without {_few(named, left_out.num_rows)}, whose offsets are not known")
     if not_asked:
-        named = [partition.directory for partition in not_asked[:NAMED_ON_SCREEN]]
+        named = [partition.directory for partition in not_asked[:_NAMED_ON_SCREEN]]
         warn(
             f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
             "would be reset in part"
@@ -243,136 +383,3 @@ def write_consumer_offsets(
 def _few(named: Sequence[str], count: int) -> str:
     more = f" and {count - len(named)} more" if count > len(named) else ""
     return f"{', '.join(named)}{more}"
-
-
-def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
-    tables = backend.catalog.tables
-    answers = answers_of_catalog(tables, question, request.source)
-    not_asked = not_asked_of(tables, question, request.source, answers)
-    lacks = None
-    if request.output is not None or request.consumer_group_csv is not None:
-        rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
-        if request.consumer_group_csv is not None:
-            asked = _asked_of(answers)
-            partitions = partitions_to_search(tables, asked, request.source)
-            ensure_unambiguous(asked, partitions)
-            lacks = write_consumer_offsets(request.consumer_group_csv, rows, partitions, not_asked.of_topics)
-        _write(request, backend, elsewhere, iter(rows.to_batches()))
-    return outcome_of(answers, question, not_asked, lacks=lacks)
-
-
-def _asked_of(answers: Sequence[Answer]) -> pa.Table:
-    """Rows of `ASKED` of answers to one question."""
-    partitions = dict.fromkeys((answer["topic"], answer["partition"]) for answer in answers)
-    rows = [{"topic": topic, "partition": number, "source": None, "queries": 1} for topic, number in partitions]
-    return pa.Table.from_pylist(rows, ASKED)
-
-
-def count_answers(staged: Staged) -> dict[str, int]:
-    """Counts of answers by their names in JSON; `bytes_read` is of logs."""
-    flags = ["found", "answered", "file_error"]
-    rows = staged.rows(KIND, [*flags, "bytes_read"])
-    found, answered, file_error = (pc.sum(rows[name].cast(pa.int64())).as_py() or 0 for name in flags)
-    return {
-        "answers": rows.num_rows,
-        "found": found,
-        "not_answered": rows.num_rows - answered,
-        "file_error": file_error,
-        "bytes_read": pc.sum(rows["bytes_read"]).as_py() or 0,
-    }
-
-
-def tell_counts(
-    outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
-) -> None:
-    written = {
-        "output": request.output,
-        "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
-    }
-    outcome.values.update(**counts, seconds=seconds, **written)
-    outcome.line(
-        f"{counts['answers']:,} answers, {counts['found']:,} found, in {seconds:.1f} s",
-        f"read {counts['bytes_read']:,} bytes of logs",
-    )
-    not_answered, noted = counts["not_answered"], counts["file_error"]
-    if not_answered:
-        outcome.line(f"{not_answered:,} not answered for certain: their notes say why")
-    if noted > not_answered:
-        outcome.line(f"{noted - not_answered:,} answered, with a note about a damaged file")
-    outcome.line(*(f"  {why}" for why in list(unknown.values())[:NAMED_ON_SCREEN]))
-    if len(unknown) > NAMED_ON_SCREEN:
-        outcome.line(f"  … and more partitions that the catalog does not have: {len(unknown) - NAMED_ON_SCREEN:,}")
-    outcome.line(*(f"{name.replace('_', ' ')}: {path}" for name, path in written.items() if path is not None))
-
-
-def _answer_many(
-    request: SeekRequest,
-    questions: pa.Table,
-    backend: Backend,
-    elsewhere: Elsewhere | None,
-    *,
-    start: float,
-) -> Outcome:
-    """Answer questions in order. `start` is when the run began, by the monotonic clock."""
-    tables = backend.catalog.tables
-    asked = asked_partitions(questions)
-    partitions = partitions_to_search(tables, asked, request.source)
-    if request.consumer_group_csv is not None:
-        ensure_unambiguous(asked, partitions)
-    begin_phase("answering")
-    unknown = unknown_partitions(tables, asked, partitions, request.source)
-    staged = _staged_answers(questions, partitions, unknown, backend)
-    begin_phase("writing the answers")
-    counts = count_answers(staged)
-    lacks = None
-    if request.consumer_group_csv is not None:
-        lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), partitions)
-    _write(request, backend, elsewhere, staged.batches(KIND))
-    not_asked = not_of_one_time_in(tables, partitions)
-    fails = not_asked.is_problem or lacks or counts["file_error"]
-    outcome = Outcome(
-        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
-        counts={name: counts[name] for name in _COUNTED},
-        bytes=counts["bytes_read"],
-    )
-    tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
-    outcome.values.update(left_out=not_asked.as_json(), consumer_group_csv_lacks=lacks)
-    not_asked.tell(outcome)
-    return outcome
-
-
-def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
-    """Rows of `ANSWERED`, in order."""
-    engine = backend.engine
-    is_small = questions.num_rows <= _FEW_QUESTIONS
-    if not is_small:
-        engine.start()
-    units = [[to_answer] for to_answer in _units(questions, partitions, unknown, backend)]
-    # An interruption need not wait for answers: they are written only if all are there.
-    return engine.run(Work("seek", units, answer_questions, ANSWERED, is_small=is_small))
-
-
-def _units(
-    questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend
-) -> Iterator[QuestionsToAnswer]:
-    """The key ranges, each with the catalog's rows of its partitions. Ranges of the same partitions share the rows."""
-    engine, before = backend.engine, None
-    for key_range in key_ranges(questions, engine.cores):
-        if before is None or not key_range.partitions.equals(before):
-            before = key_range.partitions
-            of_range = with_names_in(partitions, before)
-            shared = engine.share(of_range), engine.share(segments_to_search(backend.catalog.tables, of_range))
-        yield QuestionsToAnswer(engine.share(key_range.questions), *shared, unknown)
-
-
-def _write(
-    request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
-) -> None:
-    """Write rows of `RESULT` to the output, if one was asked for."""
-    if request.output is None:
-        return
-    if is_elsewhere(request.output):
-        assert elsewhere is not None
-        elsewhere.write(backend, answers, request.output)
-    else:
-        write_answers(answers, request.output)

@@ -28,20 +28,22 @@ from kidxlib.log.segment import (
     MAX_TIMESTAMP,
 )
 from kidxlib.lookup.answers import OFFSET, RESULT_COLUMNS, TIMESTAMP
-from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloged
+from kidxlib.lookup.searched_partitions import CatalogedPartition, not_cataloged
 from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.reading.absent import (
-    BrokersMetadata,
+from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader, log_dirs_without_metadata
+from kidxlib.reading.left_out import (
+    COPY_IT,
+    LeftOut,
+    Why,
     absent_partitions,
-    log_dirs_without_metadata,
+    in_older_log_dirs,
+    lines_of_left_out,
     may_be_elsewhere,
-    not_of_one_time,
-    numbered_below,
-    of_other_topics,
-    unmounted_in,
+    mount_remedy,
+    partitions_numbered_below,
+    unmounted_log_dirs,
+    with_other_topic_id,
 )
-from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
-from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, lines_of_left_out, mount_remedy
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
@@ -76,7 +78,6 @@ class Question:
         return self.partition is None
 
     def asks_for(self, topic: str, partition: int) -> bool:
-        """Whether the question is about a partition."""
         if self.topic is None:
             return topic not in INTERNAL_TOPICS
         return topic == self.topic and self.partition in (None, partition)
@@ -172,8 +173,8 @@ class NotAsked:
         those that were asked in their log dirs.
         """
         with_log_dirs = list(asked)
-        left_out, of_another_time = not_of_one_time(brokers, with_log_dirs)
-        left_out += of_other_topics(brokers, with_log_dirs)
+        left_out, of_another_time = in_older_log_dirs(brokers, with_log_dirs)
+        left_out += with_other_topic_id(brokers, with_log_dirs)
         return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
@@ -203,7 +204,7 @@ def find_not_asked(
 
     # All partitions by the metadata, and by the numbers of others: a topic's numbers begin at 0 without gaps.
     # Only those that the question asks for are held: a directory's number may be any.
-    existing = set(filter(asks_for, numbered_below(known)))
+    existing = set(filter(asks_for, partitions_numbered_below(known)))
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
             owner = brokers.owner(log_dir)
@@ -212,7 +213,7 @@ def find_not_asked(
     asked = set(known)
     left_out = absent_partitions(log_dirs, asks_for, brokers, asked, by_name=question.topic is not None)
     without_metadata = log_dirs_without_metadata(log_dirs, brokers)
-    return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(existing - asked))
+    return NotAsked(left_out, without_metadata, unmounted_log_dirs(log_dirs), sorted(existing - asked))
 
 
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:

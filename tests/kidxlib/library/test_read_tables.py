@@ -18,7 +18,7 @@ from kidxlib.dump.source import DumpOptions, DumpSource, FileKind
 from kidxlib.errors import MalformedRecordsError, UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.library.read_tables import read_batches, read_records, stream_records
+from kidxlib.library.read import read_batches, read_records, stream_records
 from kidxlib.log.log import Log
 from kidxlib.records.arrow_columns import BATCHES, RECORDS, records_schema
 from kidxlib.records.arrow_records import record_rows

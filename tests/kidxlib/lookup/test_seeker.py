@@ -24,12 +24,12 @@ from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.library.open_partition import open_partition
+from kidxlib.library.partition import open_partition
 from kidxlib.library.read import read as read_records
 from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
-from kidxlib.lookup.cataloged_partitions import CatalogedPartition
+from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
 from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of
 from kidxlib.records import batch_headers, reader

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import random
-import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -20,11 +19,11 @@ from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
-from kidxlib.reading.rows import rows_of
-from kidxlib.records.arrow_columns import CONSUMED
+from kidxlib.reading.rows import record_rows_of
+from kidxlib.reading.walk import fail_on
+from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows, rows_of_partition
@@ -47,16 +46,14 @@ def log_dir(golden_segments: list[GoldenSegment], tmp_path_factory: pytest.TempP
 
 
 def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan:
-    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
-    asked |= {"index_dir": None, "to_log_end": False, **options}
-    return plan_reads(read_request(path, topics=re.compile(".*"), **asked), goes_on=False, part_bytes=part_bytes)
+    return plan_reads(read_request(path, to_log_end=False, **options), goes_on=False, part_bytes=part_bytes)
 
 
 def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
     """The rows that come, and what is said to be wrong then."""
     found: list[pa.RecordBatch] = []
     try:
-        found.extend(rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
+        found.extend(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
     except DamagedLogError as error:
         return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
     return read_rows(pa.Table.from_batches(found, CONSUMED)), None
@@ -66,7 +63,7 @@ def test_a_part_of_a_plan_may_be_read_elsewhere(log_dir: Path) -> None:
     plan = pickle.loads(pickle.dumps(_plan(log_dir, offsets=(50, 9_000))))
     found: list[pa.RecordBatch] = []
     for read in reversed(plan.reads):
-        found[:0] = rows_of([read], CONSUMED, fail_on, goes_on=False, threads=1)
+        found[:0] = record_rows_of([read], CONSUMED, fail_on, goes_on=False, threads=1)
     rows = [row for row in rows_of_partition(log_dir / PARTITION) if 50 <= row["offset"] < 9_000]
     assert read_rows(pa.Table.from_batches(found)) == rows
 

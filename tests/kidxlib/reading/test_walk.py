@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import first_offset_at
+from kidxlib.reading.walk import fail_on, first_offset_at
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import rows_of_partition
@@ -27,16 +25,7 @@ from tests.support.logs.random_logs import write_random_log
 
 
 def _reads(directory: Path, start: int | None = None) -> tuple[SegmentRead, ...]:
-    request = read_request(
-        directory,
-        topics=re.compile(".*"),
-        offsets=(start, None),
-        times=None,
-        isolation="read_uncommitted",
-        index_dir=None,
-        to_log_end=False,
-    )
-    return plan_reads(request, goes_on=False).reads
+    return plan_reads(read_request(directory, offsets=(start, None), to_log_end=False), goes_on=False).reads
 
 
 @given(seed=st.integers(0, 2**32), time=st.integers(95, 145), start=st.none() | st.integers(0, 60))

@@ -1,4 +1,6 @@
-"""A retention plan applied to an archive: what it names goes, nothing else does, and a kill is no harm."""
+"""A retention plan applied to an archive: what it names goes, nothing else does, and a kill is no harm. It is decided
+on again before anything is renamed: what has changed, or would not go now, stays.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +19,18 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, LOG_SUFFIX, segment_file
-from kidxlib.retention.apply import SegmentResult, apply_deletions
-from kidxlib.retention.plan import DeletionOutcome, PartitionDeletion, PlannedSegment, log_dirs_of
+from kidxlib.retention.apply import (
+    DeletionOutcome,
+    PartitionDeletion,
+    PartitionThen,
+    PlannedSegment,
+    SegmentResult,
+    SegmentThen,
+    apply_deletions,
+    log_dirs_of,
+    reconsidered,
+)
+from kidxlib.retention.policy import TopicPolicy
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import is_staging
@@ -397,3 +409,294 @@ def test_a_log_dir_without_any_of_the_plans_partitions_is_refused(archive: Path)
     (archive / "kafka-logs").mkdir()
     with pytest.raises(UsageError, match=f"^{archive}/kafka-logs: no partition of the plan is there, a-0 neither; "):
         log_dirs_of(deletions)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "t-0" / "00000000000000000007.log"
+    path.parent.mkdir()
+    path.write_bytes(b"log")
+    return path
+
+
+def planned(log: Path) -> PlannedSegment:
+    status = log.stat()
+    return PlannedSegment(7, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def deletion(root: Path, partition: int, index: str | None = None) -> PartitionDeletion:
+    directory = Directory(str(root), f"t-{partition}")
+    other = directory if index is None else Directory(index, f"t-{partition}")
+    return PartitionDeletion(("it", "t", partition), directory, other, ())
+
+
+def test_each_of_size_time_and_inode_tells_another_file(log: Path) -> None:
+    then, status = planned(log), log.stat()
+    assert not then.differs(status)
+    for other in (
+        replace(then, log_bytes=4),
+        replace(then, log_mtime_ns=0),
+        replace(then, log_mtime_ns=None),
+        replace(then, log_inode=0),
+    ):
+        assert other.differs(status)
+    assert not replace(then, log_inode=None).differs(status), "a plan without inodes"
+
+
+def test_what_differs_is_said_of_both(log: Path) -> None:
+    then = planned(log)
+    log.write_bytes(b"longer")
+    os.utime(log, ns=(5, 5))
+    said = then.difference(str(log), log.stat())
+    assert said.startswith(f"{log}: 6 bytes, modified at 5 ns, inode {log.stat().st_ino}; planned as 3 bytes, ")
+
+
+def test_beside_logs_there_is_one_directory_and_with_an_index_directory_two(tmp_path: Path) -> None:
+    alone, apart = deletion(tmp_path, 0), deletion(tmp_path, 0, str(tmp_path / "index"))
+    assert [str(each) for each in alone.directories] == [f"{tmp_path}/t-0"]
+    assert [str(each) for each in apart.directories] == [f"{tmp_path}/t-0", f"{tmp_path}/index/t-0"]
+    assert apart.log_path(PlannedSegment(7, 0, 0)) == f"{tmp_path}/t-0/00000000000000000007.log"
+
+
+def test_one_partition_shows_that_a_log_dir_is_mounted(log: Path, tmp_path: Path) -> None:
+    """A link that leads nowhere is there, too: it is refused later, with its name."""
+    away = tmp_path / "away"
+    away.mkdir()
+    assert log_dirs_of([deletion(tmp_path, 1), deletion(tmp_path, 0)]) == [tmp_path]
+    with pytest.raises(UsageError, match=r"away: no partition of the plan is there, t-1 neither; is it mounted\?"):
+        log_dirs_of([deletion(tmp_path, 0), deletion(away, 1)])
+    (away / "t-1").symlink_to(tmp_path / "nowhere")
+    assert log_dirs_of([deletion(tmp_path, 0), deletion(away, 1)]) == [tmp_path, away]
+
+
+_BYTES: Final = 100
+#: Each segment's largest timestamp is its base offset, and at this time the first three are older than 10 ms.
+_NOW: Final = 36
+_POLICY: Final = TopicPolicy(retention_ms=10)
+
+
+class _Planned:
+    """A log dir with one partition, of which three segments are planned to go."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.directory = root, root / "t-0"
+        self.directory.mkdir(parents=True)
+        for base_offset in _BASE_OFFSETS:
+            self.log(base_offset).write_bytes(bytes(_BYTES))
+        (self.directory / "partition.metadata").write_text("version: 0\ntopic_id: abc\n")
+        self.checkpoint("replication-offset-checkpoint", 50)
+        self.checkpoint("log-start-offset-checkpoint", 3)
+        files = [self._file(base_offset) for base_offset in _BASE_OFFSETS]
+        self.then = PartitionThen(
+            topic_id="abc",
+            log_start_offset=3,
+            high_watermark=50,
+            segments=[
+                SegmentThen(
+                    file=file,
+                    next_offset=next_offset,
+                    counted_bytes=_BYTES,
+                    max_timestamp_ms=file.base_offset,
+                    fully_read=True,
+                )
+                for file, next_offset in zip(files, (*_BASE_OFFSETS[1:], 50), strict=True)
+            ],
+        )
+        here = Directory(str(root), "t-0")
+        self.deletion = PartitionDeletion(("it", "t", 0), here, here, tuple(files[:3]))
+
+    def log(self, base_offset: int) -> Path:
+        return self.directory / segment_file(base_offset, LOG_SUFFIX)
+
+    def checkpoint(self, name: str, offset: int) -> None:
+        (self.root / name).write_text(f"0\n1\nt 0 {offset}\n")
+
+    def _file(self, base_offset: int) -> PlannedSegment:
+        status = self.log(base_offset).stat()
+        return PlannedSegment(base_offset, status.st_size, status.st_mtime_ns, status.st_ino)
+
+    def applied(self, now_ms: int = _NOW, policy: TopicPolicy = _POLICY) -> list[SegmentResult]:
+        with Remover() as remover:
+            again = reconsidered(remover, self.deletion, self.then, policy, now_ms)
+        return apply_deletions([again], self._record, lambda: None)
+
+    def _record(self, results: Sequence[SegmentResult]) -> None:
+        deleted = {found.segment.base_offset for found in results if found.outcome is DeletionOutcome.DELETED}
+        segments = [
+            replace(segment, deleted=segment.deleted or segment.file.base_offset in deleted)
+            for segment in self.then.segments
+        ]
+        self.then = replace(self.then, segments=segments)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> _Planned:
+    return _Planned(tmp_path / "logs")
+
+
+def _outcomes(results: list[SegmentResult]) -> list[str]:
+    return [found.outcome.value for found in results]
+
+
+def test_what_is_as_it_was_goes_as_planned(partition: _Planned) -> None:
+    assert _outcomes(partition.applied()) == ["deleted"] * 3
+    assert [partition.log(base_offset).exists() for base_offset in _BASE_OFFSETS] == [False, False, False, True]
+    assert _outcomes(partition.applied()) == ["gone"] * 3
+
+
+def test_what_a_run_before_has_renamed_is_finished(partition: _Planned) -> None:
+    """With sizes as they were, also where a limit of size decides."""
+    for base_offset in _BASE_OFFSETS[:2]:
+        partition.log(base_offset).rename(f"{partition.log(base_offset)}.deleted")
+    by_size = TopicPolicy(retention_ms=-1, retention_bytes=_BYTES)
+    assert _outcomes(partition.applied(policy=by_size)) == ["deleted"] * 3
+    assert sorted(path.name for path in partition.directory.glob("*.log*")) == [segment_file(40, LOG_SUFFIX)]
+
+
+def _topic_made_anew(partition: _Planned) -> None:
+    (partition.directory / "partition.metadata").write_text("version: 0\ntopic_id: xyz\n")
+
+
+def _no_watermark(partition: _Planned) -> None:
+    (partition.root / "replication-offset-checkpoint").unlink()
+
+
+def _malformed(partition: _Planned) -> None:
+    (partition.root / "log-start-offset-checkpoint").write_text("0\n1\nt 0 x\n")
+
+
+def _older_segment(partition: _Planned) -> None:
+    partition.log(5).write_bytes(b"of another time")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_topic_made_anew, "topic id xyz, planned with abc"),
+        (_no_watermark, "high watermark not there, planned with 50"),
+        (
+            lambda partition: partition.checkpoint("replication-offset-checkpoint", 20),
+            "high watermark 20, planned with 50",
+        ),
+        (
+            lambda partition: partition.checkpoint("log-start-offset-checkpoint", 9),
+            "log start offset 9, planned with 3",
+        ),
+        (_malformed, "log-start-offset-checkpoint: line 3: 't 0 x', expected"),
+        (_older_segment, f"{segment_file(5, LOG_SUFFIX)}: the plan does not know it"),
+    ],
+    ids=["topic id", "no watermark", "watermark", "log start", "malformed", "unknown segment"],
+)
+def test_a_partition_that_has_changed_stays(
+    change: Callable[[_Planned], None], message: str, partition: _Planned
+) -> None:
+    change(partition)
+    results = partition.applied()
+    assert _outcomes(results) == ["changed", "behind", "behind"]
+    assert message in str(results[0].detail) and str(results[0].detail).endswith("run build_index and plan again")
+    assert all(partition.log(base_offset).exists() for base_offset in _BASE_OFFSETS)
+
+
+def test_what_would_not_go_now_stays(partition: _Planned) -> None:
+    """By the clock, by the policy, or as the catalog says by now that it is damaged; with all after it."""
+    earlier = partition.applied(now_ms=15)
+    assert _outcomes(earlier)[1:] == ["not-due", "behind"] and partition.log(10).exists()
+    assert str(earlier[1].detail) == f"{partition.log(10)}: time-not-reached, decided on again"
+    longer = partition.applied(policy=TopicPolicy(retention_ms=1000))
+    assert _outcomes(longer) == ["gone", "not-due", "behind"]
+    first, second, *others = partition.then.segments
+    partition.then = replace(partition.then, segments=[first, replace(second, fully_read=False), *others])
+    [_, damaged, later] = partition.applied()
+    assert (damaged.outcome, later.outcome) == (DeletionOutcome.NOT_DUE, DeletionOutcome.AFTER_KEPT)
+    assert str(damaged.detail).endswith("not-well, decided on again") and partition.log(10).exists()
+
+
+def _taken_away(log: Path) -> None:
+    log.unlink()
+
+
+def _emptied(log: Path) -> None:
+    os.truncate(log, 0)
+
+
+def _led_elsewhere(log: Path) -> None:
+    log.rename(log.with_suffix(".elsewhere"))
+    log.symlink_to(log.with_suffix(".elsewhere"))
+
+
+@pytest.mark.parametrize("base_offset", [0, 10, 25, 40])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_taken_away, "not there as a file; planned as 100 bytes: run build_index and plan again"),
+        (_emptied, "0 bytes, modified at "),
+        (_led_elsewhere, "not there as a file; planned as 100 bytes"),
+    ],
+)
+def test_a_log_that_is_missing_or_empty_is_named_and_its_partition_left_alone(
+    change: Callable[[Path], None], message: str, base_offset: int, partition: _Planned
+) -> None:
+    """A log that was to go, or one that was to stay: a limit of size counts what stays."""
+    log = partition.log(base_offset)
+    change(log)
+    before = {path.name for path in partition.directory.iterdir()}
+    results = partition.applied(policy=TopicPolicy(retention_ms=-1, retention_bytes=_BYTES))
+    reported = [found for found in results if found.detail is not None]
+    assert [(found.segment.base_offset, found.outcome) for found in reported] == [
+        (base_offset, DeletionOutcome.CHANGED)
+    ]
+    assert str(reported[0].detail).startswith(f"{log}: {message}")
+    assert {found.outcome for found in results if found not in reported} == {DeletionOutcome.LEFT}
+    assert {path.name for path in partition.directory.iterdir()} == before
+
+
+def test_every_log_of_a_partition_that_has_changed_is_named(partition: _Planned) -> None:
+    for base_offset in (10, 40):
+        partition.log(base_offset).unlink()
+    results = partition.applied()
+    assert _outcomes(results) == ["left", "changed", "left", "changed"]
+    assert [str(found.detail).partition(": ")[0] for found in results if found.detail is not None] == [
+        str(partition.log(base_offset)) for base_offset in (10, 40)
+    ]
+
+
+def test_a_log_that_could_not_be_read_holds_up_none_before_it(partition: _Planned) -> None:
+    """Nothing was recorded of it that it could differ from; it stays, as it was not fully read."""
+    *others, last = partition.then.segments
+    unread = replace(last, file=replace(last.file, log_bytes=0, log_mtime_ns=None, log_inode=None), fully_read=False)
+    partition.then = replace(partition.then, segments=[*others, unread])
+    assert _outcomes(partition.applied()) == ["deleted"] * 3
+
+
+def test_a_directory_that_is_away_is_told_once(partition: _Planned) -> None:
+    partition.directory.rename(partition.root / "away")
+    results = partition.applied()
+    assert _outcomes(results) == ["changed", "behind", "behind"]
+    assert [found.detail is None for found in results] == [False, True, True]
+    assert str(results[0].detail).startswith(f"{partition.directory}: no such directory; is it mounted?")
+
+
+def test_a_log_of_the_same_size_and_time_is_another(partition: _Planned) -> None:
+    """An older snapshot restored with its times: the inode tells."""
+    log, status = partition.log(10), partition.log(10).stat()
+    shutil.copy(log, partition.root / "other")
+    os.replace(partition.root / "other", log)
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    results = partition.applied()
+    assert _outcomes(results) == ["left", "changed", "left"]
+    assert f"inode {log.stat().st_ino}; planned as" in str(results[1].detail)
+
+
+def test_a_log_that_cannot_be_reached_stays(partition: _Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of its partition: what a limit of size comes to is not known without it."""
+    stat = os.stat
+
+    def fails(path: Any, **options: Any) -> os.stat_result:
+        if path == segment_file(40, LOG_SUFFIX):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", fails)
+    results = partition.applied()
+    assert _outcomes(results) == ["changed", "behind", "behind"]
+    assert "not reached: Input/output error" in str(results[0].detail)

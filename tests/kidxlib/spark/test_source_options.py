@@ -9,12 +9,13 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.spark.limits import LATEST, Limit
 from kidxlib.spark.source_options import (
+    LATEST,
     OPTIONS,
-    Limits,
+    Limit,
     SourceOptions,
     StreamOptions,
+    TriggerLimits,
     parse_options,
     parse_stream_options,
 )
@@ -121,9 +122,9 @@ def _streamed(**options: str) -> StreamOptions:
 
 
 def test_a_stream_has_limits_of_its_own() -> None:
-    assert _streamed().limits == Limits()
-    assert _streamed(maxOffsetsPerTrigger="7").limits == Limits(offsets=7)
-    assert _streamed(maxbytespertrigger=" 9 ", mode="batches").limits == Limits(log_bytes=9)
+    assert _streamed().limits == TriggerLimits()
+    assert _streamed(maxOffsetsPerTrigger="7").limits == TriggerLimits(offsets=7)
+    assert _streamed(maxbytespertrigger=" 9 ", mode="batches").limits == TriggerLimits(log_bytes=9)
     assert _streamed(startingOffsets="latest").source.start == Limit("startingOffsets", everywhere=LATEST)
     assert _streamed(startingOffsets='{"a": {"0": -1}}').source.start.of_partition(TopicPartition("a", 0)) == LATEST
 

@@ -6,19 +6,17 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.indexing.source import parse_topics
-from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.walk import fail_on
 from kidxlib.records.reader import Record
-from kidxlib.spark.columns import source_schema
+from kidxlib.spark.source import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
 from tests.support.logs import encoded
 
@@ -36,9 +34,7 @@ def _one(offset: int, value: bytes) -> bytes:
 
 
 def _reads(path: Path) -> tuple[SegmentRead, ...]:
-    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted", "index_dir": None}
-    request = read_request(path, topics=parse_topics(".*"), to_log_end=False, **asked)
-    return plan_reads(request, goes_on=False).reads
+    return plan_reads(read_request(path, to_log_end=False), goes_on=False).reads
 
 
 def _sizes(path: Path) -> list[tuple[int, int]]:

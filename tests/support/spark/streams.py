@@ -11,8 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kidxlib.spark.source import KafkaSegmentSource
-from kidxlib.spark.stream import KafkaSegmentStreamReader
+from kidxlib.spark.source import KafkaSegmentSource, KafkaSegmentStreamReader
 
 Places = list[tuple[str, int]]
 

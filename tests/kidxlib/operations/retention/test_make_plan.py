@@ -22,8 +22,8 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
 from kidxlib.operations.retention.make_plan import RetentionFinding
-from kidxlib.operations.retention.plan_options import PlanOptions, PlanRequest
-from kidxlib.operations.retention.planned import partitions_of, planned_rows
+from kidxlib.operations.retention.plan_work import PlanOptions, partitions_of, planned_rows
+from kidxlib.operations.retention.retention_request import PlanRequest
 from kidxlib.records.reader import Record
 from kidxlib.retention.policy import PlanWarning, Policy, TopicPolicy
 from kidxlib.text.times import show_time

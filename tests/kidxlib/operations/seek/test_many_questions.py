@@ -23,11 +23,11 @@ from kidxlib.operations.seek.many_questions import (
     ASKED,
     asked_partitions,
     ensure_unambiguous,
-    in_order,
     key_ranges,
+    sorted_questions,
     write_consumer_offsets,
 )
-from kidxlib.operations.seek.questions import QUESTIONS
+from kidxlib.operations.seek.seek_files import QUESTIONS
 from tests.conftest import Say
 from tests.support.seek_catalog import Held, check_answers, hold_golden, some_questions, write_questions
 from tests.support.seeks import check_timestamp
@@ -169,12 +169,12 @@ def _questions(rng: random.Random, count: int) -> pa.Table:
 
 def test_questions_come_in_the_order_of_their_answers(rng: random.Random) -> None:
     questions = _questions(rng, 500)
-    found = in_order(questions).to_pylist()
+    found = sorted_questions(questions).to_pylist()
     assert found == sorted(questions.to_pylist(), key=lambda row: tuple(row[name] for name in _KEY))
 
 
 def test_it_is_counted_who_is_asked(rng: random.Random) -> None:
-    questions = in_order(_questions(rng, 500))
+    questions = sorted_questions(_questions(rng, 500))
     expected = Counter((row["topic"], row["partition"], row["source"]) for row in questions.to_pylist())
     asked = asked_partitions(questions).to_pylist()
     assert {(row["topic"], row["partition"], row["source"]): row["queries"] for row in asked} == expected
@@ -193,7 +193,7 @@ def test_ranges_are_of_one_length_whatever_is_asked() -> None:
         },
         schema=QUESTIONS,
     )
-    questions = in_order(same)
+    questions = sorted_questions(same)
     ranges = list(key_ranges(questions, 2))
     assert len(ranges) == 5
     assert max(each.questions.num_rows for each in ranges) - min(each.questions.num_rows for each in ranges) <= 1

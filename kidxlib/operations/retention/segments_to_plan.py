@@ -1,5 +1,5 @@
-"""Reads a catalog's rows for retention, shares them with workers, and records plans and deletions. Also judges topics
-as a whole by these rows: whether a topic looks compacted, and how many clusters its rows come from.
+"""The segments to plan, by the catalog's rows, which are shared with workers. Also judges topics as a whole by these
+rows: whether a topic looks compacted, and how many clusters its rows come from.
 """
 
 from __future__ import annotations
@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,28 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.matching import Positions, Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.retention_plans import RETENTION_PLANS
-from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
+from kidxlib.catalog.segment_views import SegmentToPlan
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares
-from kidxlib.engine.work import SharedRows, Staged
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import numbers_in
+from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
-from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.ends import OnlyReplicas
+from kidxlib.operations.retention.plan_work import IS_ONLY_REPLICA, PartitionsToPlan
+from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.retention_configs import Configs
 from kidxlib.tables.protocol import ROWS, Tables
 from kidxlib.text.words import counted
-
-_KEY: Final = SEGMENTS.schema(SEGMENTS.key)
 
 #: How many segments a worker plans at a time. A partition with more segments is planned as a whole.
 _SHARE_ROWS: Final = 65_536
@@ -75,59 +69,6 @@ class PresentSegments:
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
         is_wanted: Values = pc.is_in(rows["topic"], value_set=pa.array(self.topics, pa.string()))
         return rows.filter(is_wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class RowsOfPlan:
-    """Gives Arrow the rows of a plan to record, batch by batch: a large plan does not fit into memory.
-
-    Attributes:
-        staged: rows of `PLANNED`.
-        of_plan: the columns that are the same in all rows.
-    """
-
-    staged: Staged
-    of_plan: Mapping[str, Any]
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        reader: Any = pa.RecordBatchReader.from_batches(RETENTION_PLANS.schema(), self._batches())
-        return reader.__arrow_c_stream__(requested_schema)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema = RETENTION_PLANS.schema()
-        alike: dict[str, Any] = {
-            name: pa.scalar(value, schema.field(name).type) for name, value in self.of_plan.items()
-        }
-        for batch in self.staged.batches("segment"):
-            columns = [
-                pa.repeat(alike[name], batch.num_rows) if name in alike else batch[name] for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:
-    """Record which segments (keys, one at least) were deleted, and when. Segments that are marked already stay as they
-    are.
-    """
-    keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=_KEY)
-    tables.change_rows(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsToPlan:
-    """Some partitions, with the rows of their segments.
-
-    Attributes:
-        rows: one for each segment: its key, the other columns of `SegmentToPlan`, the offsets that checkpoints gave for
-            its partition, and whether this is the only replica. Rows of a partition follow one another, segments in
-            order.
-        configs: the configurations of their topics.
-        compacted_topics: those of their topics that look compacted.
-    """
-
-    rows: SharedRows
-    configs: Configs
-    compacted_topics: Collection[str]
 
 
 def partitions_to_plan(

@@ -45,12 +45,12 @@ from kidxlib.library.read import count, read
 from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
-from kidxlib.reading import bounds, ends, log_dir_evidence
-from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
-from kidxlib.reading.damage import Damage
+from kidxlib.reading import brokers_metadata, ends, positions
+from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
+from kidxlib.reading.left_out import Why, in_older_log_dirs
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
-from kidxlib.reading.unread_offsets import Why
+from kidxlib.reading.walk import Damage
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
@@ -82,24 +82,29 @@ def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: i
     directory = place / "t-0"
     directory.mkdir(parents=True)
     for base, until in zip(bases, (*bases[1:], 200), strict=True):
-        batches = [
-            encoded.batch_v2([Record(offset, 1_000 * offset, b"k", b"v") for offset in range(first, first + 10)])
-            for first in range(base, until, 10)
-        ]
-        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(b"".join(batches))
+        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(_batches(base, until))
     for name, offset in checkpoints.items():
         (place / f"{name.replace('_', '-')}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
     return place
 
 
+def _batches(start: int, end: int, key: bytes = b"k") -> bytes:
+    """Of ten records each."""
+    return b"".join(
+        encoded.batch_v2([Record(offset, 1_000 * offset, key, b"v") for offset in range(first, first + 10)])
+        for first in range(start, end, 10)
+    )
+
+
 def _plan(
     *places: Path, catalog: Path | None = None, read_offsets: ReadOffsets = read_offset_checkpoint, **options: Any
 ) -> ReadPlan:
-    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
-    asked |= {"index_dir": None, "to_log_end": None, **options}
     tables = None if catalog is None else existing_tables("catalog", str(catalog))
-    request = read_request(places, topics=re.compile(".*"), **asked)
-    return plan_reads(request, goes_on=False, catalog=tables, read_offsets=read_offsets)
+    return plan_reads(read_request(places, **options), goes_on=False, catalog=tables, read_offsets=read_offsets)
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]:
@@ -223,14 +228,13 @@ def test_first_logs_that_may_be_lost_are_a_warning(
     log_dir = _log_dir(tmp_path, (100,))
     (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 40\n")
     read(log_dir, offsets=offsets).read_all()
-    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert sum(line.startswith("not known: ") for line in warnings) == 1, warnings
+    assert sum(line.startswith("not known: ") for line in _warnings(caplog)) == 1, caplog.messages
 
 
 def test_lines_say_which_and_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_dir = _log_dir(tmp_path, replication=150)
     assert read(log_dir).read_all().num_rows == count(log_dir) == 150
-    assert {record.message for record in caplog.records if record.levelno == logging.WARNING} == {
+    assert {*_warnings(caplog)} == {
         "not read: 50 offsets (50 records) of 1 partition beyond the high watermark that replication-offset-checkpoint "
         "has: t-0 150 to 199 (the high watermark is 150); --to-log-end (in Python to_log_end=True, in Spark "
         "toLogEnd=true) reads them"
@@ -277,8 +281,12 @@ def test_first_logs_that_are_marked_to_be_deleted(held_lock: Path, tmp_path: Pat
         assert before_first_log(directory) == lost
 
 
+def _of_node(log_dir: Path, node_id: object = 1, cluster: str = "c", more: str = "") -> None:
+    (log_dir / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id={cluster}\n{more}")
+
+
 def _of_broker(log_dir: Path, replicas: list[int], *, topic_id: str = _ID, has_metadata: bool = True) -> Path:
-    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    _of_node(log_dir)
     (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     if has_metadata:
         values = [topic("t", _ID), partition(_ID, 0, replicas, [_DIRECTORY] * len(replicas))]
@@ -346,8 +354,7 @@ def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytes
     a, b = (_log_dir(tmp_path / name) for name in "ab")
     (a / "t-0").rename(a / "s-0")
     for log_dir, directory_id in ((a, _ID), (b, _DIRECTORY)):
-        properties = f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n"
-        (log_dir / "meta.properties").write_text(properties)
+        _of_node(log_dir, more=f"directory.id={directory_id}\n")
     values = [topic("t", _ID), partition(_ID, 0, [1], [_DIRECTORY])]
     values += [change("PartitionChangeRecord", partitionId=0, topicId=_ID, leader=1)] * 2
     write_copy(a / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
@@ -525,7 +532,7 @@ def test_a_short_read_of_a_compacted_topic_tells_of_no_gap(
     if known_by == "the name":
         (log_dir / "t-0").rename(log_dir / "__consumer_offsets-0")
     elif known_by != "cleaner":
-        (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        _of_node(log_dir)
         policy = config("t", "cleanup.policy", "compact, delete" if known_by == "policy" else "delete")
         write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", _ID), policy])})
     topics = "__consumer_offsets" if known_by == "the name" else ".*"
@@ -555,7 +562,7 @@ def test_each_way_of_reading_tells_a_gap(way: str, tmp_path: Path, caplog: pytes
     log_dir = _log_dir(tmp_path / "logs", (0, 50, 100))
     (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).unlink()
     assert _WAYS[way](log_dir) == 150
-    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    [said] = _warnings(caplog)
     assert said.startswith("in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (")
 
 
@@ -564,11 +571,7 @@ def _with_a_foreign_log(place: Path, *, lacks: bool = False) -> Path:
     of 40 and 100, or that of 100 alone, if the log dir `lacks` the other.
     """
     log_dir = _log_dir(place, (0, 40, 100))
-    batches = [
-        encoded.batch_v2([Record(offset, 1_000 * offset, b"x", b"v") for offset in range(first, first + 10)])
-        for first in range(50, 110, 10)
-    ]
-    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).write_bytes(_batches(50, 110, b"x"))
     if lacks:
         (log_dir / "t-0" / segment_file(40, LOG_SUFFIX)).unlink()
     return log_dir
@@ -623,13 +626,13 @@ def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: 
 def test_logs_whose_ends_no_index_tells_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No overlap is looked for ahead: a plan opens none of them, and reading ends where it meets the overlap."""
     log_dir, opened = _with_a_foreign_log(tmp_path), list[str]()
-    monkeypatch.setattr(bounds, "_NEAR_BYTES", 0)
+    monkeypatch.setattr(positions, "_NEAR_BYTES", 0)
 
     def opening(path: str) -> AbstractContextManager[OpenedLog]:
         opened.append(path)
         return opened_log(path)
 
-    for module in (bounds, ends):
+    for module in (positions, ends):
         monkeypatch.setattr(module, "opened_log", opening)
     assert len(_plan(log_dir).reads) == 4 and _plan(log_dir, offsets=(50, None)).reads and not opened
     with pytest.raises(DamagedLogError, match="offsets 50 to 59, and the partition's next log begins at 50: the two"):
@@ -708,7 +711,7 @@ def test_checkpoints_are_read_once_for_all_partitions(tmp_path: Path, monkeypatc
         met.append(path)
         return read_offset_checkpoint(path)
 
-    monkeypatch.setattr(log_dir_evidence, "read_offset_checkpoint", reading)
+    monkeypatch.setattr(brokers_metadata, "read_offset_checkpoint", reading)
     run_here(seek, tmp_path, "--topic", "t", "--timestamp", "1")
     assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 1
     _plan(tmp_path, read_offsets=reading)
@@ -734,11 +737,8 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
 
     def planned(asked: str, *log_dirs: str) -> ReadPlan:
         (next(tmp_path.glob("t-*")) / "partition.metadata").write_text(f"version: 0\ntopic_id: {_ID}\n")
-        directory_ids = "".join(f"directory.id={each}\n" for each in log_dirs)
-        (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\n{directory_ids}")
-        options: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
-        request = read_request(tmp_path, topics=re.compile(asked), index_dir=None, to_log_end=None, **options)
-        return plan_reads(request, goes_on=False)
+        _of_node(tmp_path, more="".join(f"directory.id={each}\n" for each in log_dirs))
+        return _plan(tmp_path, topics=re.compile(asked))
 
     _log_dir(tmp_path)
     values = [
@@ -794,7 +794,7 @@ def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts
         records = [Record(1 + number, 0, None, value) for number, value in enumerate(values)]
         later = encoded.batch_v2(records, leader_epoch=int(by == "epoch" and is_further))
         write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1, 2]) + later})
-        (log_dir / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id=c\n")
+        _of_node(log_dir, node_id)
 
     def topics_of(log_dir: Path, known: bool) -> set[str]:
         copies: dict[Location, ClusterMetadata] = {
@@ -810,7 +810,7 @@ def test_of_several_nodes_copies_of_the_metadata_that_which_goes_furthest_counts
     with pytest.raises(ClusterMetadataError):
         BrokersMetadata([lower]).metadata_of(lower)
     assert topics_of(lower, known=False) == {"t", "u"}
-    _, [said] = not_of_one_time(BrokersMetadata(log_dirs), ())
+    _, [said] = in_older_log_dirs(BrokersMetadata(log_dirs), ())
     torn = lower / METADATA_DIRECTORY / kraft_snapshot_file(SnapshotId(50, 9))
     assert said.startswith(f"{torn}: no whole snapshot, ")
     assert f"; {tmp_path / further / METADATA_DIRECTORY} counts instead, as of offset " in said
@@ -823,10 +823,10 @@ def test_beside_a_copy_of_the_metadata_that_cannot_be_read_no_replica_is_the_onl
     source = Source("a", log_dir)
     directory = PartitionDirectory(source, TopicPartition("t", 0), log_dir / "t-0")
     for cluster, is_only in (("c", False), ("another", True)):
-        (controller / "meta.properties").write_text(f"version=1\nnode.id=9\ncluster.id={cluster}\n")
+        _of_node(controller, 9, cluster)
         brokers = BrokersMetadata([log_dir, controller])
-        assert ends.OnlyReplicas(brokers).holds(directory) == is_only
-        _, said = not_of_one_time(brokers, ())
+        assert OnlyReplicas(brokers).holds(directory) == is_only
+        _, said = in_older_log_dirs(brokers, ())
         counts = f"{log_dir / METADATA_DIRECTORY} counts instead, as of offset 3, 1970-01-01T00:00:00.000Z: what was"
         assert [counts in line for line in said] == [True] * (not is_only)
 
@@ -838,7 +838,7 @@ def test_a_log_dir_that_does_not_say_whose_it_is_counts_in_the_cluster_that_has_
     brokers = {name: tmp_path / name for name in ("one", "two")}
     for letter, (name, log_dir) in zip("ab", brokers.items(), strict=True):
         write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", topic_id(letter))])})
-        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={name}\n")
+        _of_node(log_dir, cluster=name)
     unknown = tmp_path / "unknown"
     for letter, told_by in (("a", ["one"]), ("b", ["two"]), ("c", ["one", "two"])):
         values = [topic("t", topic_id(letter))]
@@ -863,13 +863,13 @@ def test_each_way_of_reading_tells_what_is_not_there(
     else:
         read(log_dir).read_all()
     no_directory = "no directory of 1 partition that the cluster's metadata gives to this broker: t-1; "
-    [said] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    [said] = _warnings(caplog)
     assert said == f"{no_directory}look for a copy of it"
     caplog.clear()
     empty.mkdir()
     shutil.rmtree(log_dir / METADATA_DIRECTORY)
     assert read([log_dir, empty]).read_all().num_rows == 200
-    [said] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    [said] = _warnings(caplog)
     assert said.startswith(f"{log_dir}: no {METADATA_DIRECTORY} in it, ") and f"nothing is in {empty}: is the" in said
 
 

@@ -36,7 +36,7 @@ _TOPICS_MAX: Final = 1_000
 _PARTITION: Final = ("topic", "partition")
 
 
-class KnownLogs:
+class CatalogedLogs:
     """The rows of a catalog's segments, of all sources, with the columns of `SegmentToRead`."""
 
     def __init__(self, rows: pa.Table) -> None:
@@ -51,23 +51,23 @@ class KnownLogs:
         of_topics = [Among("topic", sorted(topics))] if len(topics) <= _TOPICS_MAX else []
         return cls(tables.read(SEGMENTS, SegmentToRead.names(), [PRESENT, *of_topics]))
 
-    def of_partition(self, partition: TopicPartition) -> KnownPartition:
+    def of_partition(self, partition: TopicPartition) -> CatalogedPartitionLogs:
         start, end = self._bounds.get(partition, (0, 0))
-        return KnownPartition(SegmentToRead.of_arrow(self._rows.slice(start, end - start)))
+        return CatalogedPartitionLogs(SegmentToRead.of_arrow(self._rows.slice(start, end - start)))
 
 
-class KnownPartition:
+class CatalogedPartitionLogs:
     def __init__(self, rows: Sequence[SegmentToRead] = ()) -> None:
         self._rows = {_key(row.base_offset, row.version, row.log_path): row for row in rows if _is_sound(row)}
 
-    def log(self, path: Location, base_offset: int, version: FileVersion) -> KnownLog | None:
+    def log(self, path: Location, base_offset: int, version: FileVersion) -> CatalogedLog | None:
         """The facts of a log; None if the catalog does not have this state of it, or the log is not whole and sound.
 
         A file is recognised by size, modification time and inode, whatever its path is. An object has no inode, so its
         path must be the same.
         """
         row = self._rows.get(_key(base_offset, version, str(path)))
-        return None if row is None else KnownLog(row)
+        return None if row is None else CatalogedLog(row)
 
 
 def _key(base_offset: int, version: FileVersion | None, path: str) -> tuple[int, FileVersion | None, str | None]:
@@ -80,7 +80,7 @@ def _is_sound(row: SegmentToRead) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLog:
+class CatalogedLog:
     """The facts of a log in its present state."""
 
     row: SegmentToRead
@@ -93,7 +93,6 @@ class KnownLog:
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
     def has_no_wanted_time(self, wanted: Wanted) -> bool:
-        """Whether no record of the log has a wanted time."""
         smallest = self.row.smallest_timestamp_ms
         is_later = smallest is not None and smallest > wanted.last_ms
         return is_later or (self._has_largest and (self.row.max_timestamp_ms or 0) < wanted.first_ms)
@@ -159,7 +158,7 @@ class _Event(Row):
     first_offset: int
 
 
-class KnownEvents:
+class CatalogedEvents:
     """Reads one version of the table `producer_events`. It must be opened after the rows of segments were read, and
     before logs are listed.
 
@@ -171,7 +170,7 @@ class KnownEvents:
     def __init__(self, tables: TablesToRead) -> None:
         self._tables, self._version = tables, tables.version(PRODUCER_EVENTS)
 
-    def of_logs(self, logs: Sequence[KnownLog]) -> list[NDArray[np.void] | None]:
+    def of_logs(self, logs: Sequence[CatalogedLog]) -> list[NDArray[np.void] | None]:
         """The events of each log, of dtype `PRODUCER_EVENT`, with only position, producer, kind and first offset set.
         None if the catalog does not have as many as the log's row says.
         """

@@ -15,7 +15,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
-from kidxlib.operations.retention.recorded import (
+from kidxlib.operations.retention.segments_to_plan import (
     PresentSegments,
     ensure_no_copies,
     ensure_one_cluster,

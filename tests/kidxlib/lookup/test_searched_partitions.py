@@ -13,8 +13,8 @@ from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.index.time import TimestampOffset
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
-from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.checked_segment import CheckedSegment
+from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import USABLE, Status

@@ -1,21 +1,28 @@
-"""Reads the questions of a file, a table or a place that only an engine reaches: checks them and brings them into one
-form, before anything else is done. The first row that is wrong is named.
+"""The files of seeks: questions are read, and answers are written. The name of a file, or of a table, says where it is
+and in which format.
 
-Text is CSV, or a JSON object a line. Values that are plainly right are taken a column at a time. The few others, as
-numbers of 19 digits or times in the year 9999, are looked at one by one.
+Questions, of a file, a table or a place that only an engine reaches, are checked and brought into one form before
+anything else is done. The first row that is wrong is named. Text is CSV, or a JSON object a line. Values that are
+plainly right are taken a column at a time. The few others, as numbers of 19 digits or times in the year 9999, are
+looked at one by one. Lines of answers are made a column at a time, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import enum
 import io
 import itertools
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -27,11 +34,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Flags, Values, numbers_array
-from kidxlib.errors import CatalogError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
+from kidxlib.errors import CatalogError, KidxError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX
+from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.seek.answer_work import RESULT
 from kidxlib.storage.location import Location, ensure_text, location, plain
-from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object
+from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object, object_written
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.text.times import parse_milliseconds
 
@@ -39,9 +48,9 @@ EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta ta
 #: So many rows that are read one by one are brought into columns at a time.
 _ROWS_AT_ONCE: Final = 10_000
 
-COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
+_COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
 
-Row: TypeAlias = Mapping[str, str | None]
+_Row: TypeAlias = Mapping[str, str | None]
 _LONG: Final = re.compile(r"-?[0-9]{1,19}")
 #: Narrower than what an option takes: a file of these alone means the same to every reader.
 _MOMENT: Final = re.compile(
@@ -50,11 +59,11 @@ _MOMENT: Final = re.compile(
 _ZONE_HOURS_MAX: Final = 18  # as in Java, and so in Kafka's own tools
 _A_TIME: Final = "ISO 8601 with a zone (2026-11-20T10:00Z) or milliseconds since the epoch"
 
-QUESTION_COLUMNS: Final = (*COLUMNS, "source")
-EXPECTED_COLUMNS: Final = "topic, partition, and offset or timestamp"
+QUESTION_COLUMNS: Final = (*_COLUMNS, "source")
+_EXPECTED_COLUMNS: Final = "topic, partition, and offset or timestamp"
 JSON_SUFFIXES: Final = (".json", ".jsonl", ".ndjson")
 #: Each row with the number of the line on which it ends.
-Rows: TypeAlias = Iterator[tuple[int, Row]]
+_Rows: TypeAlias = Iterator[tuple[int, _Row]]
 
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 #: The first so many lines of a JSON file tell the types of its values.
@@ -87,6 +96,16 @@ _TIME: Final = (
     r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
 )
 _US_PER_MS: Final = 1000
+
+WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
+
+#: Each Parquet file has about so many rows.
+_ROWS_PER_FILE: Final = 1_000_000
+
+CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
+
+#: A field of CSV with one of these is quoted.
+_SPECIAL: Final = ('"', ",", "\n", "\r")
 
 
 class Elsewhere(Protocol):
@@ -129,18 +148,78 @@ def read_questions(path: str) -> pa.Table:
         elif suffix == ".parquet":
             blocks = itertools.chain.from_iterable(map(_of_parquet, _files(path)))
         else:
-            blocks = of_blocks(path, _delta_blocks(path), None)
-        return one_table(path, blocks)
+            blocks = questions_of_blocks(path, _delta_blocks(path), None)
+        return questions_in_one_table(path, blocks)
     except FileNotFoundError as error:
         raise UsageError(f"--queries {path}: Path does not exist; {EXPECTED}") from error
     except OSError as error:
         raise UsageError(f"--queries {describe_error(error)}") from error
 
 
-def why_wrong(row: Row) -> str | None:
+def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
+    """Write rows of `RESULT`, without `file_error`, in their order. The output appears as a whole."""
+    try:
+        match AnswerFormat.of_path(path):
+            case AnswerFormat.CSV:
+                _write_text(location(path), CSV_HEAD, map(csv_lines, answers))
+            case AnswerFormat.JSON:
+                _write_text(location(path), b"", map(json_lines, answers))
+            case AnswerFormat.PARQUET:
+                _write_parquet(location(path), answers)
+            case AnswerFormat.DELTA:
+                from kidxlib.tables.delta_tables import write_delta
+
+                write_delta(path, (answer.select(RESULT_COLUMNS) for answer in answers), WRITTEN)
+    except OSError as error:
+        raise KidxError(f"--output {path}: cannot be written: {describe_error(error)}") from error
+
+
+class AnswerFormat(enum.Enum):
+    """The formats, by the end of a name: one file of text, a directory of Parquet files, or a Delta table."""
+
+    CSV = ".csv"
+    JSON = ".json"
+    PARQUET = ".parquet"
+    DELTA = ""
+
+    @classmethod
+    def of_path(cls, path: str) -> AnswerFormat:
+        try:
+            return cls(PurePosixPath(path).suffix)
+        except ValueError as error:
+            raise UsageError(
+                f"--output {path}: expected a name that ends in .csv, .json or .parquet, or without a dot for a Delta "
+                "table"
+            ) from error
+
+
+def ensure_new_output(path: str) -> None:
+    """Refuse an output that exists: answers never replace a file."""
+    place = location(path)
+    try:
+        exists = place.exists() if isinstance(place, ObjectPath) else os.path.lexists(place)
+    except OSError as error:
+        raise UsageError(f"--output {describe_error(error)}") from error
+    if exists:
+        raise there_already(path)
+    if isinstance(place, Path):
+        above = place.absolute().parent
+        if not os.path.lexists(above):
+            raise UsageError(f"--output {path}: no directory {above}; expected one that is there")
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"--output {path}: {above} is no directory that this user can write in; name another place"
+            )
+
+
+def there_already(path: str) -> UsageError:
+    return UsageError(f"--output {path}: it is there already; expected a new name")
+
+
+def why_wrong(row: _Row) -> str | None:
     """What is wrong with a question, if anything. Spaces around a value do not count."""
-    values = {name: (row.get(name) or "").strip(" ") for name in COLUMNS}
-    topic, partition, offset, timestamp = (values[name] for name in COLUMNS)
+    values = {name: (row.get(name) or "").strip(" ") for name in _COLUMNS}
+    topic, partition, offset, timestamp = (values[name] for name in _COLUMNS)
     of = f"{topic}-{partition}, " if partition.isascii() and partition.isdigit() else ""
     if not topic:
         return "a row without a topic"
@@ -201,7 +280,7 @@ def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
     """Rows of `QUESTIONS`, or the first row that is wrong. The columns of `block` are texts, or can be cast to text."""
     rows = len(block)
     topic = _filled_text(block, "topic")
-    columns = {name: _column(block, name) for name in COLUMNS[1:]}
+    columns = {name: _column(block, name) for name in _COLUMNS[1:]}
     partition, offset, timestamp = columns.values()
     has_topic = _flags(topic.is_valid())
     is_plain: Flags = has_topic & partition.is_plain & (partition.values >= 0) & (partition.values <= PARTITION_MAX)
@@ -228,7 +307,7 @@ def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Colum
     """Look at rows one by one, and put their values into the columns. Returns the first that is wrong, if any."""
     if not len(odd):
         return None
-    names = [name for name in COLUMNS if name in block.schema.names]
+    names = [name for name in _COLUMNS if name in block.schema.names]
     for number, values in zip(odd.tolist(), block.select(names).take(odd).to_pylist(), strict=True):
         row = {name: None if value is None else str(value).strip(" ") for name, value in values.items()}
         if (why := why_wrong(row)) is not None:
@@ -303,18 +382,18 @@ def _matches(text: Values, pattern: str) -> Values:
     return matches.fill_null(False)
 
 
-def open_file(place: Location) -> Any:
+def _open_file(place: Location) -> Any:
     place = plain(place)
     return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
 
 
-def ensure_columns(path: str, names: list[str]) -> None:
+def _ensure_columns(path: str, names: list[str]) -> None:
     if not {"topic", "partition"} <= set(names) or not {"offset", "timestamp"} & set(names):
-        raise UsageError(f"--queries {path}: columns {', '.join(names) or 'none'}; expected {EXPECTED_COLUMNS}")
+        raise UsageError(f"--queries {path}: columns {', '.join(names) or 'none'}; expected {_EXPECTED_COLUMNS}")
 
 
 def _lines(place: Location) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open_file(place), encoding="utf-8-sig", errors="replace", newline="")
+    return io.TextIOWrapper(_open_file(place), encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _csv_blocks(place: Location) -> Iterator[pa.RecordBatch]:
@@ -326,15 +405,15 @@ def _csv_blocks(place: Location) -> Iterator[pa.RecordBatch]:
         strings_can_be_null=True,
         null_values=[""],
     )
-    ensure_columns(str(place), names)
+    _ensure_columns(str(place), names)
     with (
-        open_file(place) as file,
+        _open_file(place) as file,
         pa_csv.open_csv(file, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert) as reader,
     ):
         yield from reader
 
 
-def _csv_rows(place: Location) -> Rows:
+def _csv_rows(place: Location) -> _Rows:
     path = str(place)
     with _lines(place) as opened:
         reader = csv.reader(opened)
@@ -345,12 +424,12 @@ def _csv_rows(place: Location) -> Rows:
                     continue  # a line of spaces
                 if names is None:
                     names = fields
-                    ensure_columns(path, names)
+                    _ensure_columns(path, names)
                 else:
                     yield reader.line_num, dict(zip(names, fields, strict=False))
         except csv.Error as error:
             raise UsageError(f"--queries {path}: line {reader.line_num}: {error}") from error
-        ensure_columns(path, names or [])
+        _ensure_columns(path, names or [])
 
 
 def _json_blocks(place: Location) -> Iterator[pa.RecordBatch]:
@@ -359,7 +438,7 @@ def _json_blocks(place: Location) -> Iterator[pa.RecordBatch]:
         types = _types(itertools.islice(lines, _LINES_LOOKED_AT))
     parse = pa_json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
     with (
-        open_file(place) as file,
+        _open_file(place) as file,
         pa_json.open_json(file, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse) as reader,
     ):
         yield from reader
@@ -377,7 +456,7 @@ def _types(lines: Iterator[str]) -> Mapping[str, pa.DataType]:
     return types
 
 
-def _json_rows(place: Location) -> Rows:
+def _json_rows(place: Location) -> _Rows:
     with _lines(place) as opened:
         for number, line in enumerate(opened, start=1):
             if not line.strip():
@@ -387,17 +466,17 @@ def _json_rows(place: Location) -> Rows:
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
-                raise UsageError(f"--queries {place}: line {number}: no JSON object; expected {EXPECTED_COLUMNS}")
+                raise UsageError(f"--queries {place}: line {number}: no JSON object; expected {_EXPECTED_COLUMNS}")
             yield number, {name: None if value is None else str(value) for name, value in row.items()}
 
 
-def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> Iterator[pa.RecordBatch]:
+def questions_of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> Iterator[pa.RecordBatch]:
     """The questions of blocks that are no texts of a file. A message names a wrong row by `unit` and its number; `unit`
     is None where rows have no order.
     """
     before = 0
     for block in blocks:
-        ensure_columns(path, block.schema.names)
+        _ensure_columns(path, block.schema.names)
         columns = block.select([name for name in QUESTION_COLUMNS if name in block.schema.names])
         try:
             questions = to_questions(columns)
@@ -410,7 +489,7 @@ def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> 
         before += len(block)
 
 
-def one_table(path: str, blocks: Iterable[pa.RecordBatch]) -> pa.Table:
+def questions_in_one_table(path: str, blocks: Iterable[pa.RecordBatch]) -> pa.Table:
     questions = pa.Table.from_batches(list(blocks), QUESTIONS)
     if not questions.num_rows:
         raise UsageError(f"--queries {path}: no row in it; expected one question or more")
@@ -463,13 +542,13 @@ def _of_text(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
     yield from _of_rows(place, read_rows(place))
 
 
-def _ensure_right(place: Location, rows: Rows) -> None:
+def _ensure_right(place: Location, rows: _Rows) -> None:
     for number, row in itertools.islice(rows, 1):
         if (why := why_wrong(row)) is not None:
             raise _wrong(str(place), why, "line", number)
 
 
-def _of_rows(place: Location, rows: Rows) -> Iterator[pa.RecordBatch]:
+def _of_rows(place: Location, rows: _Rows) -> Iterator[pa.RecordBatch]:
     while numbered := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         questions = to_questions(pa.RecordBatch.from_pylist([dict(row) for _, row in numbered], _TEXTS))
         if isinstance(questions, WrongRow):
@@ -479,15 +558,15 @@ def _of_rows(place: Location, rows: Rows) -> Iterator[pa.RecordBatch]:
 
 def _of_parquet(place: Location) -> Iterator[pa.RecordBatch]:
     path = str(place)
-    with open_file(place) as opened:
+    with _open_file(place) as opened:
         try:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
         except pa.ArrowInvalid as error:
             raise UsageError(f"--queries {path}: {' '.join(str(error).split())}; {EXPECTED}") from error
         names = file.schema_arrow.names
-        ensure_columns(path, names)
+        _ensure_columns(path, names)
         blocks = file.iter_batches(columns=[name for name in QUESTION_COLUMNS if name in names])
-        yield from of_blocks(path, map(_with_zone, blocks) if _has_int96(file) else blocks, "row")
+        yield from questions_of_blocks(path, map(_with_zone, blocks) if _has_int96(file) else blocks, "row")
 
 
 def _has_int96(file: pq.ParquetFile) -> bool:
@@ -506,3 +585,100 @@ def _with_zone(block: pa.RecordBatch) -> pa.RecordBatch:
 def _wrong(path: str, why: str, unit: str | None, number: int) -> UsageError:
     where = "" if unit is None else f"{unit} {number}: "
     return UsageError(f"--queries {path}: {where}{why}; nothing was answered")
+
+
+def csv_lines(answers: pa.RecordBatch) -> bytes:
+    """A line of CSV for each answer; null is an empty field."""
+    columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
+    return _joined(columns, ",", "", "\n")
+
+
+def json_lines(answers: pa.RecordBatch) -> bytes:
+    """A JSON object for each answer, a line each."""
+    columns: list[Values] = []
+    for number, name in enumerate(RESULT_COLUMNS):
+        text: Values = _text(answers.column(name), _json_text).fill_null("null")
+        columns.append(pc.binary_join_element_wise("{" if number == 0 else "", f'"{name}":', text, ""))
+    return _joined(columns, ",", "null", "}\n")
+
+
+def _text(column: Values, form: Callable[[str], str]) -> Values:
+    """A column as text. A text that many rows share is formatted once."""
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.string())
+    words = column.dictionary_encode()
+    formed = pa.array(list(map(form, words.dictionary.to_pylist())), pa.string())
+    return formed.take(words.indices)
+
+
+def _csv_field(text: str) -> str:
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(special in text for special in _SPECIAL) else text
+
+
+def _json_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
+    options = pc.JoinOptions("replace", null)
+    last: Values = pc.call_function("binary_join_element_wise", [columns[-1], end, ""], options)
+    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, between], options)
+    _, ends, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+
+
+def _write_text(place: Location, head: bytes, lines: Iterable[bytes]) -> None:
+    with _appearing(place) as part, _sink(part) as sink:
+        sink.write(head)
+        for some in lines:
+            sink.write(some)
+
+
+def _write_parquet(place: Location, answers: Iterable[pa.RecordBatch]) -> None:
+    with _appearing(place) as directory:
+        if isinstance(directory, Path):
+            directory.mkdir(parents=True)
+        number, rows = 0, 0
+        with contextlib.ExitStack() as stack:
+            writer = None
+            for batch in answers:
+                if writer is None or rows >= _ROWS_PER_FILE:
+                    stack.close()
+                    sink = stack.enter_context(_sink(directory / f"part-{number:05}.parquet"))
+                    writer = stack.enter_context(pq.ParquetWriter(sink, WRITTEN))
+                    number, rows = number + 1, 0
+                writer.write_batch(batch.select(RESULT_COLUMNS))
+                rows += len(batch)
+
+
+@contextlib.contextmanager
+def _appearing(place: Location) -> Iterator[Location]:
+    """A temporary path, renamed at the end. An object needs none: it appears only once it is complete."""
+    place = plain(place)
+    if isinstance(place, ObjectPath):
+        yield place
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f"{place.name}.kidx-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        yield part
+        if os.path.lexists(place):
+            raise there_already(str(place))
+        part.rename(place)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _sink(place: Location) -> Iterator[Any]:
+    """Open a new file. An object that is not written to its end never appears."""
+    place = plain(place)
+    if isinstance(place, ObjectPath):
+        with object_written(place) as sink:
+            yield sink
+        return
+    with place.open("xb") as file:
+        yield file

@@ -1,4 +1,5 @@
-"""The partitions in a catalog: one that can be searched, and the message for one that the catalog does not have.
+"""The partitions in which questions are looked up, besides those of a log dir: of a catalog, and of a bucket of tiered
+storage; and the message for one that is not there.
 
 No directory is listed, and no file is opened before it is needed. Files are checked against the catalog: a log that is
 missing, or whose size differs from its row, is reported and not searched.
@@ -10,22 +11,31 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.rows import PARTITION_KEY
-from kidxlib.catalog.segments import SegmentToSearch
+from kidxlib.catalog.segment_views import SegmentToSearch
+from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LeaderEpochs
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import Log, LogDirEvidence
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
 from kidxlib.text.times import NS_PER_MS
+
+#: How many names a message lists.
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,47 @@ def _leader_epochs(rows: Iterable[SegmentToSearch]) -> LeaderEpochs:
     return epochs
 
 
+def log_in_bucket(directory: PartitionDirectory, index_directory: Location | None, *, by_time: bool) -> Log:
+    """The remote segments of a partition as one log, which begins at the first segment: the bucket does not say where a
+    broker's log starts. `index_directory` has the index files; None for the objects of the segments. `by_time` tells
+    that the log is asked for times.
+    """
+    assert directory.remote is not None
+    files = directory.remote.files()
+    if by_time:
+        for base_offset, visible in files.visible.items():
+            if not visible.is_whole:
+                raise UsageError(
+                    f"{directory.file(base_offset, LOG_SUFFIX)}: consumers get offsets {visible.first_offset} to "
+                    f"{visible.last_offset} of it, and others of another segment; ask for an offset, or kidx export "
+                    "--times"
+                )
+    segments = [
+        CheckedSegment(
+            directory.file(base_offset, LOG_SUFFIX),
+            base_offset,
+            partial(directory.file, base_offset) if index_directory is None else index_directory,
+            ExpectedFiles(),
+            mtime_ms=mtime_ns // NS_PER_MS,
+        )
+        for base_offset, _, mtime_ns, _ in files.segments
+    ]
+    epochs = None if index_directory is None else read_leader_epochs(index_directory)
+    if epochs is None and segments:
+        epochs = _epochs_in_bucket(directory, segments[-1].base_offset)
+    return Log(segments, name=str(directory.path), leader_epochs=epochs)
+
+
+def _epochs_in_bucket(directory: PartitionDirectory, base_offset: int) -> LeaderEpochs | None:
+    """The epochs that were copied with a segment: all up to its end."""
+    place = directory.file(base_offset, EPOCHS_SUFFIX)
+    try:
+        content = place.read_bytes()
+    except FileNotFoundError:
+        return None
+    return LeaderEpochs(parse_epoch_entries(content, str(place)))
+
+
 def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Mapping[str, Any]]) -> str:
     """The message for a partition, or for a source of it, that the catalog does not have. `known` has `source`, `topic`
     and `partition` of those that it has.
@@ -139,10 +190,6 @@ class KnownPartitions:
         return (
             f"{wanted.directory} is not in source {source}; it is in {_some_names(sorted(numbers[wanted.partition]))}"
         )
-
-
-#: How many names a message lists.
-_NAMED: Final = 3
 
 
 def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.operations.retention.planned import OnDisk, max_timestamp_on_disk
+from kidxlib.operations.retention.plan_work import OnDisk, max_timestamp_on_disk
 from kidxlib.retention.policy import PlanWarning
 
 BASE_OFFSET, KNOWN = 45, 2_000

@@ -1,5 +1,5 @@
-"""The rows of a plan (`plan_partitions`, which workers call): the decision on each segment under each policy and its
-reason, by the catalog and, if asked for, by the files.
+"""The work of a plan's workers (`plan_partitions`): a row for each segment under each policy, with the decision on it
+and its reason, by the catalog and, if asked for, by the files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
-from kidxlib.engine.work import ItemRows
+from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_log, segment_file
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.log.segment import LogSegment
-from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, PlanOptions
-from kidxlib.operations.retention.recorded import PartitionsToPlan
 from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.retention.decide import Bounds, Decisions, Flags, Longs, Segments, decide, keep_all
@@ -44,48 +42,12 @@ from kidxlib.retention.policy import (
 from kidxlib.storage.location import location
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS
 
-
-@dataclass(frozen=True, slots=True)
-class OnDisk:
-    """The largest timestamp in a segment's `.timeindex`.
-
-    Attributes:
-        max_timestamp: ms since the epoch; −1 if the index has no entry, or is missing: a broker makes an empty one.
-        warning: what is wrong with the index, if the segment is known to have larger timestamps.
-    """
-
-    max_timestamp: int
-    warning: PlanWarning | None
-
-
-def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment. None
-    if there is no `.index`: a broker then rebuilds the indexes, and finds `known`, the largest timestamp in the log.
-    """
-    for directory in directories:
-        time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
-        if (location(directory) / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).exists():
-            return _read(time_index, base_offset, known)
-        if location(time_index).exists():
-            return None
-    return None
-
-
-def _read(path: str, base_offset: int, known: int) -> OnDisk:
-    try:
-        last = TimeIndex.open(path, base_offset).last_entry
-    except FileNotFoundError:
-        last = TimestampOffset(layouts.NO_TIMESTAMP, base_offset)
-    warning = None
-    if last.timestamp < known:
-        padded = last == TimestampOffset(0, base_offset)
-        warning = PlanWarning.TIME_INDEX_PADDED if padded else PlanWarning.TIME_INDEX_INCOMPLETE
-    return OnDisk(last.timestamp, warning)
-
-
 _ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
+
 _REASONS: Final = pa.array([reason.value for reason in REASONS])
+
 _DECISIONS: Final = pa.array([decision_of(reason).value for reason in REASONS])
+
 #: Warnings; a warning's position is its number in columns, and its place in a row's list.
 _WARNINGS: Final = (
     *(PlanWarning.LOOKS_COMPACTED, PlanWarning.WHOLE_PARTITION),
@@ -93,6 +55,7 @@ _WARNINGS: Final = (
     *(PlanWarning.ONLY_REPLICA, PlanWarning.LATE_HIGH_WATERMARK),
     *(PlanWarning.TIME_INDEX_PADDED, PlanWarning.TIME_INDEX_INCOMPLETE),
 )
+
 _WARNING_WORDS: Final = pa.array([warning.value for warning in _WARNINGS])
 
 #: Columns of a plan that are those of the catalog.
@@ -102,7 +65,98 @@ _AS_IN_CATALOG: Final = (
 )
 
 _P = ParamSpec("_P")
+
 _T = TypeVar("_T")
+
+#: The column, besides the catalog's, that says whether a segment's partition is the only replica.
+IS_ONLY_REPLICA: Final = "is_only_replica"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How a plan decides.
+
+    Attributes:
+        from_files: also read the time index of each segment.
+        what_if: take Kafka's defaults for settings that are not known. Such a plan cannot be applied.
+    """
+
+    now_ms: int
+    from_files: bool
+    include_internal: bool
+    what_if: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsToPlan:
+    """Some partitions, with the rows of their segments.
+
+    Attributes:
+        rows: one for each segment: its key, the other columns of `SegmentToPlan`, the offsets that checkpoints gave for
+            its partition, and whether this is the only replica. Rows of a partition follow one another, segments in
+            order.
+        configs: the configurations of their topics: by topic, then by the policy's name. Every topic has all policies.
+        compacted_topics: those of their topics that look compacted.
+    """
+
+    rows: SharedRows
+    configs: Mapping[str, Mapping[str, TopicConfig]]
+    compacted_topics: Collection[str]
+
+
+def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
+    """Rows of `PLANNED`: a row for each segment and policy."""
+    for share in shares:
+        rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
+        partitions = partitions_of(rows)
+        on_disk = [partition.on_disk() for partition in partitions] if options.from_files else None
+        for name in next(iter(share.configs.values())):
+            configs = {topic: of_topic[name] for topic, of_topic in share.configs.items()}
+            planned = planned_rows(rows, partitions, name, configs, share.compacted_topics, options, on_disk)
+            yield ItemRows(batches=_as_kind(planned))
+        yield ItemRows(segments=rows.num_rows)
+
+
+def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    kind = PLANNED.field("segment").type
+    for batch in rows.to_batches():
+        struct = pa.StructArray.from_arrays(batch.columns, fields=list(kind))
+        yield pa.RecordBatch.from_arrays([struct], schema=PLANNED)
+
+
+def planned_rows(
+    rows: pa.Table,
+    partitions: Sequence[Partition],
+    name: str,
+    configs: Mapping[str, TopicConfig],
+    compacted_topics: Collection[str],
+    options: PlanOptions,
+    on_disk: Sequence[Sequence[OnDisk | None]] | None,
+) -> pa.Table:
+    """Rows of `PLANNED` under the policy `name`, one for each segment. `rows` are `PartitionsToPlan.rows`, and
+    `partitions` those in them, in order. `on_disk` has for each partition the largest timestamps in its time indexes;
+    None if only the catalog was asked.
+    """
+    decided = []
+    for number, partition in enumerate(partitions):
+        rule = PartitionRule.of_partition(
+            partition, configs[partition.of_first_row("topic")], options, compacted_topics
+        )
+        decisions = rule.decide(partition.segments)
+        decided.append(_Decided(partition, rule, decisions, None if on_disk is None else on_disk[number]))
+    columns: dict[str, Any] = {
+        **{column: rows[column] for column in _AS_IN_CATALOG},
+        "bytes": rows["log_bytes"],
+        **_policy_columns(name, configs, rows["topic"]),
+        **_decision_columns(decided),
+        **_columns_from_logs(decided),
+        "warnings": _warnings(decided),
+    }
+    if on_disk is not None:
+        columns |= _columns_from_time_indexes(decided)
+    # Values stay in columns all the way from the catalog: a Python row for each of a million segments would take
+    # minutes.
+    return rows_of_columns(columns, rows.num_rows, _ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +270,45 @@ def _segments(rows: pa.Table) -> Segments:
     )
 
 
-def first_unexpired_offset(
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The largest timestamp in a segment's `.timeindex`.
+
+    Attributes:
+        max_timestamp: ms since the epoch; −1 if the index has no entry, or is missing: a broker makes an empty one.
+        warning: what is wrong with the index, if the segment is known to have larger timestamps.
+    """
+
+    max_timestamp: int
+    warning: PlanWarning | None
+
+
+def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
+    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment. None
+    if there is no `.index`: a broker then rebuilds the indexes, and finds `known`, the largest timestamp in the log.
+    """
+    for directory in directories:
+        time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
+        if (location(directory) / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).exists():
+            return _read(time_index, base_offset, known)
+        if location(time_index).exists():
+            return None
+    return None
+
+
+def _read(path: str, base_offset: int, known: int) -> OnDisk:
+    try:
+        last = TimeIndex.open(path, base_offset).last_entry
+    except FileNotFoundError:
+        last = TimestampOffset(layouts.NO_TIMESTAMP, base_offset)
+    warning = None
+    if last.timestamp < known:
+        padded = last == TimestampOffset(0, base_offset)
+        warning = PlanWarning.TIME_INDEX_PADDED if padded else PlanWarning.TIME_INDEX_INCOMPLETE
+    return OnDisk(last.timestamp, warning)
+
+
+def _first_unexpired_offset(
     partition: Partition, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
 ) -> tuple[int, int | None] | None:
     """The number of the segment with the first record that is not too old, and this record's offset.
@@ -239,7 +331,9 @@ def first_unexpired_offset(
     return number, _or_none(search)
 
 
-def first_timestamp(partition: Partition, decisions: Decisions, log_start_offset: int) -> tuple[int, int | None] | None:
+def _first_timestamp(
+    partition: Partition, decisions: Decisions, log_start_offset: int
+) -> tuple[int, int | None] | None:
     """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from it
     on. Markers of transactions and records below the log start offset do not count.
     """
@@ -293,14 +387,13 @@ class _Decided:
         return len(self.partition.segments)
 
     def cut(self) -> tuple[int, int | None] | None:
-        """Where retention ends, as in `first_unexpired_offset`; None, too, if the policy does not decide."""
+        """Where retention ends, as in `_first_unexpired_offset`; None, too, if the policy does not decide."""
         if self.rule.kept is not None:
             return None
         rule = self.rule
-        return first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
+        return _first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
 
     def flags_of(self, warning: PlanWarning) -> Flags:
-        """Which segments have a warning."""
         count = len(self)
         if warning is PlanWarning.LOOKS_COMPACTED:
             return (np.arange(count) < self.decisions.deleted) & self.rule.looks_compacted
@@ -343,61 +436,6 @@ class _Decided:
         largest = self.decisions.largest_timestamps
         by_time: Flags = self.decisions.reasons == REASONS.index(Reason.TIME)
         return by_time & (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
-
-
-def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
-    """Rows of `PLANNED`: a row for each segment and policy."""
-    for share in shares:
-        rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
-        partitions = partitions_of(rows)
-        on_disk = [partition.on_disk() for partition in partitions] if options.from_files else None
-        for name in next(iter(share.configs.values())):
-            configs = {topic: of_topic[name] for topic, of_topic in share.configs.items()}
-            planned = planned_rows(rows, partitions, name, configs, share.compacted_topics, options, on_disk)
-            yield ItemRows(batches=_as_kind(planned))
-        yield ItemRows(segments=rows.num_rows)
-
-
-def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    kind = PLANNED.field("segment").type
-    for batch in rows.to_batches():
-        struct = pa.StructArray.from_arrays(batch.columns, fields=list(kind))
-        yield pa.RecordBatch.from_arrays([struct], schema=PLANNED)
-
-
-def planned_rows(
-    rows: pa.Table,
-    partitions: Sequence[Partition],
-    name: str,
-    configs: Mapping[str, TopicConfig],
-    compacted_topics: Collection[str],
-    options: PlanOptions,
-    on_disk: Sequence[Sequence[OnDisk | None]] | None,
-) -> pa.Table:
-    """Rows of `PLANNED` under the policy `name`, one for each segment. `rows` are `PartitionsToPlan.rows`, and
-    `partitions` those in them, in order. `on_disk` has for each partition the largest timestamps in its time indexes;
-    None if only the catalog was asked.
-    """
-    decided = []
-    for number, partition in enumerate(partitions):
-        rule = PartitionRule.of_partition(
-            partition, configs[partition.of_first_row("topic")], options, compacted_topics
-        )
-        decisions = rule.decide(partition.segments)
-        decided.append(_Decided(partition, rule, decisions, None if on_disk is None else on_disk[number]))
-    columns: dict[str, Any] = {
-        **{column: rows[column] for column in _AS_IN_CATALOG},
-        "bytes": rows["log_bytes"],
-        **_policy_columns(name, configs, rows["topic"]),
-        **_decision_columns(decided),
-        **_columns_from_logs(decided),
-        "warnings": _warnings(decided),
-    }
-    if on_disk is not None:
-        columns |= _columns_from_time_indexes(decided)
-    # Values stay in columns all the way from the catalog: a Python row for each of a million segments would take
-    # minutes.
-    return rows_of_columns(columns, rows.num_rows, _ROWS)
 
 
 def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
@@ -455,7 +493,7 @@ def _columns_from_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
     firsts: dict[int, int] = {}
     start = 0
     for part in decided:
-        first = first_timestamp(part.partition, part.decisions, part.rule.bounds.log_start_offset)
+        first = _first_timestamp(part.partition, part.decisions, part.rule.bounds.log_start_offset)
         for numbered, values in ((part.cut(), cuts), (first, firsts)):
             if numbered is not None and numbered[1] is not None:
                 values[start + numbered[0]] = numbered[1]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.source import parse_topics
 from kidxlib.library.read import count, read
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
@@ -185,9 +183,7 @@ def _ordered(limits: tuple[int | None, int | None]) -> tuple[int | None, int | N
 
 
 def _plan(path: Path, catalog: Path | None, **options: Any) -> ReadPlan:
-    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
-    asked |= {"index_dir": None, "to_log_end": False, **options}
-    request = read_request(path, topics=parse_topics(".*", "topics"), **asked)
+    request = read_request(path, to_log_end=False, **options)
     tables = None if catalog is None else existing_tables("--catalog", str(catalog))
     return plan_reads(request, goes_on=False, catalog=tables)
 
@@ -426,8 +422,7 @@ def _scanned(path: Path, catalog: Path, **options: Any) -> list[int]:
         found.extend(log.base_offset for log in logs)
         yield from map(scan_log, logs)
 
-    asked: dict[str, Any] = {"offsets": None, "times": None, "index_dir": None, "to_log_end": False, **options}
-    request = read_request(path, topics=re.compile(".*"), isolation="read_committed", **asked)
+    request = read_request(path, isolation="read_committed", to_log_end=False, **options)
     plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_tables("catalog", str(catalog)))
     sizes = [(path / segment_file(base_offset, LOG_SUFFIX)).stat().st_size for base_offset in found]
     told = f"scanned for transactions: {counted(len(found), 'log')}, {sum(sizes):,} bytes"
