@@ -13,11 +13,9 @@ import click
 
 from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run import options as catalog_options
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import ByteSize, IntegerRange
+from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -49,8 +47,8 @@ class Build(WithOrWithoutCatalog):
     """
 
     directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)
-    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
-    sample: bool = parameter(catalog_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -68,7 +66,7 @@ class Build(WithOrWithoutCatalog):
         at=FIRST,
     )
     accept_truncated: bool = parameter(shared_options.accept_truncated, at=FIRST)
-    topics: str | None = parameter(catalog_options.topics_to_read)
+    topics: str | None = parameter(shared_options.topics_to_read)
     interval_bytes: int | None = option(
         "--interval-bytes",
         metavar="BYTES",
@@ -161,7 +159,7 @@ class Build(WithOrWithoutCatalog):
         if not self.in_place and self.index_dir is None:
             raise UsageError(_NO_PLACE)
         source = source_at(str(self.directory), remote=RemoteOptions(self.layout, self.tiered_metadata))
-        known = read_known_topics(self.metadata, (source,))
+        known = read_known_topics((source,), options=self.metadata)
         place = None if self.index_dir is None else index_dir_to_write("--index-dir", self.index_dir)
         ensure_no_overlap(place, None, (source,))
         auxiliary = AuxiliaryFiles(bool(self.snapshots), bool(self.epochs))
@@ -198,7 +196,7 @@ class Build(WithOrWithoutCatalog):
         settings, context, build = self.settings, self.context, self.settings.build
         sources, index_dir = self._places()
         verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
-        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
         return BuildRequest(
             sources=sources,
             index_place=IndexPlace(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),

@@ -17,12 +17,11 @@ import click
 from click.core import ParameterSource
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.run import options as catalog_options
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal import interrupts
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -121,11 +120,11 @@ class WithoutCatalog(CommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class OnCatalog(CommandOptions):
-    catalog: str | None = parameter(catalog_options.catalog)
-    settings_file: Path = parameter(catalog_options.settings_file, at=SETTINGS)
-    now: str | None = parameter(catalog_options.time_to_record, at=NOW)
+    catalog: str | None = parameter(shared_options.catalog)
+    settings_file: Path = parameter(shared_options.settings_file, at=SETTINGS)
+    now: str | None = parameter(shared_options.time_to_record, at=NOW)
     processes: int | None = parameter(shared_options.processes, only=KIDX, at=PROCESSES)
-    database: str | None = parameter(catalog_options.database, only=SPARK, at=PROCESSES)
+    database: str | None = parameter(shared_options.database, only=SPARK, at=PROCESSES)
 
     @cached_property
     def settings(self) -> Settings:
@@ -182,8 +181,8 @@ class OnSources(OnCatalog):
         sources: names of sources; empty for all.
     """
 
-    sources: tuple[str, ...] = parameter(catalog_options.cataloged_sources)
-    topics: str | None = parameter(catalog_options.cataloged_topics)
+    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
+    topics: str | None = parameter(shared_options.cataloged_topics)
 
     def __post_init__(self) -> None:
         _ = self.pattern  # a wrong pattern is refused before anything is done

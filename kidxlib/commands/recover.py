@@ -12,8 +12,8 @@ import click
 from kidxlib.commands.command import FIRST, Former, WithoutCatalog, kidx_command, open_once, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
+from kidxlib.terminal.options import MetadataOptions, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

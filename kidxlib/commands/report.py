@@ -11,9 +11,8 @@ import click
 
 from kidxlib.commands.command import NOW, OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.options import MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import IntegerRange, MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

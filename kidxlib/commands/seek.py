@@ -19,8 +19,7 @@ from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describ
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import IntegerRange, needing_packages
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import milliseconds_of, show_time
 

@@ -22,10 +22,8 @@ from kidxlib.commands.command import (
 )
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.run import options as catalog_options
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
-from kidxlib.terminal.options import ByteSize, IntegerRange, renamed_option
+from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, metadata_options, renamed_option
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,8 +48,8 @@ class Verify(WithOrWithoutCatalog):
     directories: tuple[str, ...] = parameter(
         click.argument("directories", metavar="[DIR]...", nargs=-1), only=KIDX, at=FIRST
     )
-    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
-    sample: bool = parameter(catalog_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -61,7 +59,7 @@ class Verify(WithOrWithoutCatalog):
     catalog: str | None = option(
         "--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it."
     )
-    topics: str | None = parameter(catalog_options.topics_to_read)
+    topics: str | None = parameter(shared_options.topics_to_read)
     max_bytes: int | None = option(
         "--max-bytes",
         metavar="SIZE",
@@ -160,7 +158,7 @@ class Verify(WithOrWithoutCatalog):
         remote = RemoteOptions(self.layout, self.tiered_metadata)
         sources = tuple(source_at(directory, remote=remote) for directory in self.directories)
         ensure_distinct(sources)
-        known = read_known_topics(self.metadata, sources)
+        known = read_known_topics(sources, options=self.metadata)
         place = None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
         return AuditRequest(
             context=self.context,
@@ -202,7 +200,7 @@ class Verify(WithOrWithoutCatalog):
             ensure_text("--source ", source.path)
         if place is not None:
             ensure_text("--index-dir ", place)
-        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
         return AuditRequest(
             context=context,
             sources=sources,

@@ -32,7 +32,6 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ def audit_directory(
         kafka_version=kafka,
     )
     audited, facts = _audited_partitions(plan, audits, deep)
-    known = read_known_topics(MetadataOptions(), (source,))
+    known = read_known_topics((source,))
     partitions = _with_gaps(audited, facts, plan, known)
     return AuditedDirectory(
         tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),

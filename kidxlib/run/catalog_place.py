@@ -16,7 +16,7 @@ from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.layout import made_by_an_older_release
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 
 if TYPE_CHECKING:  # delta-rs is an extra and slow to import; a run without a catalog needs neither
     from kidxlib.tables.delta_tables import DeltaTables

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
-from kidxlib.run.options import parse_option
 from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.terminal.options import parse_option
 from kidxlib.text.times import parse_time
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from kidxlib.log.cluster_metadata.image import (
     topic_config,
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
 from kidxlib.storage.small_files import listed, parse_properties, small_file
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
@@ -152,8 +152,15 @@ class KnownTopics:
         return sorted(registered.difference(known))
 
 
+#: No option says where metadata is.
+_NOT_GIVEN: Final = MetadataOptions()
+
+
 def read_known_topics(
-    options: MetadataOptions, sources: Iterable[Source], recorded: Callable[[], Iterable[Source]] = tuple
+    sources: Iterable[Source],
+    recorded: Callable[[], Iterable[Source]] = tuple,
+    *,
+    options: MetadataOptions = _NOT_GIVEN,
 ) -> KnownTopics:
     """Read the metadata of the clusters of some sources.
 

@@ -14,12 +14,11 @@ from typing import Any, Final
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.run.options import ensure_parent_exists
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.interrupts import Interrupted
+from kidxlib.terminal.options import ensure_parent_exists, needing_packages
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import end_phases
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.terminal.options import SETTINGS_FILE
 from kidxlib.text.toml_file import TomlTable, checked, pattern, read_text
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600

@@ -9,8 +9,8 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.indexing.source import Source, parse_sources
-from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
+from kidxlib.terminal.options import PROJECT
 
 _SAMPLE_DIR: Final = PROJECT / "samples" / "kafka-logs"
 SAMPLE: Final = Source("sample", _SAMPLE_DIR)

@@ -43,12 +43,12 @@ from kidxlib.engine.work import ItemRows, RowsInFile, RowsInItem, SharedRows, Wo
 from kidxlib.errors import UsageError
 from kidxlib.jit import compiling
 from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory
-from kidxlib.run.options import PROJECT
 from kidxlib.storage.location import Location
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.options import PROJECT
 from kidxlib.terminal.progress import Done
 from kidxlib.text.times import Span
 

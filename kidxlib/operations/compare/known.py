@@ -22,7 +22,6 @@ from kidxlib.operations.compare.finding import Finding, Kind, PartitionResult
 from kidxlib.operations.compare.place import ListedDirectory, Place
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted
 
@@ -46,7 +45,7 @@ class MetadataOfPlaces:
     def of(cls, one: Place, other: Place) -> MetadataOfPlaces:
         """Read the metadata of the places that have it. Warns of metadata that cannot be read."""
         sources = [Source(str(log_dir), log_dir) for place in (one, other) for log_dir in place.log_dirs]
-        topics = read_known_topics(MetadataOptions(), sources)
+        topics = read_known_topics(sources)
         warn_of_first(topics.warnings)
         return cls(topics, [source.name for source in sources])
 

@@ -28,7 +28,6 @@ from kidxlib.operations.damage.acceptance_rule import (
 from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
 from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables
@@ -183,7 +182,7 @@ class NewDamage:
 def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
     recorded = accepted(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
-    known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
+    known_topics = read_known_topics(as_sources(paths))
     policy_of, directories = recorded_policies_and_directories(tables, sources, known_topics)
     gaps = gaps_between(tables, known_logs(tables, sources, selected.topics), policy_of, directories).all_lost
     damages = damage_now(tables, sources, selected, gaps, directories)

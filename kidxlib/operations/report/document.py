@@ -51,9 +51,9 @@ from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partit
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
@@ -162,7 +162,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
-    known = read_known_topics(metadata, as_sources(seen.answering(paths)))
+    known = read_known_topics(as_sources(seen.answering(paths)), options=metadata)
     missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]

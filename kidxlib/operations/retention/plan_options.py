@@ -11,7 +11,7 @@ from typing import Final
 
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.run.context import RunContext
-from kidxlib.run.options import MetadataOptions
+from kidxlib.terminal.options import MetadataOptions
 
 #: The configuration of each topic under each policy: by topic, then by the policy's name. Every topic has all policies.
 Configs = Mapping[str, Mapping[str, TopicConfig]]

@@ -32,7 +32,7 @@ from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.operations.backend import Backend
 from kidxlib.storage.location import Location, ensure_text, location, plain
 from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 from kidxlib.text.times import parse_milliseconds
 
 EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta table"
