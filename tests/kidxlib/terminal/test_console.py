@@ -8,7 +8,7 @@ import io
 import pytest
 
 from kidxlib.terminal.console import more, note, print_line, warn_of_first
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 from tests.support.terminal import has_colors, shown, without_controls
 
 
