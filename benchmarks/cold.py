@@ -19,9 +19,8 @@ from benchmarks.figures import Table, Target, record
 from benchmarks.scan import CASES, segment
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.log_bytes import RANGES_AHEAD, Access
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.ranged_log import RANGES_AHEAD
 from tests.support import page_cache
 
 #: What the disk gives at most is asked for in pieces of this size, by so many threads as a scan has.

@@ -31,12 +31,11 @@ from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recovered_of
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, Reads
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether, new_room, passes
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.publisher import Owner, Published, Publisher
-from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 

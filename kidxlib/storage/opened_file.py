@@ -19,11 +19,20 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
-from kidxlib.storage import rooms
 from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, ChunkedLog, LogBytes, WholeLog
+from kidxlib.storage.log_bytes import (
+    CHUNK_BYTES,
+    RANGE_BYTES,
+    RANGES_AHEAD,
+    Access,
+    ChunkedLog,
+    LogBytes,
+    RangedLog,
+    Reads,
+    WholeLog,
+    aligned_room,
+)
 from kidxlib.storage.packed import PackedPath, is_packed
-from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.storage.uncached import UncachedReads
 
@@ -149,7 +158,7 @@ class OpenedFile:
         if is_on_disk:
             self._opened.enter_context(read_into)
         if size <= RANGE_BYTES:  # one request, which is faster than starting threads
-            whole = rooms.take(size)
+            whole = aligned_room(size)
             if (count := read_into(0, whole)) < size:
                 raise LogChangedError(f"file ends at byte {count}, it had {size} bytes when opened")
             return WholeLog(whole)

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
 from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, LogBytes
+from kidxlib.storage.log_bytes import CHUNK_BYTES, RANGE_BYTES, RANGES_AHEAD, Access, LogBytes, RangedLog, Reads
 from kidxlib.storage.opened_file import OpenedFile, open_log
-from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, is_object, open_object, read_object_into
 
 

@@ -1,7 +1,7 @@
 """Reads and writes past the page cache (`O_DIRECT`), where the file system can do that. To read a file that is not in
 memory takes a tenth of the processor then; to write one was three times as fast, and what a broker has in memory stays.
 
-Whole pages go past it, from a page's start on, of memory that begins at a page (`rooms`). The rest is read and written
+Whole pages go past it, from a page's start on, of memory that begins at a page (`aligned_room`). The rest is read and written
 as usual; so is all, where the file system or the device refuses it.
 """
 
@@ -16,7 +16,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.storage import rooms
+from kidxlib.storage.log_bytes import aligned_room
 
 _PAGE: Final = mmap.PAGESIZE
 _FLAG: Final = getattr(os, "O_DIRECT", None)
@@ -88,7 +88,7 @@ class UncachedWrites(_Uncached):
         if self._uncached is None or position % _PAGE or not len(pages):
             return 0
         if pages.ctypes.data % _PAGE:
-            aligned = rooms.take(len(pages))
+            aligned = aligned_room(len(pages))
             aligned[:] = pages
             pages = aligned
         try:

@@ -1,8 +1,8 @@
 """Options that several commands have, the types of their values, and their checks.
 
 Types are whole numbers, numbers of bytes with a unit, and milliseconds (Kafka's `.ms`, a plain number or a duration
-with its unit). The metavar says of what: `BYTES`, `MS`, `OFFSET`, else `N`. A renamed option works for one more release,
-with a warning, and no help shows it.
+with its unit). The metavar says of what: `BYTES`, `MS`, `OFFSET`, else `N`. A renamed option works for one more
+release, with a warning, and no help shows it.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ from kidxlib.errors import LogChangedError
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage import uncached
-from kidxlib.storage.log_bytes import Access, WholeLog
+from kidxlib.storage.log_bytes import RANGE_BYTES, Access, RangedLog, WholeLog
 from kidxlib.storage.opened_file import open_log
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.ranged_log import RANGE_BYTES, RangedLog
 from tests.kidxlib.recovery.test_segment import assert_same
 from tests.support import page_cache
 from tests.support.logs.batches import FILLER, Batch, encode

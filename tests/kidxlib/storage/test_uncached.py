@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kidxlib.storage import rooms
+from kidxlib.storage.log_bytes import ROOM_BYTES, aligned_room
 from kidxlib.storage.uncached import UncachedReads, UncachedWrites
 
 _PAGE: Final = mmap.PAGESIZE
@@ -35,7 +35,7 @@ def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def _memory(size: int, is_aligned: bool) -> NDArray[np.uint8]:
-    return rooms.take(_MIB)[slice(0, size) if is_aligned else slice(1, size + 1)]
+    return aligned_room(_MIB)[slice(0, size) if is_aligned else slice(1, size + 1)]
 
 
 @given(size=_PLACES, position=_PLACES, wanted=_PLACES, is_aligned=st.booleans())
@@ -64,25 +64,25 @@ def test_what_was_written_is_read(directory: Path, pieces: list[tuple[int, bool]
 
 
 def test_memory_is_taken_again_once_no_view_of_it_is_left() -> None:
-    first = rooms.take(_MIB)
+    first = aligned_room(_MIB)
     address, view = first.ctypes.data, first[5:].view(np.int8)
     del first
-    assert rooms.take(_MIB).ctypes.data != address
+    assert aligned_room(_MIB).ctypes.data != address
     del view
-    assert rooms.take(_MIB).ctypes.data == address
-    assert len(rooms.take(rooms.ROOM_BYTES + 1)) == rooms.ROOM_BYTES + 1
+    assert aligned_room(_MIB).ctypes.data == address
+    assert len(aligned_room(ROOM_BYTES + 1)) == ROOM_BYTES + 1
 
 
 def test_a_forked_process_has_memory_of_its_own() -> None:
-    free, used = rooms.take(_MIB), rooms.take(_MIB)
+    free, used = aligned_room(_MIB), aligned_room(_MIB)
     used[:] = 1
     del free
     child = os.fork()
     if child == 0:
         used[:] = 2
-        rooms.take(_MIB)[:] = 2
+        aligned_room(_MIB)[:] = 2
         os._exit(0)
-    taken = rooms.take(_MIB)
+    taken = aligned_room(_MIB)
     taken[:] = 1
     os.waitpid(child, 0)
     assert (used == 1).all()

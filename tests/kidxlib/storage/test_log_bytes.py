@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.log_bytes import WholeLog
+from kidxlib.storage.log_bytes import RANGES_AHEAD, RangedLog, Reads, WholeLog
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.ranged_log import RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, open_object, read_object_into
 from tests.conftest import Say
 from tests.support.logs import golden
