@@ -25,7 +25,7 @@ from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_co
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from kidxlib.terminal.console import note
 from tests.support import page_cache
 

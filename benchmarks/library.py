@@ -21,7 +21,7 @@ from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 
 _P = ParamSpec("_P")

@@ -23,7 +23,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from kidxlib.terminal.console import note
 from tests.support.kafka.classes import Kafka
 

@@ -26,7 +26,7 @@ from kidxlib.format import layouts
 from kidxlib.index import columns, search
 from kidxlib.index.search import Trace
 from kidxlib.java import as_long
-from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import map_file
 
 #: The name in messages of an index made from bytes.
 IN_MEMORY: Final = "index in memory"

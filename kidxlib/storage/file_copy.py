@@ -21,7 +21,7 @@ from kidxlib.format.checksums.crc import extend_crc32c_in_memory
 from kidxlib.storage.directory import flush_file_system_of
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, aligned_room
-from kidxlib.storage.opened_file import OpenedFile
+from kidxlib.storage.opened_log import OpenedFile
 from kidxlib.storage.publisher import Owner
 from kidxlib.storage.small_files import regular_file
 from kidxlib.storage.uncached import UncachedReads, UncachedWrites

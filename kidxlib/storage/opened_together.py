@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
-from kidxlib.storage.opened_file import OpenedFile, ensure_unchanged, open_file
+from kidxlib.storage.opened_log import OpenedFile, ensure_unchanged, open_file
 
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024

@@ -1,8 +1,8 @@
 """Reads and writes past the page cache (`O_DIRECT`), where the file system can do that. To read a file that is not in
 memory takes a tenth of the processor then; to write one was three times as fast, and what a broker has in memory stays.
 
-Whole pages go past it, from a page's start on, of memory that begins at a page (`aligned_room`). The rest is read and written
-as usual; so is all, where the file system or the device refuses it.
+Whole pages go past it, from a page's start on, of memory that begins at a page (`aligned_room`). The rest is read and
+written as usual; so is all, where the file system or the device refuses it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import Location
-from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import map_file
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.s3 import is_object
 

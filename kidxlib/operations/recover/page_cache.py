@@ -55,7 +55,7 @@ from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.storage.directory import DIRECTORY, Directory
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_file import open_file
+from kidxlib.storage.opened_log import open_file
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.small_files import read_leader_epochs, small_file
 

@@ -29,7 +29,7 @@ from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.recovery.scanned_logs import TAIL_BYTES_MAX
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference
 from tests.support.logs.batches import Batch, control, encode

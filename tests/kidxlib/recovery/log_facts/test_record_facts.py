@@ -21,7 +21,7 @@ from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
-from kidxlib.storage.opened_file import open_log
+from kidxlib.storage.opened_log import open_log
 from tests.model import facts as model
 from tests.model.recover import recover_reference
 from tests.support.logs.batches import FILLER, Batch, encode
