@@ -21,7 +21,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.output import Format, there_already, write_answers
 from kidxlib.operations.seek.questions import EXPECTED, JSON_SUFFIXES, QUESTION_COLUMNS
-from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.storage.scratch import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)
 _ROWS_AT_ONCE: Final = 65_536

@@ -41,7 +41,7 @@ from kidxlib.operations.damage.damaged_segments import (
 )
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
-from kidxlib.run.heartbeat import sweep_folders
+from kidxlib.storage.scratch import sweep_folders
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import FirstAndLast, Tables
 from kidxlib.text.times import NS_PER_MS

@@ -12,7 +12,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import existing_tables, tables_at
 from kidxlib.run.context import RunContext
-from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Maintenance, Tables

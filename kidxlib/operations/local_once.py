@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.memory_tables import MemoryTables
 
 

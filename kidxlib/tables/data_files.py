@@ -15,8 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
-from kidxlib.storage.store.delta import file_system_of
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.store.s3 import file_system_of, is_object
 from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.layout import READER_VERSION, WRITER_VERSION, counted_bytes
 from kidxlib.tables.protocol import files_schema

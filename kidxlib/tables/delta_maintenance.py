@@ -20,7 +20,7 @@ from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
 from kidxlib.errors import CatalogError
-from kidxlib.storage.store.delta import file_system_of
+from kidxlib.storage.store.s3 import file_system_of
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
     counted_bytes_of,

@@ -36,8 +36,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
-from kidxlib.storage.store.delta import file_system_of, storage_options
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.store.s3 import file_system_of, is_object, storage_options
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
     counted_bytes_of,

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import KIDX, end, kidx, kill_session, start_kidx, while_it_runs

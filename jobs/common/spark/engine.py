@@ -42,9 +42,8 @@ from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.engine.work import ItemRows, RowsInFile, RowsInItem, SharedRows, Work
 from kidxlib.errors import UsageError
 from kidxlib.jit import compiling
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory
 from kidxlib.storage.location import Location
-from kidxlib.storage.scratch import writing_in
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory, writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
@@ -263,7 +262,7 @@ def _folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
 
 
 def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
-    """Remove the folders of killed runs at a URL, as `kidxlib.run.heartbeat.sweep_folders` does in a directory. The
+    """Remove the folders of killed runs at a URL, as `kidxlib.storage.scratch.sweep_folders` does in a directory. The
     heartbeat in the run's `own` folder tells the time there. A folder without a heartbeat is removed if it was last
     changed before `unmarked_before_ms` (ms since the epoch).
     """

@@ -29,9 +29,9 @@ from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_no
 from kidxlib.operations.recover.publish import make_ready
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.recover.refusals import refusals_to_apply
-from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode

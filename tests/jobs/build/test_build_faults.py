@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.run.catalog_place import STAGING
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount

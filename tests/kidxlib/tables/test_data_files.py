@@ -12,7 +12,7 @@ import pytest
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
-from kidxlib.storage.store.delta import file_system_of
+from kidxlib.storage.store.s3 import file_system_of
 from kidxlib.tables.data_files import files_of, rows_in, sizes_of
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.pages import PROJECT
