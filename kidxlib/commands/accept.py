@@ -83,7 +83,7 @@ def run_accept(request: Accept, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
     from kidxlib.operations.damage.acceptances import Selected, accept, accepted, new_damage, withdraw
-    from kidxlib.run.recorded_sources import sources_in_catalog
+    from kidxlib.run.sources import sources_in_catalog
 
     catalog, apply = backend.catalog, request.apply
     if apply:

@@ -190,7 +190,7 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.run.recorded_sources import sources_known_to
+        from kidxlib.run.sources import sources_known_to
 
         self._ensure_no_contradiction()
         settings, context, build = self.settings, self.context, self.settings.build
@@ -256,8 +256,7 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.indexing.directories import ensure_no_overlap
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.run.catalog_place import ensure_usable
-        from kidxlib.run.recorded_sources import ensure_directories
-        from kidxlib.run.sources import chosen_sources, ensure_sample_alone
+        from kidxlib.run.sources import chosen_sources, ensure_directories, ensure_sample_alone
         from kidxlib.storage.location import ensure_text
 
         given, catalog = self._given_sources, self.context.catalog

@@ -222,7 +222,7 @@ def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
     """Compare A, a source of the catalog, with B, another source or a copy of A in an object store."""
     from kidxlib.operations.compare.compare_places import compare_sources
     from kidxlib.operations.compare.copy_in_store import CopyRequest
-    from kidxlib.run.recorded_sources import source_paths
+    from kidxlib.run.sources import source_paths
     from kidxlib.storage.store.s3 import ObjectPath, is_object
 
     tables = backend.catalog.tables

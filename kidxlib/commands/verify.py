@@ -182,8 +182,7 @@ class Verify(WithOrWithoutCatalog):
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
-        from kidxlib.run.sources import chosen_sources
+        from kidxlib.run.sources import chosen_sources, ensure_directories, sources_known_to
         from kidxlib.storage.location import ensure_text
 
         settings, context, index_dir = self.settings, self.context, self.index_dir

@@ -45,7 +45,7 @@ from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import ABSENT
-from kidxlib.run.recorded_sources import source_paths, sources_in_catalog
+from kidxlib.run.sources import source_paths, sources_in_catalog
 from kidxlib.storage.location import location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME

@@ -24,7 +24,7 @@ from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.operations.backend import Backend
-from kidxlib.run.recorded_sources import as_sources, source_paths, sources_in_catalog
+from kidxlib.run.sources import as_sources, source_paths, sources_in_catalog
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion, Location, location, version_at
 from kidxlib.storage.packed import PackedPath

@@ -27,7 +27,7 @@ from kidxlib.run.known_topics import (
     newest_ms,
     read_known_topics,
 )
-from kidxlib.run.recorded_sources import as_sources
+from kidxlib.run.sources import as_sources
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted

@@ -58,7 +58,7 @@ from kidxlib.operations.damage.damaged_segments import KnownDamage
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_left
-from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
+from kidxlib.run.sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import RANGE_BYTES
 from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints

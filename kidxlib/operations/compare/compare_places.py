@@ -22,7 +22,7 @@ from kidxlib.operations.compare.known import MetadataOfPlaces
 from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.damage.damaged_segments import DAMAGED
-from kidxlib.run.recorded_sources import in_one_directory
+from kidxlib.run.sources import in_one_directory
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.progress import begin_phase
 

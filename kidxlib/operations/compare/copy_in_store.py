@@ -31,7 +31,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.run_comparison import run_comparison
 from kidxlib.run.context import RunContext
-from kidxlib.run.recorded_sources import sources_in_catalog
+from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.store.client import AT_ONCE, HeadAnswer, ObjectHead, ask_for_head, connect, ensure_any_object
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath

@@ -28,7 +28,7 @@ from kidxlib.operations.damage.acceptance_rule import (
 from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
 from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import warn

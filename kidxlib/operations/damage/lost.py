@@ -36,7 +36,7 @@ from kidxlib.reading.absent import BrokersMetadata, other_topic_id
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.recorded_sources import NotReached, Seen
+from kidxlib.run.sources import NotReached, Seen
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
 from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside

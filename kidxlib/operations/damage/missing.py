@@ -10,7 +10,7 @@ from typing import Any, Self
 from kidxlib.operations.damage.gaps import KnownGaps, gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.recorded_sources import NotReached, Seen, as_sources, source_paths
+from kidxlib.run.sources import NotReached, Seen, as_sources, source_paths
 from kidxlib.tables.protocol import TablesToRead
 
 

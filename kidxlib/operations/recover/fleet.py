@@ -15,7 +15,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.damage.lost import not_built
-from kidxlib.run.recorded_sources import as_sources, look_at, source_paths
+from kidxlib.run.sources import as_sources, look_at, source_paths
 from kidxlib.tables.protocol import Question, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome

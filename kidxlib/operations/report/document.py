@@ -51,7 +51,7 @@ from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partit
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
+from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.progress import begin_phase

@@ -40,7 +40,7 @@ from kidxlib.retention.plan import (
     log_dirs_of,
 )
 from kidxlib.retention.policy import Decision, Reason
-from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.sources import source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover

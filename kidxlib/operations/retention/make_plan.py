@@ -42,8 +42,8 @@ from kidxlib.operations.retention.recorded import (
 from kidxlib.operations.retention.recorded_plan import CurrentConfigs
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
-from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
 from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN

@@ -36,7 +36,7 @@ from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.ends import OnlyReplicas
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.tables.protocol import ROWS, Tables
 from kidxlib.text.words import counted
 

@@ -21,8 +21,8 @@ from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.sources import source_paths
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.times import NS_PER_MS, show_time, to_ms

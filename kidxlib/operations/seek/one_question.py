@@ -43,7 +43,7 @@ from kidxlib.reading.absent import (
 )
 from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
 from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, lines_of_left_out, mount_remedy
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.exit_codes import ExitCode
