@@ -12,10 +12,9 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from jobs.common.catalog.spark_maintenance import SparkMaintenance
-from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.session import JobSession, hadoop_path
+from jobs.common.spark.spark_tables import SparkMaintenance, SparkTables
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend

@@ -17,10 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.backend import find_place, open_spark
-from jobs.common.catalog import spark_tables as making
-from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.spark import spark_tables as making
 from jobs.common.spark.local_rows import spark_schema, spark_type
 from jobs.common.spark.session import session
+from jobs.common.spark.spark_tables import SparkTables
 from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
 from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES
@@ -91,7 +91,7 @@ def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
     assert sorted(catalog.rglob("*")) == before and not index_dir.exists()
 
 
-@pytest.mark.exhaustive("makes all tables twice by Spark; tests/jobs/catalog upgrades a catalog of version 6")
+@pytest.mark.exhaustive("makes all tables twice by Spark; tests/jobs/spark upgrades a catalog of version 6")
 def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
