@@ -25,7 +25,7 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.finding import FILE_KINDS, SAME, As, Comparison, Finding, Kind
+from kidxlib.operations.compare.comparison import FILE_KINDS, SAME, As, Comparison, Finding, Kind
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import SETTINGS_FILE, IntegerRange, needing_packages

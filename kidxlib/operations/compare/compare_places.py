@@ -16,10 +16,9 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
+from kidxlib.operations.compare.comparison import As, Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.copy import compare_copy
-from kidxlib.operations.compare.finding import As, Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import MetadataOfPlaces
-from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
+from kidxlib.operations.compare.place import MetadataOfPlaces, Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.damage.damaged_segments import DAMAGED
 from kidxlib.run.sources import in_one_directory

@@ -16,11 +16,9 @@ from typing import Final
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment
-from kidxlib.operations.compare.finding import Finding, Kind
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
-from kidxlib.operations.compare.place import Place
-from kidxlib.operations.compare.replica import compare_pairs
-from kidxlib.operations.compare.replica_partition import ReplicaFindings
+from kidxlib.operations.compare.comparison import Finding, Kind
+from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_pairs
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.run.known_topics import KnownTopics
 
