@@ -20,8 +20,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local import local_maintenance
-from kidxlib.run.catalog_place import STAGING, local_path, no_catalog
-from kidxlib.run.context import RunContext
+from kidxlib.run.context import STAGING, RunContext, local_path, no_catalog
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import made_by_an_older_release

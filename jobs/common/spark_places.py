@@ -15,8 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.engine import SparkEngine
-from jobs.common.spark.errors import reason
-from jobs.common.spark.session import hadoop_path
+from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.output import Format, there_already, write_answers
@@ -37,13 +36,13 @@ class SparkPlaces:
             # At least one batch: the reader looks at its columns even if there is no row.
             yield from table.to_batches(_ROWS_AT_ONCE) or [pa.RecordBatch.from_pylist([], table.schema)]
         except (AnalysisException, Py4JJavaError) as error:
-            raise UsageError(f"--queries {path}: {reason(error)}; {EXPECTED}") from error
+            raise UsageError(f"--queries {path}: {spark_message(error)}; {EXPECTED}") from error
 
     def ensure_new(self, backend: Backend, path: str) -> None:
         try:
             directory, file_system = hadoop_path(_session(backend), path)
         except Py4JJavaError as error:
-            raise UsageError(f"--output {path}: {reason(error)}; give Spark its jars after --") from error
+            raise UsageError(f"--output {path}: {spark_message(error)}; give Spark its jars after --") from error
         if file_system.exists(directory):
             raise there_already(path)
 

@@ -255,7 +255,7 @@ class Build(WithOrWithoutCatalog):
         """The sources, and the index directory; None where index files go beside the segments."""
         from kidxlib.indexing.directories import ensure_no_overlap
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.run.catalog_place import ensure_usable
+        from kidxlib.run.context import ensure_catalog_usable
         from kidxlib.run.sources import chosen_sources, ensure_directories, ensure_sample_alone
         from kidxlib.storage.location import ensure_text
 
@@ -269,7 +269,7 @@ class Build(WithOrWithoutCatalog):
         index_dir = None if self.in_place or self.pack else self._index_dir()
         ensure_no_overlap(index_dir, catalog, sources)
         if catalog is not None:
-            ensure_usable(catalog)
+            ensure_catalog_usable(catalog)
         for source in sources:
             ensure_text("--source ", source.path)
         if index_dir is not None:
@@ -404,8 +404,7 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
 
 def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
     from kidxlib.run.index_options import lines_of_known
-    from kidxlib.terminal.build import tell_counts, tell_rate, tell_requests, tell_skipped
-    from kidxlib.terminal.gaps import gap_lines
+    from kidxlib.terminal.run_summary import gap_lines, tell_counts, tell_rate, tell_requests, tell_skipped
 
     tell_counts(outcome, str(request.sources[0].path), built.scanned.counts)
     outcome.line(*built.lost.lines(many_sources=False), *gap_lines(built.gaps, many_sources=False))

@@ -189,7 +189,7 @@ def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) 
     """Show a row for each topic and action, and a line for each of a few files."""
     from rich.filesize import decimal
 
-    from kidxlib.terminal.build import TOPICS_SHOWN
+    from kidxlib.terminal.run_summary import TOPICS_SHOWN
 
     shown = compacted.topics[:TOPICS_SHOWN]
     outcome.table(

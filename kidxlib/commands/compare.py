@@ -177,7 +177,7 @@ class VerifyCopy(OnCatalog):
     def resolved(self) -> CopyRequest:
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
-        from kidxlib.run.catalog_place import local_path
+        from kidxlib.run.context import local_path
         from kidxlib.storage.store.s3 import ObjectPath, is_object
 
         copy = local_path(self.copy)

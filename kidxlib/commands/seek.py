@@ -114,12 +114,11 @@ class Seek(OnCatalog):
     def context(self) -> RunContext:
         if self.is_job:
             return super().context
-        from kidxlib.run.catalog_place import absolute
-        from kidxlib.run.context import RunContext
+        from kidxlib.run.context import RunContext, absolute_place
 
         if "settings_file" in self.given:
             _ = self.settings  # a seek whose catalog is given uses no setting; this only refuses a file with mistakes
-        catalog = absolute(str(self.catalog))
+        catalog = absolute_place(str(self.catalog))
         return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
 
     @property
@@ -134,7 +133,7 @@ class Seek(OnCatalog):
     @cached_property
     def of_catalog(self) -> SeekRequest:
         from kidxlib.operations.seek.one_question import SeekRequest
-        from kidxlib.run.catalog_place import absolute
+        from kidxlib.run.context import absolute_place
 
         if self.output is not None:
             _ensure_name(self.output)
@@ -149,8 +148,8 @@ class Seek(OnCatalog):
             raise UsageError("--queries: give --output FILE for the answers")
         return SeekRequest(
             question=question,
-            queries=None if self.queries is None else absolute(self.queries),
-            output=None if self.output is None else absolute(self.output),
+            queries=None if self.queries is None else absolute_place(self.queries),
+            output=None if self.output is None else absolute_place(self.output),
             consumer_group_csv=self.consumer_group_csv,
             source=self.source,
         )

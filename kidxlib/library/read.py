@@ -24,7 +24,7 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import lines_of_left_out
 from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 
 _log: Final = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ class _Asked:
             to_log_end=self.to_log_end,
             remote=RemoteOptions(where.layout, where.tiered_metadata),
         )
-        catalog = None if where.catalog is None else existing_tables("catalog", os.fspath(where.catalog))
+        catalog = None if where.catalog is None else existing_catalog_tables("catalog", os.fspath(where.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
         warn_of_left_out(plan)

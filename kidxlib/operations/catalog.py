@@ -40,7 +40,7 @@ from kidxlib.operations.damage.damaged_segments import (
     last_findings,
 )
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.catalog_place import STAGING
+from kidxlib.run.context import STAGING
 from kidxlib.storage.scratch import sweep_folders
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import FirstAndLast, Tables

@@ -50,8 +50,8 @@ from kidxlib.storage.location import location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
 
 _OF_INDEXES: Final = Among("action", (ChangeAction.COARSEN.value, ChangeAction.DENSIFY.value))
 _IN_PLACE: Final = Among("outcome", (ChangeOutcome.WRITTEN.value, ChangeOutcome.UNCHANGED.value))

@@ -19,7 +19,7 @@ from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut
 from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.limits import Limit
 from kidxlib.spark.pushed import Pushed
 from kidxlib.spark.source_options import SourceOptions, Topics
@@ -95,7 +95,7 @@ def source_request(
 
 
 def _plan(options: SourceOptions, request: ReadRequest) -> ReadPlan:
-    tables = None if options.catalog is None else existing_tables("catalog", options.catalog)
+    tables = None if options.catalog is None else existing_catalog_tables("catalog", options.catalog)
     goes_on = not options.fails_on_loss
     return plan_reads(request, goes_on=goes_on, threads=threads(), part_bytes=PART_BYTES, catalog=tables)
 

@@ -18,8 +18,8 @@ from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, rate
-from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import gap_lines
 from kidxlib.text.words import counted
 
 #: How many findings of a kind are reported on screen one by one.

@@ -36,9 +36,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.spark.errors import reason
 from jobs.common.spark.local_rows import as_column, of_arrow, spark_type
-from jobs.common.spark.session import hadoop_path
+from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
@@ -286,7 +285,7 @@ class _MakingTable:
             directory, file_system = hadoop_path(self._spark, f"{self._location}/_delta_log")
             if not file_system.exists(directory):
                 raise CatalogError(
-                    f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
+                    f"{self._location}: cannot make the table {self._table.name}: {spark_message(error)}; "
                     "give --catalog a new or empty directory"
                 ) from error
             # There may be a commit by now that Delta does not see yet.

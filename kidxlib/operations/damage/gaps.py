@@ -21,7 +21,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.run_summary import gap_lines
 
 #: The columns that are read of all segments. For topics with gaps, the other columns of `FACTS` are read, too.
 _FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))

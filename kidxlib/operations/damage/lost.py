@@ -42,7 +42,7 @@ from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.gaps import first_logs_not_known, lost_lines
+from kidxlib.terminal.run_summary import first_logs_not_known, lost_lines
 from kidxlib.text.words import counted
 
 PARTITION_MISSING: Final = "partition-missing"

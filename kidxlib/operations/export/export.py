@@ -37,7 +37,7 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.log_dir import is_brokers
@@ -427,7 +427,7 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
 
 def _planned(request: ExportRequest, threads: int) -> PlannedExport:
     begin_phase("planning")
-    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
+    catalog = None if request.catalog is None else existing_catalog_tables("--catalog", request.catalog)
     try:
         plan = plan_reads(
             request.read,

@@ -35,9 +35,9 @@ from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import first_logs_not_known, gap_lines
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.

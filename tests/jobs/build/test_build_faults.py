@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kidxlib.run.catalog_place import STAGING
+from kidxlib.run.context import STAGING
 from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say

@@ -16,7 +16,7 @@ from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import properties_of
@@ -134,7 +134,7 @@ def test_a_catalog_of_the_same_layout_needs_no_spark(tmp_path: Path) -> None:
     with tarfile.open(KEPT / f"version-{LAYOUT_VERSION}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     path = tmp_path / "catalog"
-    tables = existing_tables("--catalog", str(path))
+    tables = existing_catalog_tables("--catalog", str(path))
     before = {table: tables.read(table) for table in TABLES}
     files = {
         table: sorted(DeltaTable(path / table.name).file_uris()) for table in TABLES if (path / table.name).is_dir()

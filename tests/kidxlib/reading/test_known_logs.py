@@ -33,7 +33,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
 from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
 from kidxlib.records.reader import Record
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows
@@ -188,7 +188,7 @@ def _plan(path: Path, catalog: Path | None, **options: Any) -> ReadPlan:
     asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
     asked |= {"index_dir": None, "to_log_end": False, **options}
     request = read_request(path, topics=parse_topics(".*", "topics"), **asked)
-    tables = None if catalog is None else existing_tables("--catalog", str(catalog))
+    tables = None if catalog is None else existing_catalog_tables("--catalog", str(catalog))
     return plan_reads(request, goes_on=False, catalog=tables)
 
 
@@ -428,7 +428,7 @@ def _scanned(path: Path, catalog: Path, **options: Any) -> list[int]:
 
     asked: dict[str, Any] = {"offsets": None, "times": None, "index_dir": None, "to_log_end": False, **options}
     request = read_request(path, topics=re.compile(".*"), isolation="read_committed", **asked)
-    plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_tables("catalog", str(catalog)))
+    plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_catalog_tables("catalog", str(catalog)))
     sizes = [(path / segment_file(base_offset, LOG_SUFFIX)).stat().st_size for base_offset in found]
     told = f"scanned for transactions: {counted(len(found), 'log')}, {sum(sizes):,} bytes"
     assert plan.notes[1:] == ((told,) if found else ())

@@ -53,7 +53,7 @@ from kidxlib.reading.request import read_request
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.opened_log import OpenedLog, opened_log
@@ -97,7 +97,7 @@ def _plan(
 ) -> ReadPlan:
     asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
     asked |= {"index_dir": None, "to_log_end": None, **options}
-    tables = None if catalog is None else existing_tables("catalog", str(catalog))
+    tables = None if catalog is None else existing_catalog_tables("catalog", str(catalog))
     request = read_request(places, topics=re.compile(".*"), **asked)
     return plan_reads(request, goes_on=False, catalog=tables, read_offsets=read_offsets)
 
