@@ -21,7 +21,7 @@ from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.opened_log import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 
 _P = ParamSpec("_P")
@@ -63,7 +63,7 @@ def recover_rate(log: Path, base_offset: int, passes: int) -> float:
 
 
 def _recover(log: Path, base_offset: int) -> None:
-    with open_log(str(log)) as (descriptor, version):
+    with open_local_log(str(log)) as (descriptor, version):
         recover(map_log(descriptor, version.size), base_offset, RecoverOptions())
 
 

@@ -57,7 +57,7 @@ from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import messages, records
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.storage.opened_log import LogFile, open_log
+from kidxlib.storage.opened_log import LogFile, open_local_log
 from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
@@ -78,7 +78,7 @@ def _content(path: PathLike[str]) -> bytes:
     """The present content of a small file. Not mapped: a broker that truncates a mapped file would kill this
     process.
     """
-    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
+    with open_local_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
         return file.read()
 
 

@@ -1,7 +1,9 @@
-"""A segment's log, opened for reading, wherever it is: at once (`opened_log`), or at the first read (`LogFile`).
+"""A segment's log, opened for reading, wherever it is: at once (`opened_log`), at the first read (`LogFile`), or small
+ones of this machine together (`OpenedTogether`), for a scan of many in one pass.
 
 A file of this machine is mapped, read in chunks, or in ranges if it is not in memory. The kernel's page cache is left
-as it was: on a broker's machine it is the broker's.
+as it was: on a broker's machine it is the broker's. A small file that is in memory is copied: to map it, to look which
+of its pages are there and to touch them takes four times as long.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import errno
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +85,10 @@ def opened_log(path: str) -> Iterator[OpenedLog]:
         with contextlib.closing(_OpenedObject(ObjectPath.of(path))) as opened:
             yield opened
     else:
-        with open_log(path) as (descriptor, version), contextlib.closing(OpenedFile(descriptor, version)) as opened:
+        with (
+            open_local_log(path) as (descriptor, version),
+            contextlib.closing(OpenedFile(descriptor, version)) as opened,
+        ):
             yield opened
 
 
@@ -152,6 +159,135 @@ class LogFile:
             valid_bytes = size if self._valid_bytes is None else min(self._valid_bytes, size)
             self._log = opened.log(valid_bytes, use_mmap=False, chunk_bytes=self._chunk_bytes)
         return self._log
+
+
+#: A log of more bytes is opened alone.
+SMALL_BYTES: Final = 1024 * 1024
+#: The most bytes of logs that are in memory for one pass over them, and the most items of a pass where nobody says.
+TOGETHER_BYTES: Final = 32 * 1024 * 1024
+_TOGETHER_ITEMS: Final = 300
+#: The most logs that are mapped at a time. Each keeps two descriptors, and many systems allow a process 1,024.
+_MAPPED_MOST: Final = 100
+
+
+class _HasLogBytes(Protocol):
+    @property
+    def log_bytes(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_HasLogBytes)
+
+
+def small_log_passes(items: Iterable[_T], most_items: int = _TOGETHER_ITEMS) -> Iterator[list[_T]]:
+    """Items whose small logs are read together: at most `TOGETHER_BYTES` of logs, or one item."""
+    of_pass: list[_T] = []
+    log_bytes = 0
+    for item in items:
+        log_bytes += item.log_bytes
+        if of_pass and (log_bytes > TOGETHER_BYTES or len(of_pass) == most_items):
+            yield of_pass
+            of_pass, log_bytes = [], item.log_bytes
+        of_pass.append(item)
+    if of_pass:
+        yield of_pass
+
+
+def room_of_pass() -> NDArray[np.uint8]:
+    """The room for the logs of one pass after the other. No more of it takes memory than is used."""
+    return np.empty(TOGETHER_BYTES, np.uint8)
+
+
+class OpenedTogether:
+    """Small logs, opened one after the other. Use as a context, at whose end they are closed.
+
+    Args:
+        room: for bytes that are copied, uint8 of shape (n,), which the logs use up to the end of the context.
+
+    Attributes:
+        logs: their bytes, in the order in which they were opened; valid within the context.
+        versions: the version of each.
+        statuses: the status of each.
+    """
+
+    def __init__(self, room: NDArray[np.uint8]) -> None:
+        self.logs: list[LogBytes] = []
+        self.versions: list[FileVersion] = []
+        self.statuses: list[os.stat_result] = []
+        self._room = room
+        self._address = room.ctypes.data
+        self._cached_pages = _CachedPageCount()
+        self._mapped: dict[int, tuple[int, OpenedFile]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for descriptor, file in self._mapped.values():
+            file.close()
+            os.close(descriptor)
+
+    def open(self, path: str, *, use_mmap: bool) -> int | None:
+        """Open a log and have its bytes in memory: copied, if they are in memory; else read or mapped, as a large log.
+        Returns its position in `logs`; None: it is not small, and was not opened.
+
+        Raises:
+            OSError: it cannot be opened or read.
+            LogChangedError: it has changed while it was read.
+        """
+        descriptor, status = open_regular_file(path)
+        version, stays_open = FileVersion.of(status), False
+        try:
+            if status.st_size > SMALL_BYTES:
+                return None
+            log = self._copied(descriptor, status.st_size)
+            if log is not None:
+                ensure_unchanged(descriptor, version)
+            else:
+                may_map = use_mmap and len(self._mapped) < _MAPPED_MOST
+                log = self._read_or_mapped(descriptor, version, use_mmap=may_map)
+                stays_open = log.is_mapped
+        finally:
+            if not stays_open:
+                os.close(descriptor)
+        self.logs.append(log)
+        self.versions.append(version)
+        self.statuses.append(status)
+        return len(self.logs) - 1
+
+    def _read_or_mapped(self, descriptor: int, version: FileVersion, *, use_mmap: bool) -> WholeLog:
+        """The bytes of the next log in `logs`; one that is mapped is in `_mapped` then."""
+        file, stays_open = OpenedFile(descriptor, version), False
+        try:
+            log = file.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            if not isinstance(log, WholeLog):
+                log = WholeLog(np.frombuffer(log.read(0, log.size), np.uint8))
+            stays_open = log.is_mapped
+            if stays_open:
+                self._mapped[len(self.logs)] = descriptor, file
+            else:
+                file.ensure_unchanged()
+            return log
+        finally:
+            if not stays_open:
+                file.close()
+
+    def ensure_unchanged(self, number: int) -> None:
+        """Raise `LogChangedError` if a log has changed since it was opened; called after its bytes were used."""
+        if number in self._mapped:
+            self._mapped[number][1].ensure_unchanged()
+
+    def _copied(self, descriptor: int, size: int) -> WholeLog | None:
+        """The bytes of a file that is in memory; None if it is not, or nobody can tell, or there is no room."""
+        if size > len(self._room) or self._cached_pages.of(descriptor, size) < -(-size // mmap.PAGESIZE):
+            return None
+        bytes_of_log = self._room[:size]
+        if os.preadv(descriptor, [bytes_of_log.data], 0) < size:
+            return None
+        log = WholeLog(bytes_of_log, address=self._address)
+        self._room, self._address = self._room[size:], self._address + size
+        return log
 
 
 class _OpenedObject:
@@ -270,16 +406,16 @@ def ensure_unchanged(descriptor: int, version: FileVersion) -> None:
 
 
 @contextlib.contextmanager
-def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
+def open_local_log(path: str) -> Iterator[tuple[int, FileVersion]]:
     """Open a segment's log for reading: the descriptor, and the file's version."""
-    descriptor, status = open_file(path)
+    descriptor, status = open_regular_file(path)
     try:
         yield descriptor, FileVersion.of(status)
     finally:
         os.close(descriptor)
 
 
-def open_file(path: str, directory: int | None = None) -> tuple[int, os.stat_result]:
+def open_regular_file(path: str, directory: int | None = None) -> tuple[int, os.stat_result]:
     """Open a regular file for reading, in an opened directory where one is given: the descriptor, which the caller
     closes, and its status.
     """
@@ -315,7 +451,7 @@ def map_file(path: str) -> NDArray[np.uint8]:
     if is_packed(path):
         return np.frombuffer(PackedPath.of(path).read_bytes(), np.uint8)
     try:
-        with open_log(path) as (descriptor, version):
+        with open_local_log(path) as (descriptor, version):
             return map_log(descriptor, version.size).window(0)[1]
     except OSError as error:
         if error.filename is None:
@@ -336,6 +472,8 @@ _BYTES_A_PLACE: Final = 1024 * 1024
 _PLACES_MIN: Final = 16
 _PLACES_MAX: Final = 64
 _PAGES_A_PLACE: Final = 16
+#: The number of Linux's system call, the same on all processors that kidx runs on. Elsewhere it is another call's.
+_CACHESTAT: Final = 451 if sys.platform == "linux" else None
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
@@ -375,6 +513,22 @@ class _CachedPages:
 
     def all(self) -> NDArray[np.bool_]:
         return self.where(0, -(-len(self._mapped) // _PAGE))
+
+
+class _CachedPageCount:
+    """How many pages of a file are in memory (cachestat(2), of Linux 6.5), without mapping it."""
+
+    def __init__(self) -> None:
+        self._range = (ctypes.c_uint64 * 2)()  # the first byte and how many
+        self._found = (ctypes.c_uint64 * 5)()  # first those in the page cache
+        self._arguments = ctypes.byref(self._range), ctypes.byref(self._found), 0
+
+    def of(self, descriptor: int, size: int) -> int:
+        """The number of pages of the first `size` bytes; −1: the kernel does not tell."""
+        if _CACHESTAT is None:
+            return -1
+        self._range[1] = size
+        return self._found[0] if _libc.syscall(_CACHESTAT, descriptor, *self._arguments) == 0 else -1
 
 
 class _DropBehind:

@@ -25,8 +25,7 @@ from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.scanned_logs import scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
-from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.opened_together import OpenedTogether
+from kidxlib.storage.opened_log import OpenedTogether, opened_log
 
 
 @dataclass(frozen=True, slots=True)

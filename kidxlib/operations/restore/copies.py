@@ -33,7 +33,7 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
 from kidxlib.storage.location import location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.opened_log import SMALL_BYTES
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.terminal.progress import begin_phase

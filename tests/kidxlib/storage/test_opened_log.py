@@ -18,7 +18,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage import uncached
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, RangedLog, WholeLog
-from kidxlib.storage.opened_log import open_log, opened_log
+from kidxlib.storage.opened_log import open_local_log, opened_log
 from tests.kidxlib.recovery.test_segment import assert_same
 from tests.support import page_cache
 from tests.support.logs.batches import FILLER, Batch, encode
@@ -67,7 +67,7 @@ def _mostly_on_disk(directory: Path, content: bytes) -> Path:
     page_cache.drop(path)
     if _cached(path).all():
         pytest.skip("the file system of the temporary directory keeps its files in memory, or does not tell")
-    with open_log(str(path)) as (descriptor, version):
+    with open_local_log(str(path)) as (descriptor, version):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no page besides
         os.pread(descriptor, version.size // 3, version.size // 4)
     return path
