@@ -20,7 +20,7 @@ from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 

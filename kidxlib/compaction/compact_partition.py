@@ -59,7 +59,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.segment import RecoveredSegment
-from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
+from kidxlib.storage.location import Directory, FileStatus, read_end, read_file
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.packed import is_packed

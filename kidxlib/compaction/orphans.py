@@ -18,7 +18,7 @@ from kidxlib.format.segment_files import (
     parse_segment_file,
     parse_snapshot,
 )
-from kidxlib.storage.directory import FileStatus
+from kidxlib.storage.location import FileStatus
 from kidxlib.storage.publisher import is_staging
 
 

@@ -14,8 +14,7 @@ from kidxlib.compaction.orphans import Delays
 from kidxlib.compaction.policy import CompactionPolicy
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.coarsen import ScanCost
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileVersion
 from kidxlib.storage.packed import PackedFile
 
 

@@ -18,7 +18,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.tasks import PartitionTask
-from kidxlib.storage.directory import Directory, is_local, list_directory, open_directory, read_at, read_file
+from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, sweep
 from kidxlib.storage.store.requests import in_order

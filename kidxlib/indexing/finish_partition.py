@@ -43,7 +43,7 @@ from kidxlib.recovery.partition_fold import (
     StateSource,
 )
 from kidxlib.recovery.producers import Producers
-from kidxlib.storage.directory import Directory, list_directory, read_file
+from kidxlib.storage.location import Directory, list_directory, read_file
 from kidxlib.storage.publisher import Published, Publisher
 
 

@@ -33,8 +33,7 @@ from kidxlib.indexing.skipped import Skipped, UnlistableDirectory
 from kidxlib.indexing.source import PartitionDirectory, SegmentFile
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location
+from kidxlib.storage.location import Directory, FileVersion, Location
 from kidxlib.storage.small_files import Checkpoints
 
 if TYPE_CHECKING:  # compiled loops, for who reads a log

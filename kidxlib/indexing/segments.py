@@ -29,8 +29,7 @@ from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.partition_fold import FoldState, StateSource
 from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recovered_of
-from kidxlib.storage.directory import read_file
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import FileVersion, read_file
 from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, Reads
 from kidxlib.storage.opened_log import (
     SMALL_BYTES,

@@ -21,8 +21,7 @@ from kidxlib.format.topic_partition import (
     parse_partition_directory,
 )
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, location
+from kidxlib.storage.location import Directory, FileVersion, Location, as_text, given_location, identity_of, location
 from kidxlib.storage.log_dir import is_partition
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.store.s3 import is_object

@@ -10,7 +10,7 @@ from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 
 if TYPE_CHECKING:  # whoever reads no log does not wait for compiled loops
     from kidxlib.recovery.kept_scans import KeptScans

@@ -25,8 +25,7 @@ from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.operations.backend import Backend
 from kidxlib.run.sources import as_sources, source_paths, sources_in_catalog
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, location, version_at
+from kidxlib.storage.location import Directory, FileVersion, Location, location, version_at
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.publisher import Published, Publisher
 from kidxlib.tables.protocol import TablesToRead

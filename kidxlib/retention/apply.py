@@ -41,8 +41,7 @@ from kidxlib.retention.plan import (
     SegmentThen,
 )
 from kidxlib.retention.policy import REASONS, TopicPolicy
-from kidxlib.storage.directory import Directory, read_file
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Directory, location, read_file
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.publisher import Owner, publish_if, sweep
 from kidxlib.storage.remover import Remover, in_the_way

@@ -14,7 +14,7 @@ from typing import Final
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.packed import is_packed
 from kidxlib.text.times import NS_PER_MS
 

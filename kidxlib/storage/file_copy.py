@@ -18,8 +18,7 @@ from typing import Final, TypeVar
 
 from kidxlib.errors import KidxError, LogChangedError, PublishError
 from kidxlib.format.checksums.crc import extend_crc32c_in_memory
-from kidxlib.storage.directory import flush_file_system_of
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import FileVersion, flush_file_system_of
 from kidxlib.storage.log_bytes import Access, aligned_room
 from kidxlib.storage.opened_log import OpenedFile
 from kidxlib.storage.publisher import Owner

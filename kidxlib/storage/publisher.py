@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.directory import (
+from kidxlib.storage.location import (
     DIRECTORY,
     Directory,
     flush_file_systems,

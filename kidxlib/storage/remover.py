@@ -11,7 +11,7 @@ from typing import Self
 
 from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import DELETED_SUFFIX
-from kidxlib.storage.directory import (
+from kidxlib.storage.location import (
     DIRECTORY,
     Directory,
     FileStatus,

@@ -21,8 +21,7 @@ from kidxlib.errors import CheckpointError, describe_error
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.storage.directory import read_opened
-from kidxlib.storage.location import Listed, Location, files_in
+from kidxlib.storage.location import Listed, Location, files_in, read_opened
 from kidxlib.storage.lock import is_in_use
 from kidxlib.text.words import quoted
 

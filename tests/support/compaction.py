@@ -19,8 +19,7 @@ from kidxlib.indexing.segments import BuiltSegment, build
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Directory, Location
 
 _HOUR_NS = 3600 * 10**9
 

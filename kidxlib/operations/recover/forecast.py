@@ -58,8 +58,7 @@ from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment, State
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Directory, location
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.text.words import counted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kidxlib.errors import PublishError, UsageError
-from kidxlib.storage.directory import DIRECTORY
+from kidxlib.storage.location import DIRECTORY
 from kidxlib.storage.log_dir import is_brokers
 from kidxlib.storage.publisher import Owner
 

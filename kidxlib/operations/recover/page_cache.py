@@ -52,7 +52,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.directory import DIRECTORY, Directory
+from kidxlib.storage.location import DIRECTORY, Directory
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.opened_log import open_regular_file

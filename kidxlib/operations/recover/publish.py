@@ -40,7 +40,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
-from kidxlib.storage.directory import Directory, flush_file_system_of
+from kidxlib.storage.location import Directory, flush_file_system_of
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs

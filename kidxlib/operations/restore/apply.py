@@ -36,8 +36,8 @@ from kidxlib.operations.restore.records import records_of
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.scratch import scratch_directory

@@ -36,7 +36,7 @@ from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import Owner, Published, publish_if

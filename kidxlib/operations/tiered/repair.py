@@ -45,8 +45,7 @@ from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMeta
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
-from kidxlib.storage.directory import read_file
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, read_file
 from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables

@@ -10,8 +10,7 @@ from kidxlib.indexing.bins import BINS_PER_CORE, pack
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileVersion
 
 
 def task(base_offset: int, log_bytes: int) -> ScanTask:

@@ -34,7 +34,7 @@ from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from tests.docs.log_dirs import put
 from tests.model.changes import compare_plainly, known_of
 from tests.support.known_rows import known_row, known_rows, known_table

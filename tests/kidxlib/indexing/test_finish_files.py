@@ -8,7 +8,7 @@ import pytest
 
 from kidxlib.errors import PublishError
 from kidxlib.indexing.finish_files import Listings
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
 

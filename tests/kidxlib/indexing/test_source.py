@@ -10,7 +10,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import Source, ensure_distinct_directories, parse_sources, segments_directory, source_at
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 
 
 def test_logs_that_stand_elsewhere_than_their_source_have_no_place() -> None:

@@ -19,8 +19,7 @@ from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.scanned_logs import scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileVersion
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs.batches import Batch, encode

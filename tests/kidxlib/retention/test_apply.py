@@ -19,7 +19,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, LOG_SUFFIX, segment_file
 from kidxlib.retention.apply import SegmentResult, apply_deletions
 from kidxlib.retention.plan import DeletionOutcome, PartitionDeletion, PlannedSegment, log_dirs_of
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import is_staging
 from kidxlib.storage.remover import Remover

@@ -10,7 +10,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.retention.plan import PartitionDeletion, PlannedSegment, log_dirs_of
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 
 
 @pytest.fixture

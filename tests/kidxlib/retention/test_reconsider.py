@@ -16,7 +16,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.retention.apply import SegmentResult, apply_deletions, reconsidered
 from kidxlib.retention.plan import DeletionOutcome, PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
 from kidxlib.retention.policy import TopicPolicy
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.remover import Remover
 
 _BASE_OFFSETS: Final = (0, 10, 25, 40)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.directory import Directory, read_end, read_file
+from kidxlib.storage.location import Directory, read_end, read_file
 from kidxlib.storage.publisher import (
     STAGING_PREFIX,
     STAGING_SUFFIX,
