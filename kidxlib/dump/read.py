@@ -1,7 +1,7 @@
 """Reads a segment's files item by item, as Kafka's `DumpLogSegments` (`kafka-dump-log`) does.
 
 `dump_file` yields the items of one file in order, with findings among them. `kidxlib.dump.lines` and
-`kidxlib.terminal.dump` make lines of them. Nothing is written, and only one record, an item of its batch, and an
+`kidxlib.commands.dump` make lines of them. Nothing is written, and only one record, an item of its batch, and an
 index file are held in memory.
 
 At malformed data, Kafka throws in the middle of a line. The part that it has printed by then is yielded as an
