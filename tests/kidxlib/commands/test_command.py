@@ -13,9 +13,9 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kidxlib.commands.command import reports_run
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
