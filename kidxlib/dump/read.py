@@ -57,8 +57,8 @@ from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import messages, records
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_dir import read_epoch_entries
 from kidxlib.storage.opened_log import LogFile, open_local_log
-from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 

@@ -34,7 +34,7 @@ from kidxlib.indexing.source import PartitionDirectory, SegmentFile
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion, Location
-from kidxlib.storage.small_files import Checkpoints
+from kidxlib.storage.log_dir import Checkpoints
 
 if TYPE_CHECKING:  # compiled loops, for who reads a log
     from kidxlib.recovery.kept_scans import KeptScans

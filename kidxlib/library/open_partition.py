@@ -15,7 +15,7 @@ from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
 from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
 from kidxlib.storage.location import Location, given_indexes
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 
 
 def open_partition(

@@ -12,7 +12,7 @@ from kidxlib.log.log import Log
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.storage.location import Location
-from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.log_dir import parse_epoch_entries, read_leader_epochs
 from kidxlib.text.times import NS_PER_MS
 
 

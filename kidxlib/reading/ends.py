@@ -42,10 +42,9 @@ from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.log_dir import read_leader_epochs, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import read_leader_epochs
 
 #: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]

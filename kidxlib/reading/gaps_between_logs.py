@@ -30,9 +30,9 @@ from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location, location
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"

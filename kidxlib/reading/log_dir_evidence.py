@@ -14,8 +14,8 @@ from kidxlib.lookup.checkpoint_evidence import ReadOffsets, evidence_of_checkpoi
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.gaps_between_logs import is_compacted
 from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import read_offset_checkpoint
 
 
 class LogDirEvidenceReader:

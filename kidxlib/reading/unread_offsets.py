@@ -15,7 +15,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
+from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.text.words import counted
 
 #: How to read directories that do not have a partition's name.

@@ -42,10 +42,9 @@ from kidxlib.retention.plan import (
 )
 from kidxlib.retention.policy import REASONS, TopicPolicy
 from kidxlib.storage.location import Directory, location, read_file
-from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
 from kidxlib.storage.publisher import Owner, publish_if, sweep
 from kidxlib.storage.remover import Remover, in_the_way
-from kidxlib.storage.small_files import Checkpoints, parse_epoch_entries, read_checkpoints
 from kidxlib.text.times import NS_PER_MS
 
 

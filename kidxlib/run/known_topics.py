@@ -26,8 +26,16 @@ from kidxlib.log.cluster_metadata.image import (
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
 from kidxlib.storage.location import Location, given_location
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
-from kidxlib.storage.small_files import listed, parse_properties, small_file
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    MetaProperties,
+    ensure_no_copies,
+    listed,
+    node_id_of,
+    parse_properties,
+    read_meta_properties,
+    small_file,
+)
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted

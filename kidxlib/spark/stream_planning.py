@@ -29,7 +29,7 @@ from kidxlib.spark.planning import absent_of, ensure_may_be_skipped, offsets_of,
 from kidxlib.spark.source_options import Limits, SourceOptions, StreamOptions
 from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
-from kidxlib.storage.small_files import Checkpoints, read_checkpoints
+from kidxlib.storage.log_dir import Checkpoints, read_checkpoints
 
 _log: Final = logging.getLogger(__name__)
 

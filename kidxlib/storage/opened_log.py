@@ -36,12 +36,12 @@ from kidxlib.storage.log_bytes import (
     LogBytes,
     RangedLog,
     Reads,
+    UncachedReads,
     WholeLog,
     aligned_room,
 )
 from kidxlib.storage.packed import PackedPath, is_packed
 from kidxlib.storage.store.s3 import ObjectPath, is_object, open_object, read_object_into
-from kidxlib.storage.uncached import UncachedReads
 
 
 class OpenedLog(Protocol):

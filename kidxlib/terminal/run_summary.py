@@ -16,8 +16,8 @@ from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.indexing.summary import Counts
+from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
-from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import first_of_each_kind, more, rate
 from kidxlib.terminal.outcome import Outcome

@@ -25,10 +25,9 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
 from kidxlib.storage.location import Listed, Location, files_in
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint, small_file
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_offset_checkpoint, small_file
 from kidxlib.text.words import quoted
 
 _FUTURE: Final = "-future"

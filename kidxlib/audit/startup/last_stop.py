@@ -28,8 +28,7 @@ from kidxlib.format.topic_partition import (
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, MetaProperties
 from kidxlib.text.words import counted
 
 #: So many topics that the metadata does not have are told by name.

@@ -24,7 +24,7 @@ from kidxlib.format import segment_files, topic_partition
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location, is_directory
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
 #: Files that a broker opens for reading and writing.

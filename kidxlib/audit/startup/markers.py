@@ -26,8 +26,8 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, read_leader_epochs, small_file
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, small_file
 from kidxlib.text.words import counted
 
 #: What mends a marker that is not to be believed.

@@ -26,8 +26,8 @@ from kidxlib.format.segment_files import (
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, filled_file, read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, filled_file, read_leader_epochs
 
 #: What to do about it.
 RESTORE: Final = "restore the directory from a backup, or copy it from another controller, before any start"

@@ -52,9 +52,16 @@ from kidxlib.messages.typed_records import CLUSTER_METADATA, read_framed
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.location import Location, entries_in, files_in
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties, meta_properties_of
+from kidxlib.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    meta_properties_of,
+    parse_properties,
+    small_file,
+)
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, parse_properties, small_file
 from kidxlib.text.words import counted, quoted
 
 _NO_LIMIT: Final = 2**63 - 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.storage.location import Listed, Location
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import small_file
 
 INT_BITS: Final = 32
 LONG_BITS: Final = 64

@@ -18,7 +18,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.recovery.partition_fold import PartitionFold, StateSource
 from kidxlib.storage.location import Listed, Location
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.text.words import counted, shell_option
 
 

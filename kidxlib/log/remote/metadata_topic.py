@@ -34,8 +34,8 @@ from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.records.reader import records
 from kidxlib.storage.location import Location, entries_in, files_in, plain
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.storage.store.s3 import input_file
 
 EXPORT_SUFFIX: Final = ".parquet"

@@ -61,7 +61,7 @@ from kidxlib.operations.packed import remove_left
 from kidxlib.run.sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import RANGE_BYTES
-from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
+from kidxlib.storage.log_dir import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.terminal.console import note, rate

@@ -36,8 +36,8 @@ from kidxlib.indexing.skipped import UnlistableDirectory
 from kidxlib.indexing.vanished import warnings_of_missing
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.storage.log_dir import usable_checkpoints
 from kidxlib.storage.publisher import sweep
-from kidxlib.storage.small_files import usable_checkpoints
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts

@@ -31,8 +31,8 @@ from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_dir import filled_file, is_room, parse_epoch_entries, small_file
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.small_files import filled_file, is_room, parse_epoch_entries, small_file
 from kidxlib.text.words import counted
 
 #: How many bytes are compared at once: they stay in the processor's cache while differing bytes are counted.

@@ -43,16 +43,18 @@ from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.location import Location, given_location, identity_of
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES,
     PARTITION_METADATA,
     MetaProperties,
     ensure_one_broker,
     names_in,
     read_meta_properties,
+    read_offset_checkpoint,
     read_topic_id,
+    small_file,
     why_no_partitions,
 )
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint, small_file
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted

@@ -38,9 +38,8 @@ from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import NotReached, Seen
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
-from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
+from kidxlib.storage.log_dir import PARTITION_METADATA, Checkpoints, before_first_log, read_topic_id, usable_checkpoints
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.run_summary import first_logs_not_known, lost_lines
 from kidxlib.text.words import counted

@@ -40,8 +40,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
-from kidxlib.storage.log_dir import is_brokers
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import is_brokers, small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, warn

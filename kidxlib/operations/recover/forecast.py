@@ -59,8 +59,8 @@ from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.location import Directory, location
+from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.text.words import counted
 
 #: All headers are read of at most this many bytes of logs: an audit takes as long.

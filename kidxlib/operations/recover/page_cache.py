@@ -54,10 +54,9 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.storage.location import DIRECTORY, Directory
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
 from kidxlib.storage.opened_log import open_regular_file
 from kidxlib.storage.publisher import Owner, Publisher
-from kidxlib.storage.small_files import read_leader_epochs, small_file
 
 #: A broker looks at directories alone (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"

@@ -48,8 +48,7 @@ from kidxlib.operations.restore.coordinators import (
 )
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.location import Location, ensure_text
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, regular_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.text.words import counted
 

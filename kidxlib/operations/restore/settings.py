@@ -26,7 +26,7 @@ from kidxlib.operations.restore.cluster import (
 )
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import small_file
 from kidxlib.text.words import shell_option
 
 _CLEANUP: Final = "cleanup.policy"

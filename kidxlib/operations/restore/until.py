@@ -32,8 +32,8 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import small_file
 
 #: Topics that are restored whole: coordinators and the tiered storage would go on from a state that is over.
 RESTORED_WHOLE: Final = INTERNAL_TOPICS | {"__remote_log_metadata"}

@@ -56,8 +56,8 @@ from kidxlib.records.reader import Record
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
     change,

@@ -23,7 +23,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
 from kidxlib.spark.stream_planning import shares
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded

@@ -16,7 +16,7 @@ import pytest
 from kidxlib.errors import LogChangedError
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage import uncached
+from kidxlib.storage import log_bytes
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, RangedLog, WholeLog
 from kidxlib.storage.opened_log import open_local_log, opened_log
 from tests.kidxlib.recovery.test_segment import assert_same
@@ -112,7 +112,7 @@ def test_a_log_on_the_disk_is_read_past_the_page_cache(
 ) -> None:
     """Where that is not possible, its pages are dropped again."""
     if not goes_past:
-        monkeypatch.setattr(uncached, "_FLAG", None)
+        monkeypatch.setattr(log_bytes, "_FLAG", None)
     for content in (_LOG, _LOG[:RANGE_BYTES]):
         log = _mostly_on_disk(tmp_path, content)
         page_cache.drop(log)
