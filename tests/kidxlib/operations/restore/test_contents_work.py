@@ -24,6 +24,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.operations.restore.contents_work import RestoredLog, read_logs
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
+from kidxlib.storage import log_dir as log_dir_module
 from tests.conftest import one_in
 from tests.faults.processes import kidx
 from tests.support.cluster_metadata import topic_id, write_checkpoints
