@@ -35,10 +35,10 @@ import json
 import os
 import time
 
+from kidxlib.terminal.console import end_phases
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.interrupts import Interrupted
 from kidxlib.terminal.options import ensure_parent_exists
-from kidxlib.terminal.progress import end_phases
 
 KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"

@@ -92,7 +92,7 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     from kidxlib.operations.report.attention import Severity
     from kidxlib.operations.report.document import make_report
     from kidxlib.operations.report.page.write import write_page
-    from kidxlib.terminal.progress import begin_phase
+    from kidxlib.terminal.console import begin_phase
 
     report = make_report(
         backend, request.context.now, policy=request.configured, metadata=request.metadata, sample=request.sample or 0

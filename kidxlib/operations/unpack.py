@@ -30,7 +30,7 @@ from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.publisher import Published, Publisher
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,8 @@ from kidxlib.storage.location import as_text, location
 from kidxlib.storage.log_dir import UNMOUNTED
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath, is_object
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.terminal.options import PROJECT
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:

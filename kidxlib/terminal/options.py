@@ -23,8 +23,7 @@ from click.core import ParameterSource
 from kidxlib.audit.finding import Verdict
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
-from kidxlib.terminal.console import show_details, warn
-from kidxlib.terminal.progress import end_phases
+from kidxlib.terminal.console import end_phases, show_details, warn
 from kidxlib.text.times import parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -47,8 +47,8 @@ from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT, beating, beating_in, 
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import Done
 from kidxlib.terminal.options import PROJECT
-from kidxlib.terminal.progress import Done
 from kidxlib.text.times import Span
 
 #: The number of cores before the cluster is started, when its own is not known.

@@ -39,8 +39,8 @@ from pyspark.sql import SparkSession
 from kidxlib import errors
 from kidxlib.errors import KidxError, SparkEndedError, StorageError, UsageError
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.progress import begin_phase
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:

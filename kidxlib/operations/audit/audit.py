@@ -61,10 +61,9 @@ from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_as_json
-from kidxlib.terminal.console import note, warn, warn_of_first
+from kidxlib.terminal.console import begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: The columns that say where a segment's indexes are, and with which options they were built.

@@ -66,7 +66,7 @@ from kidxlib.storage.location import as_text
 from kidxlib.storage.opened_log import OpenedTogether, room_of_pass, small_log_passes
 from kidxlib.tables.protocol import ROWS
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 _COMPARING: Final = "comparing partitions"

@@ -64,9 +64,8 @@ from kidxlib.storage.log_bytes import RANGE_BYTES
 from kidxlib.storage.log_dir import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
-from kidxlib.terminal.console import note, rate
+from kidxlib.terminal.console import begin_phase, note, rate
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: Index files of a segment.

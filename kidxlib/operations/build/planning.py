@@ -41,8 +41,7 @@ from kidxlib.storage.publisher import sweep
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import note, warn_of_first
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase, note, warn_of_first
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 

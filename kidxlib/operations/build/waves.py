@@ -19,7 +19,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.build.finish import count_scanned, finish_partitions_of, record_scanned
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase
 from kidxlib.text.words import counted
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.

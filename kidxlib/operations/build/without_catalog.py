@@ -19,7 +19,7 @@ from kidxlib.operations.build.waves import scan_in_waves
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 
 @dataclass(frozen=True, slots=True)

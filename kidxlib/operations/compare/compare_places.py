@@ -23,7 +23,7 @@ from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.damage.damaged_segments import DAMAGED
 from kidxlib.run.sources import in_one_directory
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 _KINDS = {
     Verdict.DIFFERS: Kind.DIFFERS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase
 
 if TYPE_CHECKING:  # the command's --help waits for none of these
     from kidxlib.engine.protocol import Engine

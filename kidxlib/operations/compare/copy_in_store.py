@@ -36,7 +36,7 @@ from kidxlib.storage.store.client import AT_ONCE, HeadAnswer, ObjectHead, ask_fo
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 _64_BITS: Final = 2**64

@@ -1,6 +1,6 @@
 """The two sides of a comparison before a log is read. A `Place` is one side: its log dirs, their brokers, checkpoints
-and directories. Of both sides together it is known what the cluster's metadata says, which partitions' directories
-both have, and what differs in the log dirs' own files and checkpoints. Nothing is read but small files.
+and directories. Of both sides together it is known what the cluster's metadata says, which partitions' directories both
+have, and what differs in the log dirs' own files and checkpoints. Nothing is read but small files.
 """
 
 from __future__ import annotations

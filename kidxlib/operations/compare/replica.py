@@ -40,7 +40,7 @@ from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.progress import Done
+from kidxlib.terminal.console import Done
 from kidxlib.text.words import counted
 
 #: A range of offsets holds about so many bytes of each side: a second or so of work.

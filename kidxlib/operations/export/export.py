@@ -43,8 +43,7 @@ from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.log_dir import is_brokers, small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import note, warn
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase, note, warn
 from kidxlib.text.words import counted
 
 #: About so many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to

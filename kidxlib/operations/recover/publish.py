@@ -43,7 +43,7 @@ from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
 from kidxlib.storage.location import Directory, flush_file_system_of
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs
 from kidxlib.storage.publisher import Owner, Publisher, sweep
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: The epoch that the broker had is not written: with it the controller would take the stop for a clean one, and count
 #: on records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).

@@ -53,8 +53,8 @@ from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
+from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.options import MetadataOptions
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
 #: The version of the JSON object; it changes with a name or a meaning.

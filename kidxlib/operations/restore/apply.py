@@ -42,7 +42,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: What an end before the metadata leaves.
 _LEFT_BEFORE_METADATA: Final = (

@@ -78,7 +78,7 @@ from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 #: Who is to have copied segments whose metadata is made anew: no broker goes by it.

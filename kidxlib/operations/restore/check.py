@@ -23,10 +23,9 @@ from kidxlib.operations.restore.running_cluster import (
 )
 from kidxlib.reading.request import READ_COMMITTED
 from kidxlib.storage.log_dir import small_file
-from kidxlib.terminal.console import first_of_each_kind
+from kidxlib.terminal.console import begin_phase, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted, shell_option
 
 _LINES_SHOWN: Final = 20

@@ -34,7 +34,7 @@ from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.opened_log import SMALL_BYTES
 from kidxlib.storage.publisher import Owner, Publisher
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
 #: others are made anew of the logs.

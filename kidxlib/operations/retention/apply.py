@@ -46,10 +46,9 @@ from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
-from kidxlib.terminal.console import more, note
+from kidxlib.terminal.console import begin_phase, more, note
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
 from kidxlib.text.times import to_ms
 from kidxlib.text.words import counted

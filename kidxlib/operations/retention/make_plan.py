@@ -46,10 +46,9 @@ from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, TOPICS_SHOWN
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted

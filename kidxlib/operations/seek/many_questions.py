@@ -49,10 +49,9 @@ from kidxlib.operations.seek.one_question import (
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 
 #: So few questions are answered faster than workers start: each reads about 12 kB of logs.
 _FEW_QUESTIONS: Final = 5000

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kidxlib.commands.command import reports_run
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.run_summary import tell_skipped
 from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
