@@ -162,7 +162,7 @@ class Reads:
     read_bytes: int = 0
 
 
-class ReadInto(Protocol):
+class _ReadInto(Protocol):
     """Fills memory with the bytes at a file position, and returns how many there were."""
 
     def __call__(self, position: int, room: NDArray[np.uint8], /) -> int: ...
@@ -180,7 +180,7 @@ class RangedLog:
 
     def __init__(
         self,
-        read_into: ReadInto,
+        read_into: _ReadInto,
         size: int,
         reads: Reads,
         threads: ThreadPoolExecutor,

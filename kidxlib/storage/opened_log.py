@@ -164,7 +164,7 @@ class LogFile:
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024
 #: The most bytes of logs that are in memory for one pass over them, and the most items of a pass where nobody says.
-TOGETHER_BYTES: Final = 32 * 1024 * 1024
+_TOGETHER_BYTES: Final = 32 * 1024 * 1024
 _TOGETHER_ITEMS: Final = 300
 #: The most logs that are mapped at a time. Each keeps two descriptors, and many systems allow a process 1,024.
 _MAPPED_MOST: Final = 100
@@ -179,12 +179,12 @@ _T = TypeVar("_T", bound=_HasLogBytes)
 
 
 def small_log_passes(items: Iterable[_T], most_items: int = _TOGETHER_ITEMS) -> Iterator[list[_T]]:
-    """Items whose small logs are read together: at most `TOGETHER_BYTES` of logs, or one item."""
+    """Items whose small logs are read together: at most `_TOGETHER_BYTES` of logs, or one item."""
     of_pass: list[_T] = []
     log_bytes = 0
     for item in items:
         log_bytes += item.log_bytes
-        if of_pass and (log_bytes > TOGETHER_BYTES or len(of_pass) == most_items):
+        if of_pass and (log_bytes > _TOGETHER_BYTES or len(of_pass) == most_items):
             yield of_pass
             of_pass, log_bytes = [], item.log_bytes
         of_pass.append(item)
@@ -194,7 +194,7 @@ def small_log_passes(items: Iterable[_T], most_items: int = _TOGETHER_ITEMS) -> 
 
 def room_of_pass() -> NDArray[np.uint8]:
     """The room for the logs of one pass after the other. No more of it takes memory than is used."""
-    return np.empty(TOGETHER_BYTES, np.uint8)
+    return np.empty(_TOGETHER_BYTES, np.uint8)
 
 
 class OpenedTogether:

@@ -51,7 +51,7 @@ class _State:
     """
 
     verbose: bool = False
-    moving: MovingLine | None = None
+    moving: _MovingLine | None = None
 
 
 _state: Final = _State()
@@ -276,7 +276,7 @@ class _Lines:
             yield f"{left:.0f} s left"
 
 
-class MovingLine:
+class _MovingLine:
     """A line that moves. What draws it is imported once there is one: workers, which have none, import this file."""
 
     def __init__(self, phase: Phase) -> None:
@@ -333,14 +333,14 @@ class _Phases:
 
     def __init__(self) -> None:
         self._phase: Phase | None = None
-        self._shown: _Lines | MovingLine | None = None
+        self._shown: _Lines | _MovingLine | None = None
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def begin(self, phase: Phase) -> None:
         self._stop()
         self._phase = phase
         watched = sys.stderr.isatty() and Console(stderr=True).is_interactive
-        self._shown = MovingLine(phase) if watched else _Lines(phase)
+        self._shown = _MovingLine(phase) if watched else _Lines(phase)
 
     def end(self) -> None:
         self._stop()

@@ -23,7 +23,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTable:
+class _ShownTable:
     """The arguments of `print_table`."""
 
     title: str
@@ -57,7 +57,7 @@ class Outcome:
     requests: Requests = field(default_factory=Requests)
     catalog_segments: Mapping[tuple[str, str], int] | None = None
     catalog_files: Mapping[tuple[str, str], int] | None = None
-    items: list[str | ShownTable] = field(default_factory=list)
+    items: list[str | _ShownTable] = field(default_factory=list)
     values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     done: str = "all is done, and not all that came of it was printed"
@@ -75,7 +75,7 @@ class Outcome:
         self.items.extend(more(left_out, what))
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int) -> None:
-        self.items.append(ShownTable(title, columns, rows, text_columns))
+        self.items.append(_ShownTable(title, columns, rows, text_columns))
 
     def note(self, *lines: str) -> None:
         self.messages.extend(lines)

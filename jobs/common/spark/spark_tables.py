@@ -74,7 +74,7 @@ class TableChangedError(Exception):
 
 
 #: The errors of an overtaken commit, which have no common base in Python.
-CONFLICTS: Final = (
+_CONFLICTS: Final = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
     exceptions.ConcurrentDeleteReadException,
@@ -96,7 +96,7 @@ def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]
         try:
             with committing_threads(lock_place):
                 return commit()
-        except CONFLICTS as error:
+        except _CONFLICTS as error:
             _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**attempt)))
     raise CatalogError(
@@ -540,7 +540,7 @@ class SparkMaintenance:
         try:
             with committing_threads(self.tables.lock_place):
                 optimize.executeZOrderBy(*table.sort_by) if is_all and table.sort_by else optimize.executeCompaction()
-        except CONFLICTS:
+        except _CONFLICTS:
             return False
         return True
 
