@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, kidx_command, option, parameter
+from kidxlib.commands.command import (
+    FIRST,
+    KIDX,
+    Former,
+    WithOrWithoutCatalog,
+    command_in,
+    kidx_command,
+    option,
+    parameter,
+)
 from kidxlib.errors import UsageError
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
@@ -415,16 +424,10 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
     outcome.line(f"index files: {request.index_place.index_dir or 'beside the segments'}")
 
 
-def _repair_tiered() -> click.Command:
-    from kidxlib.commands.repair_tiered import repair_tiered
-
-    return repair_tiered
-
-
 build = kidx_command(
     "build",
     Build,
     run_build,
     reports_as="build_index",
-    formerly={"--tiered": Former("kidx repair-tiered PLACE", _repair_tiered)},
+    formerly={"--tiered": Former("kidx repair-tiered PLACE", command_in("repair_tiered"))},
 )

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
@@ -65,6 +66,11 @@ class Former(NamedTuple):
     now: str
     command: Callable[[], click.Command]
     is_argument: bool = True
+
+
+def command_in(module: str, name: str = "") -> Callable[[], click.Command]:
+    """The command in a module of this package, imported once it is called; `name` if it is not the module's."""
+    return lambda: getattr(import_module(f"kidxlib.commands.{module}"), name or module)
 
 
 #: Former commands by their option; the key None stands for a command that itself has a new name.

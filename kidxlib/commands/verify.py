@@ -14,8 +14,8 @@ from kidxlib.commands.command import (
     FIRST,
     KIDX,
     Former,
-    Formerly,
     WithOrWithoutCatalog,
+    command_in,
     kidx_command,
     option,
     parameter,
@@ -248,21 +248,13 @@ def run_verify(request: Verify, backend: Backend) -> Outcome:
     return audit(request.resolved, backend)
 
 
-def _verify_tiered() -> click.Command:
-    from kidxlib.commands.verify_tiered import verify_tiered
-
-    return verify_tiered
-
-
-def _verify_copy() -> click.Command:
-    from kidxlib.commands.compare import verify_copy
-
-    return verify_copy
-
-
-_FORMERLY: Final[Formerly] = {
-    "--tiered": Former("kidx verify-tiered PLACE", _verify_tiered),
-    "--copy": Former("kidx compare SOURCE URL --catalog DIR", _verify_copy),
-}
-
-verify = kidx_command("verify", Verify, run_verify, reports_as="verify_index", formerly=_FORMERLY)
+verify = kidx_command(
+    "verify",
+    Verify,
+    run_verify,
+    reports_as="verify_index",
+    formerly={
+        "--tiered": Former("kidx verify-tiered PLACE", command_in("verify_tiered")),
+        "--copy": Former("kidx compare SOURCE URL --catalog DIR", command_in("compare", "verify_copy")),
+    },
+)

@@ -18,7 +18,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 import numpy as np
@@ -221,9 +220,7 @@ class OpenedTogether:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor, file in self._mapped.values():
             file.close()
             os.close(descriptor)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from kidxlib.errors import PublishError
@@ -39,9 +38,7 @@ class Remover:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self._roots.values():
             os.close(descriptor)
 
