@@ -14,7 +14,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.indexing.source import Source
 from kidxlib.storage.location import Location, given_location, is_inside
-from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
+from kidxlib.storage.log_dir import META_PROPERTIES, is_broker_log_dir
 from kidxlib.storage.packed import given_packed, is_packed
 from kidxlib.storage.store.s3 import SCHEME
 
@@ -46,7 +46,7 @@ def index_dir_to_write(option: str, path: str) -> Location:
             f"{option} {path}: {nearest} is a file; expected a directory, or a place where one can be made"
         )
     for above in (directory, *directory.parents):
-        if is_brokers(above):
+        if is_broker_log_dir(above):
             raise UsageError(
                 f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
                 "start beside directories that are no partitions; expected a place of its own"

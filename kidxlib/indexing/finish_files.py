@@ -20,7 +20,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
-from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, sweep
+from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, sweep_staging_files
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
@@ -140,7 +140,7 @@ def held_name(base_offset: int) -> str:
 
 def remove_held(directory: Directory) -> None:
     """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
-    sweep(directory, 2**63 - 1, _HELD_PREFIX)
+    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)
 
 
 def release_held(files: PartitionFiles, base_offset: int) -> None:

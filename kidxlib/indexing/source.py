@@ -22,7 +22,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
 from kidxlib.storage.location import Directory, FileVersion, Location, as_text, given_location, identity_of, location
-from kidxlib.storage.log_dir import is_partition
+from kidxlib.storage.log_dir import is_partition_directory
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.store.s3 import is_object
 
@@ -44,7 +44,7 @@ class Source:
     @property
     def log_dir(self) -> Location:
         """The source, or the log dir around it where it is a partition's directory."""
-        return self.path.parent if is_partition(self.path) else self.path
+        return self.path.parent if is_partition_directory(self.path) else self.path
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class OneDirectory:
         return f"sources {self.source} and {self.other} are one directory, {self.path}"
 
 
-def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDirectory]:
+def sources_in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDirectory]:
     """The sources that are the same directory, or of which one is a partition's directory in the other.
 
     Brokers on several machines may have the same paths, and one catalog. So a path alone tells nothing: both sources
@@ -218,7 +218,7 @@ class NotReached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ListedSources:
     """The result of listing sources.
 
     Attributes:
@@ -236,14 +236,14 @@ class Seen:
         return {name: path for name, path in paths.items() if name in self.partitions or not is_object(path)}
 
 
-def look_at(sources: Collection[Source]) -> Seen:
+def list_sources(sources: Collection[Source]) -> ListedSources:
     """List sources at the same time: a store that does not answer keeps each of them waiting for a minute and more."""
     if any(isinstance(source.path, ObjectPath) for source in sources):
         begin_phase(
             f"listing {counted(len(sources), 'source')}; a store that does not answer is asked for up to two minutes"
         )
     listings = list(in_order(_listed, sources))
-    return Seen(
+    return ListedSources(
         partitions={
             source.name: listing
             for source, listing in zip(sources, listings, strict=True)

@@ -43,7 +43,7 @@ def as_location(path: str | os.PathLike[str]) -> Location:
     return path if isinstance(path, Path | ObjectPath | PackedPath) else location(os.fspath(path))
 
 
-def plain(place: Location) -> Path | ObjectPath:
+def not_packed(place: Location) -> Path | ObjectPath:
     """A place on this machine or in an object store. A catalog packs index files alone, so that anything else is not
     in it.
     """

@@ -35,12 +35,12 @@ PARTITION_METADATA: Final = "partition.metadata"
 UNMOUNTED: Final = frozenset({"lost+found"})
 
 
-def is_brokers(directory: Path) -> bool:
+def is_broker_log_dir(directory: Path) -> bool:
     """Whether a directory is a broker's log dir: a broker writes `meta.properties` before anything else."""
     return os.path.lexists(directory / META_PROPERTIES)
 
 
-def is_partition(directory: Location) -> bool:
+def is_partition_directory(directory: Location) -> bool:
     """Whether a directory is a partition's: it has the name of one, holds a partition's files, and is no log dir. A log
     dir may be called `kafka-0`, too, and so may a directory on which no disk is mounted.
     """
@@ -64,7 +64,7 @@ def why_not_to_build_in(directory: Path) -> str | None:
     A broker does not start if its log dir has a directory that is not a partition's (`LogManager.loadLogs`,
     `UnifiedLog.parseTopicPartitionName`).
     """
-    if is_brokers(directory):
+    if is_broker_log_dir(directory):
         return f"{directory} is a broker's log dir: it holds {META_PROPERTIES}"
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -111,7 +111,7 @@ def names_in(directory: Path) -> list[str]:
 
 def _holds_partitions(directory: Location) -> bool:
     try:
-        return any(is_partition(entry) for entry in entries_in(directory))
+        return any(is_partition_directory(entry) for entry in entries_in(directory))
     except OSError:
         return False
 
@@ -418,7 +418,7 @@ def _filled_entries(descriptor: int, entry_bytes: int) -> int:
     )
 
 
-def is_room(path: Path, position: int) -> bool:
+def is_preallocated(path: Path, position: int) -> bool:
     """Whether a file has only zeros from a position on. Its holes are not read."""
     with regular_file(path) as file:
         descriptor = file.fileno()

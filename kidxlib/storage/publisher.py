@@ -303,7 +303,7 @@ def is_staging(name: str) -> bool:
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
-def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
+def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
     """Remove the staging files of killed runs in a directory: those with a prefix that were last written before
     `older_than_ns`. Return how many; 0 if the directory is missing, or cannot be opened or listed.
     """

@@ -81,7 +81,7 @@ def _rows_of_kind(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kin
     return [row.values() for row in by_kind()[kind]]
 
 
-def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
+def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
     """Show the findings, the worst first, and what a broker would do at its next start. Index files were looked for in
     `looked_in`.
     """

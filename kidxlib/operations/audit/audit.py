@@ -60,7 +60,7 @@ from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_as_json
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_audit_summary, values_as_json
 from kidxlib.terminal.console import begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -267,7 +267,7 @@ def _tell(
     """
     audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_summary(outcome, title, summary, looked_in(planned.plan.partitions))
+    tell_audit_summary(outcome, title, summary, looked_in(planned.plan.partitions))
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))

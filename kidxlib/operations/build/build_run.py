@@ -18,7 +18,7 @@ from kidxlib.indexing.summary import Counts
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.storage.lock import locked
-from kidxlib.storage.publisher import sweep
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.text.times import NS_PER_MS
 
 
@@ -75,7 +75,7 @@ def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that is going on loses its files."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions if plan.is_listed else ():  # else workers have swept as they planned
-        sweep(partition.index_directory, older_than_ms * NS_PER_MS)
+        sweep_staging_files(partition.index_directory, older_than_ms * NS_PER_MS)
     backend.catalog.sweep_staging(older_than_ms)
     backend.engine.sweep(older_than_ms)
 

@@ -37,7 +37,7 @@ from kidxlib.indexing.vanished import warnings_of_missing
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.log_dir import usable_checkpoints
-from kidxlib.storage.publisher import sweep
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
@@ -171,7 +171,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
     """Rows of `PLANNED_PARTITIONS`."""
     for share in shares:
         for partition in share.partitions:
-            sweep(partition.index_directory, share.swept_before_ns)
+            sweep_staging_files(partition.index_directory, share.swept_before_ns)
         plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
         add_segments(plan)
         changes = all_new(plan) if share.tables is None else _compared_with_catalog(share, share.tables, plan)

@@ -21,7 +21,7 @@ from kidxlib.operations.compare.copy import compare_copy
 from kidxlib.operations.compare.place import MetadataOfPlaces, Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.damage.damaged_segments import DAMAGED
-from kidxlib.run.sources import in_one_directory
+from kidxlib.run.sources import sources_in_one_directory
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import begin_phase
 
@@ -50,7 +50,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     if one == other:
         raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
-    for directory in in_one_directory(tables, (one, other)):
+    for directory in sources_in_one_directory(tables, (one, other)):
         raise UsageError(f"{directory}: it is on both sides, and is the same as itself; name two sources")
     extents = {name: _extents(tables, name, topics) for name in (one, other)}
     findings, results = list[Finding](), list[PartitionResult]()

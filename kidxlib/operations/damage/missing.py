@@ -10,7 +10,7 @@ from typing import Any, Self
 from kidxlib.operations.damage.gaps import KnownGaps, gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.sources import NotReached, Seen, as_sources, source_paths
+from kidxlib.run.sources import ListedSources, NotReached, as_sources, source_paths
 from kidxlib.tables.protocol import TablesToRead
 
 
@@ -29,7 +29,12 @@ class Missing:
 
     @classmethod
     def in_sources(
-        cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics, seen: Seen
+        cls,
+        tables: TablesToRead,
+        names: Collection[str],
+        topics: re.Pattern[str],
+        known: KnownTopics,
+        seen: ListedSources,
     ) -> Self:
         """Everything that is missing in these sources by the catalog, the checkpoints and the metadata of the sources'
         clusters. `seen` are the sources as they were listed.

@@ -40,7 +40,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
-from kidxlib.storage.log_dir import is_brokers, small_file
+from kidxlib.storage.log_dir import is_broker_log_dir, small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Done, begin_phase, note, warn
@@ -327,7 +327,7 @@ def export_request(
     ensure_new(output)
     place = Path(os.path.abspath(output))
     for above in place.resolve().parents:
-        if is_brokers(above):
+        if is_broker_log_dir(above):
             raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
     asked = {
         "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],

@@ -21,7 +21,7 @@ from kidxlib.catalog.matching import Values
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek.answer_work import RESULT
-from kidxlib.storage.location import Location, location, plain
+from kidxlib.storage.location import Location, location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath, object_written
 
 WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
@@ -160,7 +160,7 @@ def _write_parquet(place: Location, answers: Iterable[pa.RecordBatch]) -> None:
 @contextlib.contextmanager
 def _appearing(place: Location) -> Iterator[Location]:
     """A temporary path, renamed at the end. An object needs none: it appears only once it is complete."""
-    place = plain(place)
+    place = not_packed(place)
     if isinstance(place, ObjectPath):
         yield place
         return
@@ -181,7 +181,7 @@ def _appearing(place: Location) -> Iterator[Location]:
 @contextlib.contextmanager
 def _sink(place: Location) -> Iterator[Any]:
     """Open a new file. An object that is not written to its end never appears."""
-    place = plain(place)
+    place = not_packed(place)
     if isinstance(place, ObjectPath):
         with object_written(place) as sink:
             yield sink

@@ -30,7 +30,7 @@ from kidxlib.catalog.matching import Flags, Values, numbers_array
 from kidxlib.errors import CatalogError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.operations.backend import Backend
-from kidxlib.storage.location import Location, ensure_text, location, plain
+from kidxlib.storage.location import Location, ensure_text, location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object
 from kidxlib.terminal.options import needing_packages
 from kidxlib.text.times import parse_milliseconds
@@ -304,7 +304,7 @@ def _matches(text: Values, pattern: str) -> Values:
 
 
 def open_file(place: Location) -> Any:
-    place = plain(place)
+    place = not_packed(place)
     return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
 
 

@@ -27,9 +27,9 @@ from kidxlib.run.sources import (
     chosen_sources,
     ensure_directories,
     ensure_sample_alone,
-    in_one_directory,
-    look_at,
+    list_sources,
     source_paths,
+    sources_in_one_directory,
     warn_of_other_names,
 )
 from kidxlib.storage.store.s3 import ObjectPath
@@ -183,7 +183,7 @@ def test_one_directory_under_two_names_counts_once(tmp_path: Path) -> None:
     shutil.move(log_dir, tmp_path / "of-another-machine")
     shutil.copytree(SAMPLES / "plain-zstd-0", log_dir / "plain-zstd-0")
     assert run_here(build, "--source", f"other={log_dir}", *_places(tmp_path, "other")).code == 0
-    (found,) = in_one_directory(DeltaTables(str(catalog)), ["a", "c", "other"])
+    (found,) = sources_in_one_directory(DeltaTables(str(catalog)), ["a", "c", "other"])
     assert str(found) == f"sources a and c are one directory, {log_dir}"
 
     planned = run_here(retention, "--catalog", catalog)
@@ -213,7 +213,7 @@ def test_stores_are_listed_side_by_side(store: ObjectStore, tmp_path: Path) -> N
 
 
 def _seen(sources: list[Source]) -> tuple[dict[str, set[TopicPartition]], list[str]]:
-    seen = look_at(sources)
+    seen = list_sources(sources)
     return {name: set(has) for name, has in seen.partitions.items()}, [each.why for each in seen.not_reached]
 
 
