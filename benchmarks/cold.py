@@ -21,7 +21,6 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.ranged_log import RANGES_AHEAD
 from tests.support import page_cache
 
 #: What the disk gives at most is asked for in pieces of this size, by so many threads as a scan has.

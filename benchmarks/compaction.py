@@ -25,7 +25,7 @@ from kidxlib.recovery.coarsen import Indexes, indexes_from_denser, indexes_from_
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.terminal.console import note
 from tests.support import page_cache
 
@@ -70,7 +70,7 @@ def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, directory: P
 def _measure(path: Path, rounds: int) -> list[dict[str, Any]]:
     figures = []
     denser: Indexes | None = None
-    with open_log(str(path)) as (descriptor, version):
+    with open_local_log(str(path)) as (descriptor, version):
         for interval in INTERVALS:
             note(f"interval {interval:,} …")
             options = RecoverOptions(interval_bytes=interval)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks import machine
 from kidxlib.terminal.console import print_line
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 
 #: What pages show: of each benchmark its tables, its targets and the machine, as `keep` took them.
 MEASURED: Final = Path(__file__).with_name("measured")

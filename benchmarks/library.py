@@ -61,7 +61,7 @@ def recover_rate(log: Path, base_offset: int, passes: int) -> float:
 
 
 def _recover(log: Path, base_offset: int) -> None:
-    with open_log(str(log)) as (descriptor, version):
+    with open_local_log(str(log)) as (descriptor, version):
         recover(map_log(descriptor, version.size), base_offset, RecoverOptions())
 
 

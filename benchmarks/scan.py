@@ -22,7 +22,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.terminal.console import note
 from tests.support.kafka.classes import Kafka
 
@@ -163,14 +163,14 @@ def _leave_page_cache(log: Path) -> None:
     """Let the first pass read the file from disk. What the kernel kept of it from an earlier run may lie in small
     pieces, which can double the cost of every pass over it.
     """
-    with open_log(str(log)) as (descriptor, _):
+    with open_local_log(str(log)) as (descriptor, _):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _timed(path: str, read: Callable[[int, int], LogBytes], work: Callable[[LogBytes], object]) -> float:
     """Seconds to open a log, do the work and close it again; a map is made and taken down in each pass."""
     start = time.perf_counter()
-    with open_log(path) as (descriptor, version):
+    with open_local_log(path) as (descriptor, version):
         work(read(descriptor, version.size))
     return time.perf_counter() - start
 
@@ -208,7 +208,7 @@ def _sum(log: LogBytes) -> int:
 
 def _expected_indexes(log: Path) -> dict[Path, bytes]:
     """What Kafka is to write; taken before Kafka runs, because it truncates a log that it finds corrupt."""
-    with open_log(str(log)) as (descriptor, version):
+    with open_local_log(str(log)) as (descriptor, version):
         ours = _recover(map_log(descriptor, version.size))
     if ours.end.status is not Status.OK:
         raise KidxError(f"{log}: expected a valid segment, the scan ended with {ours.end}; remove the file")

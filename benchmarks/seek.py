@@ -87,7 +87,7 @@ def _write_log(directory: Path, segments: int, segment_bytes: int) -> None:
     for number in range(segments):
         log = partial / segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
         write_segment(log, replace(_CONTENT, seed=number), segment_bytes, offset)
-        with open_log(str(log)) as (descriptor, version):
+        with open_local_log(str(log)) as (descriptor, version):
             recovered = recover(map_log(descriptor, version.size), offset, RecoverOptions())
         log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
         log.with_suffix(segment_files.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)

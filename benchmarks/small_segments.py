@@ -110,7 +110,7 @@ class _File:
 def _index_files(place: Path, segments: int) -> Iterator[_File]:
     """What a build of the segments publishes."""
     for partition in sorted((place / "kafka-logs").iterdir()):
-        with open_log(str(partition / segment_file(0, LOG_SUFFIX))) as (descriptor, version):
+        with open_local_log(str(partition / segment_file(0, LOG_SUFFIX))) as (descriptor, version):
             recovered = recover(map_log(descriptor, version.size), 0, RecoverOptions())
         for log in partition.iterdir():
             base_offset = int(log.stem)

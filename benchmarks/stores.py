@@ -20,8 +20,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmen
 from kidxlib.indexing.plan import find_segments
 from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Directory, location
 from kidxlib.storage.publisher import Publisher
 from kidxlib.terminal.console import note
 from tests.faults.trees import small_log

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import hypothesis
 import pytest
 
-from kidxlib.terminal.progress import end_phases
+from kidxlib.terminal.console import end_phases
 from tests.support.checksum_store import ChecksumStore
 from tests.support.checksum_store import checksum_store as start_checksum_store
 from tests.support.logs import golden
@@ -40,8 +40,11 @@ _ONE_SESSION: Final = {
     "jobs": (
         *(f"tests/docs/test_{name}.py" for name in ("catalog_tables", "sql_questions")),
         *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines", "fleet", "tiered")),
-        *(f"tests/jobs/{name}/" for name in ("audit", "catalog", "compaction", "report", "retention", "seek")),
-        *(f"tests/jobs/spark/test_{name}.py" for name in ("engine", "errors", "local_rows")),
+        *(f"tests/jobs/{name}/" for name in ("audit", "compaction", "report", "retention", "seek")),
+        *(
+            f"tests/jobs/spark/test_{name}.py"
+            for name in ("commit_lock", "engine", "errors", "local_rows", "spark_tables")
+        ),
         *(f"tests/jobs/test_{name}.py" for name in ("accept_and_forget", "backend", "object_stores", "recover")),
     ),
     "source of segments": ("tests/kafka/test_spark_", "tests/kidxlib/spark/"),

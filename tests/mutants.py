@@ -20,7 +20,7 @@ from typing import Final
 import click
 
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 from tests.docs.pages import PROJECT
 
 _SECONDS_MAX: Final = 300

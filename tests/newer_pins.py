@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from kidxlib.errors import UsageError
 from kidxlib.terminal.command import run
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 from tests.docs.pages import PROJECT
 
 #: What `./setup.sh lock` makes of these, in the same words.

@@ -24,11 +24,10 @@ import pyspark
 from rich.filesize import decimal
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.run.options import PROJECT
 from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import renamed_option
+from kidxlib.terminal.options import PROJECT, renamed_option
 
 _MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"

@@ -15,19 +15,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.engine import SparkEngine
-from jobs.common.spark.errors import reason
-from jobs.common.spark.session import hadoop_path
+from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.seek.seek_files import (
-    EXPECTED,
-    JSON_SUFFIXES,
-    QUESTION_COLUMNS,
-    AnswerFormat,
-    there_already,
-    write_answers,
-)
-from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.operations.seek.output import Format, there_already, write_answers
+from kidxlib.operations.seek.questions import EXPECTED, JSON_SUFFIXES, QUESTION_COLUMNS
+from kidxlib.storage.scratch import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)
 _ROWS_AT_ONCE: Final = 65_536
@@ -43,20 +36,20 @@ class SparkPlaces:
             # At least one batch: the reader looks at its columns even if there is no row.
             yield from table.to_batches(_ROWS_AT_ONCE) or [pa.RecordBatch.from_pylist([], table.schema)]
         except (AnalysisException, Py4JJavaError) as error:
-            raise UsageError(f"--queries {path}: {reason(error)}; {EXPECTED}") from error
+            raise UsageError(f"--queries {path}: {spark_message(error)}; {EXPECTED}") from error
 
     def ensure_new(self, backend: Backend, path: str) -> None:
         try:
             directory, file_system = hadoop_path(_session(backend), path)
         except Py4JJavaError as error:
-            raise UsageError(f"--output {path}: {reason(error)}; give Spark its jars after --") from error
+            raise UsageError(f"--output {path}: {spark_message(error)}; give Spark its jars after --") from error
         if file_system.exists(directory):
             raise there_already(path)
 
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
         """See `Elsewhere.write`. The answers are written on this machine first, and copied as a whole."""
         spark = _session(backend)
-        if AnswerFormat.of_path(path) is AnswerFormat.DELTA:
+        if Format.of_path(path) is Format.DELTA:
             parts = f"{path}.kidx-{uuid.uuid4().hex[:8]}.tmp"
             _copy(spark, answers, f"{parts}/answers.parquet")
             spark.read.parquet(f"{parts}/answers.parquet").write.format("delta").save(path)

@@ -45,8 +45,7 @@ from kidxlib.recovery.past_end import PastEnd
 from kidxlib.recovery.recover import RecoveredSegment, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
-from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.opened_log import SMALL_BYTES, OpenedLog, OpenedTogether, opened_log
 from kidxlib.storage.store.s3 import is_object
 
 #: How many times a log is read at most if a broker replaces it in the meantime.

@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, kidx_command, option, parameter
+from kidxlib.commands.command import (
+    FIRST,
+    KIDX,
+    Former,
+    WithOrWithoutCatalog,
+    command_in,
+    kidx_command,
+    option,
+    parameter,
+)
 from kidxlib.errors import UsageError
-from kidxlib.run import options as catalog_options
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import ByteSize, IntegerRange
+from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.indexing.plan import AuxiliaryFiles, Plan
     from kidxlib.indexing.source import Source
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.build.build import BuiltOnce
     from kidxlib.operations.build.build_request import BuildRequest
+    from kidxlib.operations.build.without_catalog import BuiltOnce
     from kidxlib.operations.maintenance import OptimizeLimits
     from kidxlib.run.context import RunContext
     from kidxlib.storage.location import Location
@@ -49,8 +56,8 @@ class Build(WithOrWithoutCatalog):
     """
 
     directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)
-    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
-    sample: bool = parameter(catalog_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -68,7 +75,7 @@ class Build(WithOrWithoutCatalog):
         at=FIRST,
     )
     accept_truncated: bool = parameter(shared_options.accept_truncated, at=FIRST)
-    topics: str | None = parameter(catalog_options.topics_to_read)
+    topics: str | None = parameter(shared_options.topics_to_read)
     interval_bytes: int | None = option(
         "--interval-bytes",
         metavar="BYTES",
@@ -148,15 +155,10 @@ class Build(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> BuildRequest:
+        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-        from kidxlib.indexing.source import (
-            IndexPlace,
-            RemoteOptions,
-            ensure_no_overlap,
-            index_dir_to_write,
-            parse_topics,
-            source_at,
-        )
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -166,7 +168,7 @@ class Build(WithOrWithoutCatalog):
         if not self.in_place and self.index_dir is None:
             raise UsageError(_NO_PLACE)
         source = source_at(str(self.directory), remote=RemoteOptions(self.layout, self.tiered_metadata))
-        known = read_known_topics(self.metadata, (source,))
+        known = read_known_topics((source,), options=self.metadata)
         place = None if self.index_dir is None else index_dir_to_write("--index-dir", self.index_dir)
         ensure_no_overlap(place, None, (source,))
         auxiliary = AuxiliaryFiles(bool(self.snapshots), bool(self.epochs))
@@ -197,13 +199,13 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.run.recorded_sources import sources_known_to
+        from kidxlib.run.sources import sources_known_to
 
         self._ensure_no_contradiction()
         settings, context, build = self.settings, self.context, self.settings.build
         sources, index_dir = self._places()
         verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
-        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
         return BuildRequest(
             sources=sources,
             index_place=IndexPlace(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),
@@ -260,10 +262,10 @@ class Build(WithOrWithoutCatalog):
 
     def _places(self) -> tuple[tuple[Source, ...], Location | None]:
         """The sources, and the index directory; None where index files go beside the segments."""
-        from kidxlib.indexing.source import RemoteOptions, ensure_no_overlap
-        from kidxlib.run.catalog_place import ensure_usable
-        from kidxlib.run.recorded_sources import ensure_directories
-        from kidxlib.run.sources import chosen_sources, ensure_sample_alone
+        from kidxlib.indexing.directories import ensure_no_overlap
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.run.context import ensure_catalog_usable
+        from kidxlib.run.sources import chosen_sources, ensure_directories, ensure_sample_alone
         from kidxlib.storage.location import ensure_text
 
         given, catalog = self._given_sources, self.context.catalog
@@ -276,7 +278,7 @@ class Build(WithOrWithoutCatalog):
         index_dir = None if self.in_place or self.pack else self._index_dir()
         ensure_no_overlap(index_dir, catalog, sources)
         if catalog is not None:
-            ensure_usable(catalog)
+            ensure_catalog_usable(catalog)
         for source in sources:
             ensure_text("--source ", source.path)
         if index_dir is not None:
@@ -297,7 +299,7 @@ class Build(WithOrWithoutCatalog):
         return PackedPath(catalog.rstrip("/"))
 
     def _index_dir(self) -> Location:
-        from kidxlib.indexing.source import index_dir_to_write
+        from kidxlib.indexing.directories import index_dir_to_write
 
         if self.index_dir is None and not self.settings_file.exists():  # a wheel has no settings file
             raise UsageError(_NO_PLACE)
@@ -338,7 +340,7 @@ class Build(WithOrWithoutCatalog):
         return ExitStack()
 
     def held(self) -> AbstractContextManager[object]:
-        from kidxlib.operations.build.build import hold_log_dirs
+        from kidxlib.operations.build.build_run import hold_log_dirs
 
         _ = self.begun
         if not self.dry_run:
@@ -360,17 +362,17 @@ def run_build(request: Build, backend: Backend) -> Outcome:
     """
     resolved, plan = request.resolved, request.plan
     if request.is_once:
-        from kidxlib.operations.build.build import build_once
+        from kidxlib.operations.build.without_catalog import build_once
 
         return _outcome_once(resolved, build_once(resolved, plan, backend, start=request.begun))
-    from kidxlib.operations.build.build import build, dry_run
+    from kidxlib.operations.build.build_catalog import build, dry_run
 
     return dry_run(resolved, plan, backend) if request.dry_run else build(resolved, plan, backend, request.log_dirs)
 
 
 def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
     """The outcome of a build without a catalog. A place that could not be looked at is a problem."""
-    from kidxlib.indexing.listing import unlistable_as_json
+    from kidxlib.indexing.skipped import unlistable_as_json
     from kidxlib.run.index_options import known_as_json
 
     counts, plan = built.scanned.counts, built.plan
@@ -411,8 +413,7 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
 
 def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
     from kidxlib.run.index_options import lines_of_known
-    from kidxlib.terminal.build import tell_counts, tell_rate, tell_requests, tell_skipped
-    from kidxlib.terminal.gaps import gap_lines
+    from kidxlib.terminal.run_summary import gap_lines, tell_counts, tell_rate, tell_requests, tell_skipped
 
     tell_counts(outcome, str(request.sources[0].path), built.scanned.counts)
     outcome.line(*built.lost.lines(many_sources=False), *gap_lines(built.gaps, many_sources=False))
@@ -423,16 +424,10 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
     outcome.line(f"index files: {request.index_place.index_dir or 'beside the segments'}")
 
 
-def _repair_tiered() -> click.Command:
-    from kidxlib.commands.repair_tiered import repair_tiered
-
-    return repair_tiered
-
-
 build = kidx_command(
     "build",
     Build,
     run_build,
     reports_as="build_index",
-    formerly={"--tiered": Former("kidx repair-tiered PLACE", _repair_tiered)},
+    formerly={"--tiered": Former("kidx repair-tiered PLACE", command_in("repair_tiered"))},
 )

@@ -14,7 +14,7 @@ import click
 from kidxlib.commands.command import NOW, OnSources, kidx_command, option, parameter
 from kidxlib.commands.tables import ensure_vacuum_spares_runs, tell_tables
 from kidxlib.errors import UsageError
-from kidxlib.run import options as catalog_options
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.outcome import Outcome
@@ -68,7 +68,7 @@ class Compact(OnSources):
     tables: bool = option(
         "--tables", is_flag=True, help="Optimize and vacuum the catalog's tables; expire rows by the policy."
     )
-    apply: bool = parameter(catalog_options.apply_changes)
+    apply: bool = parameter(shared_options.apply_changes)
     now: str | None = parameter(
         click.option(
             "--now",
@@ -111,7 +111,7 @@ class Compact(OnSources):
         older_than = (
             timedelta(0)
             if self.older_than in (None, "0")
-            else catalog_options.parse_option("--older-than", parse_duration, str(self.older_than))
+            else shared_options.parse_option("--older-than", parse_duration, str(self.older_than))
         )
         return CompactionPolicy((Rule(older_than=older_than, interval_bytes=self.interval_bytes),))
 
@@ -122,7 +122,7 @@ class Compact(OnSources):
 
         if not (self.rules.rules or self.trim or self.orphans):
             return None
-        delete_delay = self.delete_delay or catalog_options.DELETE_DELAY
+        delete_delay = self.delete_delay or shared_options.DELETE_DELAY
         return CompactionOptions(
             policy=self.rules,
             trim=self.trim,
@@ -131,7 +131,7 @@ class Compact(OnSources):
             clock_ms=to_ms(datetime.now(UTC)),
             delays=Delays(
                 staged=_ns(timedelta(hours=self.settings.build.longest_run_hours)),
-                deleted=_ns(catalog_options.parse_option("--delete-delay", parse_duration, delete_delay)),
+                deleted=_ns(shared_options.parse_option("--delete-delay", parse_duration, delete_delay)),
             ),
         )
 
@@ -188,7 +188,7 @@ def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) 
     """Show a row for each topic and action, and a line for each of a few files."""
     from rich.filesize import decimal
 
-    from kidxlib.terminal.build import TOPICS_SHOWN
+    from kidxlib.terminal.run_summary import TOPICS_SHOWN
 
     shown = compacted.topics[:TOPICS_SHOWN]
     outcome.table(

@@ -25,13 +25,10 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.finding import FILE_KINDS, SAME, As, Comparison, Finding, Kind
-from kidxlib.run import options as catalog_options
-from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.operations.compare.comparison import FILE_KINDS, SAME, As, Comparison, Finding, Kind
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import SETTINGS_FILE, IntegerRange, needing_packages
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
@@ -160,8 +157,8 @@ class VerifyCopy(OnCatalog):
 
     copy: str = parameter(click.argument("copy", metavar="URL"), at=FIRST)
     catalog: str | None = option("--catalog", metavar="DIR", help="The catalog of the log dir that was copied.")
-    sources: tuple[str, ...] = parameter(catalog_options.cataloged_sources)
-    topics: str | None = parameter(catalog_options.topics_to_read)
+    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
+    topics: str | None = parameter(shared_options.topics_to_read)
     inactive_only: bool = option("--inactive-only", is_flag=True, help="Leave out the last segment of each partition.")
     require_checksums: bool = option(
         "--require-checksums", is_flag=True, help="Exit 3 also where an object and the catalog have none in common."
@@ -180,7 +177,7 @@ class VerifyCopy(OnCatalog):
     def resolved(self) -> CopyRequest:
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
-        from kidxlib.run.catalog_place import local_path
+        from kidxlib.run.context import local_path
         from kidxlib.storage.store.s3 import ObjectPath, is_object
 
         copy = local_path(self.copy)
@@ -225,7 +222,7 @@ def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
     """Compare A, a source of the catalog, with B, another source or a copy of A in an object store."""
     from kidxlib.operations.compare.compare_places import compare_sources
     from kidxlib.operations.compare.copy_in_store import CopyRequest
-    from kidxlib.run.recorded_sources import source_paths
+    from kidxlib.run.sources import source_paths
     from kidxlib.storage.store.s3 import ObjectPath, is_object
 
     tables = backend.catalog.tables

@@ -12,7 +12,7 @@ import click
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 
 if TYPE_CHECKING:
     from kidxlib.operations.doctor import Fact

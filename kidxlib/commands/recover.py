@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, Former, WithoutCatalog, kidx_command, open_once, option, parameter
+from kidxlib.commands.command import (
+    FIRST,
+    Former,
+    WithoutCatalog,
+    command_in,
+    kidx_command,
+    open_once,
+    option,
+    parameter,
+)
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
+from kidxlib.terminal.options import MetadataOptions, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -194,17 +203,11 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     return recover(request.resolved, backend, as_it_comes=not request.as_json)
 
 
-def _fleet() -> click.Command:
-    from kidxlib.commands.fleet import fleet
-
-    return fleet
-
-
 recover = kidx_command(
     "recover",
     Recover,
     run_recover,
     opened=open_once,
     reports_as="recover",
-    formerly={"--catalog": Former("kidx fleet --catalog DIR", _fleet, is_argument=False)},
+    formerly={"--catalog": Former("kidx fleet --catalog DIR", command_in("fleet"), is_argument=False)},
 )

@@ -12,7 +12,7 @@ import click
 from kidxlib.commands.command import FIRST, kidx_command, option
 from kidxlib.commands.verify_tiered import LEVELS, OnBucket
 from kidxlib.errors import UsageError
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

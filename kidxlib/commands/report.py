@@ -11,9 +11,8 @@ import click
 
 from kidxlib.commands.command import NOW, OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.options import MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import IntegerRange, MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     from kidxlib.operations.report.attention import Severity
     from kidxlib.operations.report.document import make_report
     from kidxlib.operations.report.page.write import write_page
-    from kidxlib.terminal.progress import begin_phase
+    from kidxlib.terminal.console import begin_phase
 
     report = make_report(
         backend, request.context.now, policy=request.configured, metadata=request.metadata, sample=request.sample or 0

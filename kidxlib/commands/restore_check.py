@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kidxlib.commands.command import FIRST, CommandOptions, kidx_command, open_nothing, option, parameter
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 from kidxlib.terminal.outcome import Outcome
 
 

@@ -13,8 +13,15 @@ import click
 
 from kidxlib.commands.command import NOW, OnSources, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.options import DELETE_DELAY, MetadataOptions, ensure_parent_exists, metadata_options, parse_option
-from kidxlib.terminal.options import IntegerRange, Milliseconds
+from kidxlib.terminal.options import (
+    DELETE_DELAY,
+    IntegerRange,
+    MetadataOptions,
+    Milliseconds,
+    ensure_parent_exists,
+    metadata_options,
+    parse_option,
+)
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import parse_duration, to_ms
 

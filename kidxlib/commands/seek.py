@@ -19,8 +19,7 @@ from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describ
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import IntegerRange, needing_packages
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import milliseconds_of, show_time
 
@@ -115,12 +114,11 @@ class Seek(OnCatalog):
     def context(self) -> RunContext:
         if self.is_job:
             return super().context
-        from kidxlib.run.catalog_place import absolute
-        from kidxlib.run.context import RunContext
+        from kidxlib.run.context import RunContext, absolute_place
 
         if "settings_file" in self.given:
             _ = self.settings  # a seek whose catalog is given uses no setting; this only refuses a file with mistakes
-        catalog = absolute(str(self.catalog))
+        catalog = absolute_place(str(self.catalog))
         return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
 
     @property
@@ -135,7 +133,7 @@ class Seek(OnCatalog):
     @cached_property
     def of_catalog(self) -> SeekRequest:
         from kidxlib.operations.seek.one_question import SeekRequest
-        from kidxlib.run.catalog_place import absolute
+        from kidxlib.run.context import absolute_place
 
         if self.output is not None:
             _ensure_name(self.output)
@@ -150,8 +148,8 @@ class Seek(OnCatalog):
             raise UsageError("--queries: give --output FILE for the answers")
         return SeekRequest(
             question=question,
-            queries=None if self.queries is None else absolute(self.queries),
-            output=None if self.output is None else absolute(self.output),
+            queries=None if self.queries is None else absolute_place(self.queries),
+            output=None if self.output is None else absolute_place(self.output),
             consumer_group_csv=self.consumer_group_csv,
             source=self.source,
         )

@@ -13,7 +13,7 @@ import click
 
 from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run import options as catalog_options
+from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TidyTables(OnCatalog):
         type=click.Path(path_type=Path),
         help="A file (TOML) whose [tables] says how old rows may become; for expire.",
     )
-    apply: bool = parameter(catalog_options.apply_changes)
+    apply: bool = parameter(shared_options.apply_changes)
     now: None = None
     processes: int = 1
 

@@ -14,18 +14,16 @@ from kidxlib.commands.command import (
     FIRST,
     KIDX,
     Former,
-    Formerly,
     WithOrWithoutCatalog,
+    command_in,
     kidx_command,
     option,
     parameter,
 )
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.run import options as catalog_options
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
-from kidxlib.terminal.options import ByteSize, IntegerRange, renamed_option
+from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, metadata_options, renamed_option
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,8 +48,8 @@ class Verify(WithOrWithoutCatalog):
     directories: tuple[str, ...] = parameter(
         click.argument("directories", metavar="[DIR]...", nargs=-1), only=KIDX, at=FIRST
     )
-    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
-    sample: bool = parameter(catalog_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -61,7 +59,7 @@ class Verify(WithOrWithoutCatalog):
     catalog: str | None = option(
         "--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it."
     )
-    topics: str | None = parameter(catalog_options.topics_to_read)
+    topics: str | None = parameter(shared_options.topics_to_read)
     max_bytes: int | None = option(
         "--max-bytes",
         metavar="SIZE",
@@ -158,7 +156,7 @@ class Verify(WithOrWithoutCatalog):
         remote = RemoteOptions(self.layout, self.tiered_metadata)
         sources = tuple(source_at(directory, remote=remote) for directory in self.directories)
         ensure_distinct(sources)
-        known = read_known_topics(self.metadata, sources)
+        known = read_known_topics(sources, options=self.metadata)
         place = None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
         return AuditRequest(
             context=self.context,
@@ -186,8 +184,7 @@ class Verify(WithOrWithoutCatalog):
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
-        from kidxlib.run.sources import chosen_sources
+        from kidxlib.run.sources import chosen_sources, ensure_directories, sources_known_to
         from kidxlib.storage.location import ensure_text
 
         settings, context, index_dir = self.settings, self.context, self.index_dir
@@ -204,7 +201,7 @@ class Verify(WithOrWithoutCatalog):
             ensure_text("--source ", source.path)
         if place is not None:
             ensure_text("--index-dir ", place)
-        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
         return AuditRequest(
             context=context,
             sources=sources,
@@ -253,21 +250,13 @@ def run_verify(request: Verify, backend: Backend) -> Outcome:
     return audit(request.resolved, backend)
 
 
-def _verify_tiered() -> click.Command:
-    from kidxlib.commands.verify_tiered import verify_tiered
-
-    return verify_tiered
-
-
-def _verify_copy() -> click.Command:
-    from kidxlib.commands.compare import verify_copy
-
-    return verify_copy
-
-
-_FORMERLY: Final[Formerly] = {
-    "--tiered": Former("kidx verify-tiered PLACE", _verify_tiered),
-    "--copy": Former("kidx compare SOURCE URL --catalog DIR", _verify_copy),
-}
-
-verify = kidx_command("verify", Verify, run_verify, reports_as="verify_index", formerly=_FORMERLY)
+verify = kidx_command(
+    "verify",
+    Verify,
+    run_verify,
+    reports_as="verify_index",
+    formerly={
+        "--tiered": Former("kidx verify-tiered PLACE", command_in("verify_tiered")),
+        "--copy": Former("kidx compare SOURCE URL --catalog DIR", command_in("compare", "verify_copy")),
+    },
+)

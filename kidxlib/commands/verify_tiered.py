@@ -10,9 +10,8 @@ import click
 
 from kidxlib.commands.command import FIRST, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal import options as shared_options
-from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.options import IntegerRange, MetadataOptions, metadata_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:

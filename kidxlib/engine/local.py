@@ -29,9 +29,8 @@ from kidxlib.jit import compiling
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import Done, warn
 from kidxlib.terminal.exit_codes import ExitCode, end_process
-from kidxlib.terminal.progress import Done
 from kidxlib.text.times import Span
 
 _PR_SET_PDEATHSIG: Final = 1

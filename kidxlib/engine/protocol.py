@@ -18,7 +18,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.terminal.progress import Done
+from kidxlib.terminal.console import Done
 
 
 class Engine(Protocol):

@@ -35,7 +35,7 @@ from kidxlib.index.search_kernel import (
     warm_cold_traced,
 )
 from kidxlib.java import as_long
-from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import map_file
 
 #: Bytes of a page, the unit in which a file is read into memory.
 PAGE_BYTES: Final = 4096

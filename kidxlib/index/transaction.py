@@ -15,7 +15,7 @@ from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.index.abstract_index import IN_MEMORY
 from kidxlib.storage.location import location
-from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import map_file
 
 #: A release, or a function that finds it, for what differs between releases on damage alone.
 WhichRelease: TypeAlias = KafkaRelease | Callable[[], KafkaRelease]

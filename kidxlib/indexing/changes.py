@@ -41,7 +41,7 @@ from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partition_numbe
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.directory import Directory, list_directory, object_sizes, packed_sizes
+from kidxlib.storage.location import Directory, list_directory, object_sizes, packed_sizes
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object

@@ -29,7 +29,6 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 
 _SEVERITY: Final = attrgetter("severity")
 
@@ -134,7 +133,7 @@ def audit_directory(
         kafka_version=kafka,
     )
     audited, facts = _audited_partitions(plan, audits, deep)
-    known = read_known_topics(MetadataOptions(), (source,))
+    known = read_known_topics((source,))
     partitions = _with_gaps(audited, facts, plan, known)
     return AuditedDirectory(
         tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),

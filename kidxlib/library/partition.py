@@ -23,7 +23,7 @@ from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
 from kidxlib.retention.decide import Bounds, Decisions, Segments, decide, keep_all
 from kidxlib.retention.policy import Reason, TopicPolicy
 from kidxlib.storage.location import Location, given_indexes
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 
 
 def open_partition(

@@ -35,7 +35,7 @@ from kidxlib.log.segment import (
     TimestampAndOffset,
 )
 from kidxlib.storage.location import as_location
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.log_dir import read_leader_epochs
 
 _NOT_TIERED: Final = TimestampAndOffset(-1, -1, -1)
 

@@ -22,8 +22,8 @@ from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import quoted
 
 #: The directory in a log dir that holds a copy.

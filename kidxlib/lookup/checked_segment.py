@@ -28,8 +28,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.location import Location, as_location
-from kidxlib.storage.opened_file import map_file
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.opened_log import LogFile, map_file
 from kidxlib.text.times import NS_PER_MS
 
 #: How many bytes a walk reads at once. A walk is as long as the index interval, or goes from the header of one large

@@ -12,9 +12,8 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.log import LogDirEvidence, MissingStart
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, before_first_log, read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import before_first_log, read_offset_checkpoint
 
 #: Reads a checkpoint file, as `read_offset_checkpoint`.
 ReadOffsets: TypeAlias = Callable[[Location], Mapping[TopicPartition, int] | None]

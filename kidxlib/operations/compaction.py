@@ -44,13 +44,13 @@ from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import ABSENT
-from kidxlib.run.recorded_sources import source_paths, sources_in_catalog
+from kidxlib.run.sources import source_paths, sources_in_catalog
 from kidxlib.storage.location import location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.build import PROBLEMS_SHOWN
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
 
 _OF_INDEXES: Final = Among("action", (ChangeAction.COARSEN.value, ChangeAction.DENSIFY.value))
 _IN_PLACE: Final = Among("outcome", (ChangeOutcome.WRITTEN.value, ChangeOutcome.UNCHANGED.value))

@@ -10,9 +10,8 @@ from importlib import metadata
 from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.catalog_place import existing_tables, tables_at
-from kidxlib.run.context import RunContext
-from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.run.context import RunContext, catalog_tables_at, existing_catalog_tables
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Maintenance, Tables
@@ -29,7 +28,7 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
     """
     path = context.catalog
     assert path is not None  # only Spark's metastore has databases
-    tables = existing_tables("--catalog", path) if must_exist else tables_at("--catalog", path)
+    tables = existing_catalog_tables("--catalog", path) if must_exist else catalog_tables_at("--catalog", path)
     catalog = TablesCatalog(tables)
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         versions = {"deltalake": metadata.version("deltalake")}

@@ -36,8 +36,7 @@ from kidxlib.errors import CatalogError
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.text.words import counted
 
 #: So many rows are sampled to measure point queries.

@@ -63,7 +63,7 @@ from kidxlib.reading.transactions import (
 )
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.words import counted
 

@@ -23,9 +23,8 @@ from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
 from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_bytes import RANGE_BYTES, Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.ranged_log import RANGE_BYTES
 
 _log: Final = logging.getLogger(__name__)
 

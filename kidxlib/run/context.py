@@ -1,20 +1,33 @@
-"""The context of a run, from its options and settings."""
+"""The context of a run: its catalog, its time, and the place of Spark's event logs; and the checks of a catalog's
+directory or URL before Spark starts, and its tables through delta-rs on a disk or in S3.
+"""
 
 from __future__ import annotations
 
+import os
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import unquote, urlsplit
 
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES
 from kidxlib.errors import UsageError
-from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
-from kidxlib.run.options import parse_option
+from kidxlib.storage.location import ensure_text
+from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
+from kidxlib.tables.commit_lock import LOCK_FILE
+from kidxlib.tables.layout import made_by_an_older_release
+from kidxlib.terminal.options import needing_packages, parse_option
 from kidxlib.text.times import parse_time
 
-if TYPE_CHECKING:
-    from kidxlib.run.settings import Settings  # a build without a catalog has no settings, and no package to read them
+if TYPE_CHECKING:  # extras, and slow to import; a run without a catalog needs neither
+    from kidxlib.run.settings import Settings
+    from kidxlib.tables.delta_tables import DeltaTables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +52,10 @@ class RunContext:
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
         return cls(
-            catalog=None if catalog is None else absolute(catalog),
+            catalog=None if catalog is None else absolute_place(catalog),
             database=database,
             now=datetime.now(UTC) if now is None else parse_option("--now", parse_time, now),
-            event_log_dir=absolute(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
+            event_log_dir=absolute_place(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
         )
 
     @classmethod
@@ -69,3 +82,119 @@ class RunContext:
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self
+
+
+STAGING: Final = "_staging"
+_HADOOPS_S3: Final = "s3a://"
+
+
+def local_path(location: str) -> str:
+    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; other locations stay."""
+    if location.startswith(_HADOOPS_S3):
+        return SCHEME + location.removeprefix(_HADOOPS_S3)
+    return unquote(urlsplit(location).path) if location.startswith("file:") else location
+
+
+def absolute_place(location: str) -> str:
+    """Make a path absolute, as workers may have another current directory; a URL stays."""
+    path = local_path(location)
+    return path if "://" in path else os.path.realpath(path)
+
+
+def ensure_catalog_exists(path: str) -> None:
+    """Refuse a place without a catalog before Spark starts, as far as this machine can tell."""
+    if "://" not in path and not _is_there(path):
+        raise no_catalog(f"--catalog {path}")
+
+
+def ensure_catalog_usable(path: str) -> None:
+    """Refuse a place where a build cannot have its catalog, before Spark starts."""
+    ensure_text("--catalog ", path)
+    if is_object(path):
+        _ensure_free_in_store(path)
+    if "://" in path:
+        return
+    _ensure_writable(path)
+    if _is_there(path):
+        return
+    option = f"--catalog {path}"
+    if os.path.isdir(path):
+        try:
+            _ensure_known(option, os.listdir(path))
+        except OSError as error:
+            raise UsageError(f"{option}: cannot be listed: {error.strerror}") from error
+    for directory in (Path(path), *Path(path).parents):
+        if (why := why_not_to_build_in(directory)) is not None:
+            raise UsageError(f"{option}: no catalog there, and none is made there: {why}; expected a place of its own")
+
+
+def _ensure_free_in_store(path: str) -> None:
+    try:
+        names = [entry.name for entry in ObjectPath.of(path).iterdir()]
+    except FileNotFoundError:  # nothing is there
+        return
+    except OSError as error:
+        raise UsageError(f"--catalog {path}: {error.strerror}") from error
+    if SEGMENTS.name not in names:
+        _ensure_known(f"--catalog {path}", names)
+
+
+def _ensure_known(option: str, names: Iterable[str]) -> None:
+    """Refuse to make a catalog in a directory with files that are not kidx's. Tables of kidx may be among its entries:
+    a build may have been stopped while it made them.
+    """
+    ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
+    others = sorted(name for name in names if name not in ours and not name.startswith("."))
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise UsageError(
+            f"{option}: no catalog there, and it is not empty: it holds {others[0]}{more}; "
+            "expected a catalog, or a new or empty directory"
+        )
+
+
+def _is_there(path: str) -> bool:
+    """Whether a catalog's last table is there. While a catalog is being made, it has no version yet."""
+    return os.path.isdir(f"{path}/{SEGMENTS.name}/_delta_log")
+
+
+def no_catalog(option: str) -> UsageError:
+    return UsageError(
+        f"{option}: no catalog there; look whether the path is right, or make one: kidx build, or ./spark-submit.sh "
+        "build_index, with this option and without --repair"
+    )
+
+
+def _ensure_writable(path: str) -> None:
+    nearest = next(directory for directory in (Path(path), *Path(path).parents) if os.path.exists(directory))
+    if not os.path.isdir(nearest):
+        raise UsageError(
+            f"--catalog {path}: {nearest} is a file; expected a directory, or a place where one can be made"
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--catalog {path}: {nearest} cannot be written by this user; run it as its owner, or name another place"
+        )
+
+
+def catalog_tables_at(option: str, place: str) -> DeltaTables:
+    """The tables of the catalog that an option names, which may not exist yet."""
+    path = absolute_place(place)
+    ensure_text(f"{option} ", path)
+    if "://" in path and not is_object(path):
+        raise UsageError(
+            f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; use the jobs of "
+            "./spark-submit.sh for others"
+        )
+    with needing_packages(option):
+        from kidxlib.tables.delta_tables import DeltaTables
+    return DeltaTables(path)
+
+
+def existing_catalog_tables(option: str, place: str) -> DeltaTables:
+    tables = catalog_tables_at(option, place)
+    if (version := tables.catalog_version(SEGMENTS)) is None:
+        raise no_catalog(f"{option} {place}")
+    if version < LAYOUT_VERSION:
+        raise made_by_an_older_release(tables.place(SEGMENTS), version)
+    return tables

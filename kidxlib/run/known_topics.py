@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.indexing.source import Source, ensure_distinct_directories
-from kidxlib.log.metadata_image import (
+from kidxlib.log.cluster_metadata.image import (
     BrokerSettings,
     ClusterMetadata,
     ConfigValue,
@@ -24,11 +24,19 @@ from kidxlib.log.metadata_image import (
     read_despite_damage,
     topic_config,
 )
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY, Endpoint
-from kidxlib.run.options import MetadataOptions
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
 from kidxlib.storage.location import Location, given_location
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
-from kidxlib.storage.small_files import listed, parse_properties, small_file
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    MetaProperties,
+    ensure_no_copies,
+    listed,
+    node_id_of,
+    parse_properties,
+    read_meta_properties,
+    small_file,
+)
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
@@ -152,8 +160,15 @@ class KnownTopics:
         return sorted(registered.difference(known))
 
 
+#: No option says where metadata is.
+_NOT_GIVEN: Final = MetadataOptions()
+
+
 def read_known_topics(
-    options: MetadataOptions, sources: Iterable[Source], recorded: Callable[[], Iterable[Source]] = tuple
+    sources: Iterable[Source],
+    recorded: Callable[[], Iterable[Source]] = tuple,
+    *,
+    options: MetadataOptions = _NOT_GIVEN,
 ) -> KnownTopics:
     """Read the metadata of the clusters of some sources.
 

@@ -27,8 +27,8 @@ from kidxlib.run.known_topics import (
     newest_ms,
     read_known_topics,
 )
-from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import as_sources
+from kidxlib.run.sources import as_sources
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -82,7 +82,7 @@ class ConfiguredTopics:
         """
         of_catalog = as_sources(paths)
         sources = [source for source in of_catalog if source.name in names]
-        known = read_known_topics(options, sources, lambda: of_catalog)
+        known = read_known_topics(sources, lambda: of_catalog, options=options)
         if deletes:
             ensure_proven(options, known, sources, same_broker=same_broker)
         if not known.of_sources:

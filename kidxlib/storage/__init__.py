@@ -1,6 +1,7 @@
-"""Reads and writes files: logs on a disk or in S3, directories, and the locks and checkpoints of a log dir. A log
-is opened by `opened_log` wherever it is, by `opened_file` on this machine, and many small ones by `opened_together`;
-`uncached` reads past the page cache. `location` and `directory` are places of files, `mounts` sees through bind
-mounts, `small_files` reads checkpoints and properties, `logs_aside` finds logs that no broker loads. Only `publisher`
-writes index files and checkpoints, `file_copy` copies logs, and only `remover` renames or removes files of a log dir.
+"""Reads and writes files: logs on a disk or in S3, directories, and a log dir's own small files. `location` says where
+files are, and lists and reads directories; `log_dir` reads checkpoints, `meta.properties` and the like, `lock` is the
+log dir's. A log is opened by `opened_log`, wherever it is, and its bytes are `log_bytes`, which also read and write
+past the page cache; `logs_aside` finds logs that no broker loads. Only `publisher` writes index files and checkpoints,
+`file_copy` copies logs, and only `remover` renames or removes files of a log dir. `packed` index files are rows of a
+catalog (`packed_rows`); `scratch` is the directory of rows that wait to be recorded.
 """

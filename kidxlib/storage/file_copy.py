@@ -17,15 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kidxlib.errors import KidxError, LogChangedError, PublishError
-from kidxlib.format.checksums import extend_crc32c_in_memory
-from kidxlib.storage import rooms
-from kidxlib.storage.directory import flush_file_system_of
-from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import Access
-from kidxlib.storage.opened_file import OpenedFile
+from kidxlib.format.checksums.crc import extend_crc32c_in_memory
+from kidxlib.storage.location import FileVersion, flush_file_system_of
+from kidxlib.storage.log_bytes import Access, UncachedReads, UncachedWrites, aligned_room
+from kidxlib.storage.log_dir import regular_file
+from kidxlib.storage.opened_log import OpenedFile
 from kidxlib.storage.publisher import Owner
-from kidxlib.storage.small_files import regular_file
-from kidxlib.storage.uncached import UncachedReads, UncachedWrites
 
 _T = TypeVar("_T")
 
@@ -269,7 +266,7 @@ def _checksum_on_disk(path: Path, to_memory: bool, given_up: threading.Event) ->
     """The checksum of a file that is read from the disk: its pages are dropped first, as far as the kernel does that.
     With `to_memory` the file is in the page cache afterwards.
     """
-    checksum, position, piece = 0, 0, rooms.take(_PIECE_BYTES)
+    checksum, position, piece = 0, 0, aligned_room(_PIECE_BYTES)
     with path.open("rb", buffering=0) as file, contextlib.ExitStack() as uncached:
         read_into = UncachedReads(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,27 +1,126 @@
-"""A broker's log dir: how to recognize it, `meta.properties`, the topic id in `partition.metadata`, and where kidx
-makes no files.
+"""A broker's log dir, but for its logs: how to recognize it, and where kidx makes no files; its `meta.properties`, its
+checkpoints, and the topic id and leader epochs of its partitions. These are small files, which are read whole, as are
+other properties (`server.properties`). Pipes do not block.
 
-Source: `PartitionMetadataFile`.
+Sources: `PartitionMetadataFile`, `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`,
+`CleanShutdownFileHandler`, `java.util.Properties.load`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import re
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, TypeVar
 
-from kidxlib.errors import CheckpointError, UsageError
-from kidxlib.format import segment_files, topic_partition
+from kidxlib.errors import CheckpointError, UsageError, describe_error
+from kidxlib.format import checkpoint_files, segment_files, topic_partition
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
-from kidxlib.storage.location import Location, entries_in
-from kidxlib.storage.small_files import lines_of, parse_properties, small_file
+from kidxlib.storage.location import Listed, Location, entries_in, files_in, read_opened
+from kidxlib.storage.lock import is_in_use
 from kidxlib.text.words import quoted
 
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
+#: All that is in a directory on which nothing is mounted, or a new file system.
+UNMOUNTED: Final = frozenset({"lost+found"})
+
+
+def is_broker_log_dir(directory: Path) -> bool:
+    """Whether a directory is a broker's log dir: a broker writes `meta.properties` before anything else."""
+    return os.path.lexists(directory / META_PROPERTIES)
+
+
+def is_partition_directory(directory: Location) -> bool:
+    """Whether a directory is a partition's: it has the name of one, holds a partition's files, and is no log dir. A log
+    dir may be called `kafka-0`, too, and so may a directory on which no disk is mounted.
+    """
+    if topic_partition.parse_partition_directory(directory.name) is None:
+        return False
+    try:
+        entries = entries_in(directory)
+        is_log_dir = any(
+            entry.name == META_PROPERTIES
+            or (topic_partition.parse_partition_directory(entry.name) is not None and not entry.is_file())
+            for entry in entries
+        )
+    except OSError:
+        return False
+    return not is_log_dir and any(segment_files.parse_segment_file(entry.name) is not None for entry in entries)
+
+
+def why_not_to_build_in(directory: Path) -> str | None:
+    """Why kidx must not make a directory in this one: it is a log dir, or index files are in it. None: it is neither.
+
+    A broker does not start if its log dir has a directory that is not a partition's (`LogManager.loadLogs`,
+    `UnifiedLog.parseTopicPartitionName`).
+    """
+    if is_broker_log_dir(directory):
+        return f"{directory} is a broker's log dir: it holds {META_PROPERTIES}"
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if topic_partition.parse_partition_directory(entry.name) is not None and _holds_segment_files(entry.path):
+                return f"{directory} holds segments or index files, in {entry.name}"
+    if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
+        return f"{directory} is a partition's directory"
+    return None
+
+
+def why_no_partitions(directory: Location) -> str:
+    """Why a directory may hold no partition, as the end of a message: its disk is not mounted, or somebody has named
+    the directory above log dirs. Empty where neither is so.
+    """
+    if looks_unmounted(directory):
+        return "; nothing is in it: is the disk mounted?"
+    below: list[Location] = []
+    if isinstance(directory, Path):
+        with contextlib.suppress(OSError):
+            below = [entry for entry in entries_in(directory) if _holds_partitions(entry)]
+    if not below:
+        return ""
+    more = f", and {len(below) - 1} more" if len(below) > 1 else ""
+    return f"; {below[0]} has some{more}: name {'these' if more else 'that one'}"
+
+
+def looks_unmounted(directory: Location) -> bool:
+    """Whether a directory is empty, or has only what a new file system has: its disk may not be mounted."""
+    try:
+        return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= UNMOUNTED
+    except OSError:
+        return False
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, in order.
+
+    Raises:
+        OSError: it cannot be listed, or nothing in it can be looked at.
+    """
+    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
+    return sorted(os.listdir(directory))
+
+
+def _holds_partitions(directory: Location) -> bool:
+    try:
+        return any(is_partition_directory(entry) for entry in entries_in(directory))
+    except OSError:
+        return False
+
+
+def _holds_segment_files(directory: str | Path) -> bool:
+    try:
+        return any(segment_files.parse_segment_file(name) is not None for name in os.listdir(directory))
+    except OSError:
+        return False
 
 
 def read_topic_id(partition_directory: Location) -> str | None:
@@ -57,10 +156,6 @@ class MetaProperties:
         return self.version == "1"
 
 
-#: All that is in a directory on which nothing is mounted, or a new file system.
-UNMOUNTED: Final = frozenset({"lost+found"})
-
-
 def read_meta_properties(log_dir: Location) -> MetaProperties:
     """Read a log dir's `meta.properties`; empty if the file is missing."""
     path = log_dir / META_PROPERTIES
@@ -79,6 +174,17 @@ def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaPropertie
         directory_id=settings.get("directory.id"),
         version=None if version is None else version.strip(),
     )
+
+
+def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
+    """The id of a node in `meta.properties` or `server.properties`; None if there is none."""
+    text = properties.get("node.id", properties.get("broker.id"))
+    if text is None:
+        return None
+    node_id = parse_integer(text.strip(), 32)
+    if node_id is None:
+        raise CheckpointError(f"{where}: node.id is {quoted(text)}, expected a number")
+    return node_id
 
 
 def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
@@ -104,100 +210,285 @@ def ensure_no_copies(log_dirs: Iterable[tuple[Location, MetaProperties]]) -> Non
             )
 
 
-def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
-    """The id of a node in `meta.properties` or `server.properties`; None if there is none."""
-    text = properties.get("node.id", properties.get("broker.id"))
-    if text is None:
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoints of one log dir, by partition. Each is None if its file is missing, and may lack partitions.
+
+    Attributes:
+        recovery_points: all records below were flushed; a broker recovers from there after an unclean stop.
+        log_start_offsets: only for partitions whose log starts above the first segment's base offset.
+        high_watermarks: as the broker last wrote them.
+        cleaner_offsets: the offsets up to which the cleaner has compacted.
+        clean_shutdown: the broker stopped cleanly and has not started since.
+        error: why none of the files is used, in words; None: they are used.
+    """
+
+    recovery_points: dict[TopicPartition, int] | None
+    log_start_offsets: dict[TopicPartition, int] | None
+    high_watermarks: dict[TopicPartition, int] | None
+    cleaner_offsets: dict[TopicPartition, int] | None
+    clean_shutdown: bool
+    error: str | None = None
+
+
+#: For a log dir whose checkpoints are not known.
+NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False)
+
+
+def read_checkpoints(log_dir: Location) -> Checkpoints:
+    return Checkpoints(
+        recovery_points=read_offset_checkpoint(log_dir / checkpoint_files.RECOVERY_POINT_CHECKPOINT),
+        log_start_offsets=read_offset_checkpoint(log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT),
+        high_watermarks=read_offset_checkpoint(log_dir / checkpoint_files.HIGH_WATERMARK_CHECKPOINT),
+        cleaner_offsets=read_offset_checkpoint(log_dir / checkpoint_files.CLEANER_CHECKPOINT),
+        clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),
+    )
+
+
+def usable_checkpoints(log_dir: Location) -> Checkpoints:
+    """The checkpoints of a log dir. If one file cannot be used, all are empty, and `error` says why."""
+    try:
+        return read_checkpoints(log_dir)
+    except (CheckpointError, OSError) as error:
+        used = f"{describe_error(error)}; none of the checkpoint files of {log_dir} is used"
+        return replace(NO_CHECKPOINTS, error=used)
+
+
+def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
+    """The offsets of an offset checkpoint (version 0), by partition; None if the file is missing."""
+
+    def entry(line: str) -> tuple[TopicPartition, int]:
+        topic, partition, offset = line.split()
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    entries = _read_checkpoint(path, entry, "<topic> <partition> <offset>")
+    return None if entries is None else dict(entries)
+
+
+def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
+    """The leader epochs in a partition's `leader-epoch-checkpoint` (version 0); None if the file is missing."""
+    entries = read_epoch_entries(partition_directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT)
+    return None if entries is None else LeaderEpochs(entries)
+
+
+def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
+    """The entries of a `leader-epoch-checkpoint`, unchanged; None if the file is missing."""
+    return _read_checkpoint(path, _epoch_entry, _EPOCH_LINE)
+
+
+def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
+    """The entries in the bytes of a `leader-epoch-checkpoint`, which errors call `name`."""
+    return _parsed(content.decode(errors="replace").splitlines(), name, _epoch_entry, _EPOCH_LINE)
+
+
+#: What comes of `before_first_log` where no file tells whether the log start was in a bucket.
+IN_BUCKET_OR_LOST: Final = (
+    f"they are in a bucket, or they were lost: {checkpoint_files.LOG_START_OFFSET_CHECKPOINT} would tell, and is "
+    "missing, cannot be read, or has a line for the partition; unless the topic is tiered, look for them on other "
+    "replicas and copies"
+)
+
+
+def before_first_log(
+    partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
+) -> tuple[EpochEntry, int] | None:
+    """The first leader epoch of a partition and the base offset of the first log (`first_base`, or by the directory's
+    `names`), if the epoch begins before that log. None if it does not, or while a log is being deleted.
+    """
+    epochs = read_leader_epochs(partition_directory)
+    if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
         return None
-    node_id = parse_integer(text.strip(), 32)
-    if node_id is None:
-        raise CheckpointError(f"{where}: node.id is {quoted(text)}, expected a number")
-    return node_id
+    names = files_in(partition_directory) if names is None else names
+    if may_be_deleting(partition_directory, names):
+        return None
+    if first_base is None:
+        bases = [base for name in names if (base := segment_files.parse_segment_log(name)) is not None]
+        first_base = min(bases, default=0)
+    return (epochs.first, first_base) if epochs.first.start_offset < first_base else None
 
 
-def why_not_to_build_in(directory: Path) -> str | None:
-    """Why kidx must not make a directory in this one: it is a log dir, or index files are in it. None: it is neither.
-
-    A broker does not start if its log dir has a directory that is not a partition's (`LogManager.loadLogs`,
-    `UnifiedLog.parseTopicPartitionName`).
+def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool:
+    """Whether a running broker may have renamed logs of a partition, and not yet written that the epochs begin later
+    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). A stopped broker
+    has written it.
     """
-    if is_brokers(directory):
-        return f"{directory} is a broker's log dir: it holds {META_PROPERTIES}"
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if topic_partition.parse_partition_directory(entry.name) is not None and _holds_segment_files(entry.path):
-                return f"{directory} holds segments or index files, in {entry.name}"
-    if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
-        return f"{directory} is a partition's directory"
-    return None
+    return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)
 
 
-def names_in(directory: Path) -> list[str]:
-    """The names in a directory, in order.
+_EPOCH_LINE: Final = "<epoch> <start offset>"
+_Entry = TypeVar("_Entry")
 
-    Raises:
-        OSError: it cannot be listed, or nothing in it can be looked at.
+
+def _epoch_entry(line: str) -> EpochEntry:
+    epoch, start_offset = map(int, line.split())
+    if epoch < 0 or start_offset < 0:
+        raise ValueError
+    return EpochEntry(epoch, start_offset)
+
+
+def _read_checkpoint(path: Location | Listed, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
+    """The entries of a checkpoint file (`CheckpointFile`); None if it is missing. `entry` parses a line, or raises
+    ValueError.
     """
-    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
-    return sorted(os.listdir(directory))
-
-
-def looks_unmounted(directory: Location) -> bool:
-    """Whether a directory is empty, or has only what a new file system has: its disk may not be mounted."""
     try:
-        return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= UNMOUNTED
-    except OSError:
-        return False
+        lines = lines_of(path)
+    except FileNotFoundError:
+        return None
+    return _parsed(lines, path, entry, expected)
 
 
-def is_partition(directory: Location) -> bool:
-    """Whether a directory is a partition's: it has the name of one, holds a partition's files, and is no log dir. A log
-    dir may be called `kafka-0`, too, and so may a directory on which no disk is mounted.
+def _parsed(lines: Sequence[str], path: Location | str, entry: Callable[[str], _Entry], expected: str) -> list[_Entry]:
+    if not lines:
+        return []
+    if lines[0] != "0":
+        raise CheckpointError(f"{path}: line 1: version {quoted(lines[0])}, expected 0")
+    entries = []
+    for number, line in enumerate(lines[2:], start=3):
+        try:
+            entries.append(entry(line))
+        except ValueError as error:
+            raise CheckpointError(f"{path}: line {number}: {quoted(line)}, expected {expected}") from error
+    if len(lines) < 2 or lines[1] != str(len(entries)):
+        announced = (lines[1] if lines[1].isdecimal() else quoted(lines[1])) if len(lines) > 1 else "no"
+        raise CheckpointError(f"{path}: line 2: {announced} entries announced, {len(entries)} found")
+    return entries
+
+
+#: The size of the largest index that a topic may have (`segment.index.bytes`), in bytes.
+_BYTES_MAX: Final = 2**31 - 1
+#: How many bytes are compared with zero at a time.
+_BLOCK_BYTES: Final = 1024 * 1024
+
+
+def lines_of(path: Location | Listed) -> list[str]:
+    return small_file(path).decode(errors="replace").splitlines()
+
+
+def small_file(path: Location | Listed) -> bytes:
+    """The content of a small regular file or object. A pipe does not block."""
+    if not isinstance(path, str | Path):
+        return path.read_bytes()
+    descriptor, size = _open_regular(path)
+    try:
+        if size > _BYTES_MAX:
+            raise OSError(errno.EFBIG, f"larger than {_BYTES_MAX:,} bytes", str(path))
+        return read_opened(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def regular_file(path: Path) -> BinaryIO:
+    """Open a regular file. Anything else is an OSError; a pipe does not block."""
+    return open(_open_regular(path)[0], "rb")
+
+
+def _open_regular(path: str | Path) -> tuple[int, int]:
+    """A descriptor of a regular file, which the caller closes, and the file's size in bytes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor, status.st_size
+
+
+def filled_file(path: Location, entry_bytes: int) -> bytes:
+    """The entries of a small regular file or object, without the room for more that a broker keeps at the end of an
+    active segment's index: 10 MiB of zeros, which are not read. No entry of the file is all zeros.
     """
-    if topic_partition.parse_partition_directory(directory.name) is None:
-        return False
-    try:
-        entries = entries_in(directory)
-        is_log_dir = any(
-            entry.name == META_PROPERTIES
-            or (topic_partition.parse_partition_directory(entry.name) is not None and not entry.is_file())
-            for entry in entries
-        )
-    except OSError:
-        return False
-    return not is_log_dir and any(segment_files.parse_segment_file(entry.name) is not None for entry in entries)
+    if not isinstance(path, Path):
+        return path.read_bytes()
+    with regular_file(path) as file:
+        return file.read(_filled_entries(file.fileno(), entry_bytes) * entry_bytes)
 
 
-def is_brokers(directory: Path) -> bool:
-    """Whether a directory is a broker's log dir: a broker writes `meta.properties` before anything else."""
-    return os.path.lexists(directory / META_PROPERTIES)
+def last_filled(path: Path, entry_bytes: int) -> bytes:
+    """The last of the entries that `filled_file` reads; nothing where there is none."""
+    with regular_file(path) as file:
+        count = _filled_entries(file.fileno(), entry_bytes)
+        return os.pread(file.fileno(), entry_bytes, (count - 1) * entry_bytes) if count else b""
 
 
-def why_no_partitions(directory: Location) -> str:
-    """Why a directory may hold no partition, as the end of a message: its disk is not mounted, or somebody has named
-    the directory above log dirs. Empty where neither is so.
+def _filled_entries(descriptor: int, entry_bytes: int) -> int:
+    empty = bytes(entry_bytes)
+    return bisect_left(
+        range(os.fstat(descriptor).st_size // entry_bytes),
+        True,
+        key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
+    )
+
+
+def is_preallocated(path: Path, position: int) -> bool:
+    """Whether a file has only zeros from a position on. Its holes are not read."""
+    with regular_file(path) as file:
+        descriptor = file.fileno()
+        size = os.fstat(descriptor).st_size
+        while position < size:
+            try:
+                position = os.lseek(descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # the rest is a hole
+                    return True
+                raise
+            end = min(os.lseek(descriptor, position, os.SEEK_HOLE), position + _BLOCK_BYTES)
+            block = os.pread(descriptor, end - position, position)
+            if block.strip(b"\0"):
+                return False
+            if not block:
+                break
+            position += len(block)
+    return True
+
+
+#: A key ends at the first `=`, `:` or blank without a backslash before it.
+_KEY: Final = re.compile(r"((?:[^\s=:\\]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_BLANKS: Final = " \t\f"
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(content: bytes) -> dict[str, str]:
+    """The settings in a file that have a name. The last one counts of several with the same name.
+
+    Bytes are read as ISO 8859-1, as in Java. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
     """
-    if looks_unmounted(directory):
-        return "; nothing is in it: is the disk mounted?"
-    below: list[Location] = []
-    if isinstance(directory, Path):
-        with contextlib.suppress(OSError):
-            below = [entry for entry in entries_in(directory) if _holds_partitions(entry)]
-    if not below:
-        return ""
-    more = f", and {len(below) - 1} more" if len(below) > 1 else ""
-    return f"; {below[0]} has some{more}: name {'these' if more else 'that one'}"
+    settings = {}
+    for line in _logical_lines(content.decode("latin-1")):
+        match = _KEY.fullmatch(line)
+        assert match is not None
+        settings[_unescaped(match[1])] = _unescaped(match[2])
+    settings.pop("", None)
+    return settings
 
 
-def _holds_partitions(directory: Location) -> bool:
-    try:
-        return any(is_partition(entry) for entry in entries_in(directory))
-    except OSError:
-        return False
+def listed(value: str) -> list[str]:
+    """The items of a list (`ConfigDef.Type.LIST`)."""
+    return [word for word in map(str.strip, value.split(",")) if word]
 
 
-def _holds_segment_files(directory: str | Path) -> bool:
-    try:
-        return any(segment_files.parse_segment_file(name) is not None for name in os.listdir(directory))
-    except OSError:
-        return False
+def _logical_lines(text: str) -> list[str]:
+    """Lines without comments. A line that ends in a backslash continues in the next."""
+    lines: list[str] = []
+    continued = ""
+    for line in _LINE_END.split(text):
+        stripped = line.lstrip(_BLANKS)
+        if not continued and stripped[:1] in ("", "#", "!"):
+            continue
+        backslashes = len(stripped) - len(stripped.rstrip("\\"))
+        if backslashes % 2 == 1:
+            continued += stripped[:-1]
+        else:
+            lines.append(continued + stripped)
+            continued = ""
+    return [*lines, continued]
+
+
+def _unescaped(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        return _LETTERS.get(escaped, escaped)
+
+    return _ESCAPE.sub(character, text)

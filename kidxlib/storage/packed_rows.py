@@ -26,7 +26,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.packed import CONTENT, CRC, KEY, SIZE, TABLE, PackedFile, name_of
-from kidxlib.storage.store.delta import file_system_of, storage_options
+from kidxlib.storage.store.s3 import file_system_of, storage_options
 
 #: Row groups are told apart by these; a file's and a group's bounds have them.
 _BOUNDED: Final = ("topic", "partition", "base_offset")

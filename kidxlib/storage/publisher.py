@@ -23,11 +23,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.directory import (
+from kidxlib.storage.location import (
     DIRECTORY,
     Directory,
     flush_file_systems,
@@ -121,9 +120,7 @@ class Publisher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.shutdown(cancel_futures=True)
         for staged in self._staged:
             with contextlib.suppress(OSError):
@@ -306,7 +303,7 @@ def is_staging(name: str) -> bool:
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
-def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
+def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
     """Remove the staging files of killed runs in a directory: those with a prefix that were last written before
     `older_than_ns`. Return how many; 0 if the directory is missing, or cannot be opened or listed.
     """

@@ -6,12 +6,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import DELETED_SUFFIX
-from kidxlib.storage.directory import (
+from kidxlib.storage.location import (
     DIRECTORY,
     Directory,
     FileStatus,
@@ -39,9 +38,7 @@ class Remover:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self._roots.values():
             os.close(descriptor)
 

@@ -18,8 +18,8 @@ from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, rate
-from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import gap_lines
 from kidxlib.text.words import counted
 
 #: How many findings of a kind are reported on screen one by one.
@@ -81,7 +81,7 @@ def _rows_of_kind(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kin
     return [row.values() for row in by_kind()[kind]]
 
 
-def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
+def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
     """Show the findings, the worst first, and what a broker would do at its next start. Index files were looked for in
     `looked_in`.
     """

@@ -40,7 +40,7 @@ from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.apply import PartitionDeletion, apply_deletions
 from kidxlib.storage.lock import locked
-from kidxlib.storage.publisher import sweep
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.terminal.command import run
 
 _DAY_NS: Final = 24 * 3600 * 10**9
@@ -59,7 +59,7 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
     plan = _plan(log_dir, index_dir)
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
-            sweep(partition.index_directory, time.time_ns() - _DAY_NS)
+            sweep_staging_files(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
         for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):

@@ -146,7 +146,7 @@ _STAYS: Final = "what is done stays, the rest is not done; run the same command 
         (["recover"], f"{_OPERATIONS}.recover.recover", "recover", "nothing was done"),
         (
             ["build", "--in-place", "--json-line=-"],
-            "kidxlib.run.run_report",
+            "kidxlib.commands.command",
             "_write_json_line",
             "all is done, and was printed",
         ),

@@ -20,8 +20,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSH
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, end, kidx, start_kidx

@@ -25,8 +25,8 @@ from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.storage import file_copy
+from kidxlib.storage.log_bytes import UncachedReads
 from kidxlib.storage.publisher import Owner
-from kidxlib.storage.uncached import UncachedReads
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted

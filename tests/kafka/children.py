@@ -10,7 +10,7 @@ from pathlib import Path
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 
 
 def scan_logs(send: Connection, logs: Sequence[tuple[Path, int, RecoverOptions, int | None]]) -> None:
@@ -20,7 +20,7 @@ def scan_logs(send: Connection, logs: Sequence[tuple[Path, int, RecoverOptions, 
     """
     memory = None
     for path, base_offset, options, chunk_bytes in logs:
-        with open_log(str(path)) as (descriptor, version):
+        with open_local_log(str(path)) as (descriptor, version):
             log = (
                 map_log(descriptor, version.size)
                 if chunk_bytes is None

@@ -24,7 +24,7 @@ import click
 import pytest
 
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import print_table
 from tests.support.kafka.jars import PROJECT, PROMISED, jars_of
 
 #: What is said of a class or a method that is not where it was: by the harness, by py4j, by Java.

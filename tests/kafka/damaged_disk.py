@@ -18,7 +18,7 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.reader import Record
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from tests.kafka.crashed import SHORT_SESSION
 from tests.kafka.disk_damages import DAMAGES, Damage
 from tests.kafka.produce import NONE, connected

@@ -31,7 +31,7 @@ from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition
 from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from tests.kafka.crashed import SHORT_SESSION
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, consume_in_group, read_all
 from tests.kafka.start_disk import of_nobody

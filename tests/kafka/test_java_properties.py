@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kidxlib.storage.small_files import parse_properties
+from kidxlib.storage.log_dir import parse_properties
 from tests.support.kafka.classes import Kafka
 
 _PIECES = st.sampled_from(

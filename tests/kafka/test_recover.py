@@ -19,8 +19,7 @@ from kidxlib.format.segment_files import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, killed_broker, logs_of, partition_directory, started

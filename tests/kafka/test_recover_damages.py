@@ -22,7 +22,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.recover.page_cache import last_message, mount_of, note_down
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx

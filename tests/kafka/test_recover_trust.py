@@ -14,7 +14,7 @@ from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.page_cache import NOTE, last_message, mount_of, note_down
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx, refused_kidx
 from tests.kafka.crashed import Crashed, Started, killed_broker, logs_of, partition_directory, started

@@ -29,8 +29,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.recover.page_cache import last_message, mount_of, note_down
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.killed_disks import KilledPartition, kill, write_partition

@@ -37,8 +37,7 @@ from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.pages import PROJECT
 from tests.kafka.reading import consumer_of
 from tests.kafka.recordings import Recordings

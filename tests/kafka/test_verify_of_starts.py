@@ -21,8 +21,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.kafka.start_disk import Disk, unpack
 from tests.support.logs.batches import Batch

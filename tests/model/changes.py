@@ -27,7 +27,7 @@ from kidxlib.indexing.changes import PartitionChange
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.storage.directory import list_directory
+from kidxlib.storage.location import list_directory
 
 #: The catalog's segments by base offset, partition by partition.
 Known = Mapping[PartitionKey, Mapping[int, KnownSegment]]

@@ -24,7 +24,7 @@ from kidxlib.operations.audit.audit_summary import summarise_audit
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import open_without_catalog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.terminal.audit import tell_summary
+from kidxlib.terminal.audit import tell_audit_summary
 from kidxlib.terminal.outcome import Outcome
 
 
@@ -52,7 +52,7 @@ def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = F
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:
     outcome = Outcome()
-    tell_summary(outcome, title, summary, [])
+    tell_audit_summary(outcome, title, summary, [])
     outcome.show(as_json=False)
 
 

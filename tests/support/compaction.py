@@ -15,8 +15,7 @@ from kidxlib.indexing.plan import AuxiliaryFiles, SegmentTask, find_segments
 from kidxlib.indexing.segments import BuiltSegment, build_segments
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Directory, Location
 
 _HOUR_NS = 3600 * 10**9
 

@@ -13,8 +13,7 @@ from typing import Final
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from tests.support.cluster_metadata import config, data, leader_change, of_broker, partition, topic_id, write_copy
 from tests.support.cluster_metadata import topic as of_topic
 from tests.support.logs import encoded

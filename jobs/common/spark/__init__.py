@@ -1,1 +1,3 @@
-"""Spark itself: its JVM and session, its executors, its errors on one line, and the conversion of rows."""
+"""Spark itself: its JVM and `session`, its executors (`engine`), its errors on one line, the conversion of rows
+(`local_rows`), and a catalog's Delta tables (`spark_tables`).
+"""

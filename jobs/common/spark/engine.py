@@ -54,14 +54,13 @@ from kidxlib.engine.work import (
 )
 from kidxlib.errors import UsageError
 from kidxlib.jit import compiling
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory
-from kidxlib.run.options import PROJECT
 from kidxlib.storage.location import Location
-from kidxlib.storage.scratch import writing_in
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory, writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import Done
+from kidxlib.terminal.console import Done
+from kidxlib.terminal.options import PROJECT
 from kidxlib.text.times import Span
 
 #: The number of cores before the cluster is started, when its own is not known.
@@ -275,7 +274,7 @@ def _folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
 
 
 def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
-    """Remove the folders of killed runs at a URL, as `kidxlib.run.heartbeat.sweep_folders` does in a directory. The
+    """Remove the folders of killed runs at a URL, as `kidxlib.storage.scratch.sweep_folders` does in a directory. The
     heartbeat in the run's `own` folder tells the time there. A folder without a heartbeat is removed if it was last
     changed before `unmarked_before_ms` (ms since the epoch).
     """

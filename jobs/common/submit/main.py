@@ -13,14 +13,16 @@ import os
 import signal
 from collections.abc import Sequence
 
-from jobs.common.submit.call import HELP, Call, read_call
-from jobs.common.submit.project import (
+from jobs.common.submit.call import (
+    HELP,
     MODULES,
     PACKAGE,
     PROJECT,
     PYTHON,
+    Call,
     ensure_known_job,
     python_path,
+    read_call,
     usage,
     version,
 )
@@ -103,8 +105,7 @@ def _help_of_job(call: Call) -> NoReturn:
 
 def _run_job(call: Call) -> None:
     """Print the command, or become it."""
-    from jobs.common.submit.launch import launch, sends_modules  # not needed for help
-    from jobs.common.submit.spark_options import read_spark_options
+    from jobs.common.submit.launch import launch, read_spark_options, sends_modules  # not needed for help
 
     _call(_SET_UP, "job")
     options = read_spark_options(call.spark_options)

@@ -14,7 +14,7 @@ from kidxlib.format.checkpoint_files import (
     EpochEntry,
     LeaderEpochs,
 )
-from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
+from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 
 #: The reason if the file begins before the first log.
 FIRST_LOGS_MISSING: Final = "first-logs-missing"

@@ -68,8 +68,8 @@ from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.recovery.scan.scan_state import begun_epochs
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import parse_epoch_entries
 
 #: The consequence of a finding on a remote object, in place of that of the same finding on a broker's own file.
 _CONSEQUENCES_FOR_REMOTE: Final[Mapping[tuple[str, str], str]] = {

@@ -35,7 +35,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import PARTITION_MAX, is_topic_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.location import Location, entries_in, plain
+from kidxlib.storage.location import Location, entries_in, not_packed
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.times import NS_PER_MS
 
@@ -287,7 +287,7 @@ def list_objects(directory: Location, suffixes: Collection[str], *, etags: bool 
         suffixes: the suffixes of objects; files with others are `others`.
         etags: return the ETags of objects in a store, for which `kidx[copies]` is needed.
     """
-    place = plain(directory)
+    place = not_packed(directory)
     listed = _objects_in(place, etags) if isinstance(place, ObjectPath) else _files_in(place)
     return _as_listed(listed, suffixes)
 

@@ -32,10 +32,10 @@ from kidxlib.java import as_int
 from kidxlib.messages.remote_log_metadata import RemoteLogMetadata, TopicIdPartition, read_remote_log_metadata
 from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.records.reader import records
-from kidxlib.storage.location import Location, entries_in, files_in, plain
+from kidxlib.storage.location import Location, entries_in, files_in, not_packed
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.storage.store.s3 import input_file
 
 EXPORT_SUFFIX: Final = ".parquet"
@@ -167,7 +167,7 @@ def _read(path: Location) -> pa.Table:
     import pyarrow.parquet as pq  # slow to import, and only exports need it
 
     try:
-        place = plain(path)
+        place = not_packed(path)
         source: Any = place if isinstance(place, Path) else input_file(place)
         with pq.ParquetFile(source) as file:
             names = file.schema_arrow.names

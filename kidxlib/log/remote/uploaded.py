@@ -50,8 +50,8 @@ from kidxlib.messages.remote_log_metadata import (
 )
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import parse_epoch_entries
 from kidxlib.storage.store.requests import in_order
 
 #: The end of a log is read in pieces of this size.

@@ -60,10 +60,10 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.storage.location import as_text
-from kidxlib.storage.opened_together import OpenedTogether, new_room, passes
+from kidxlib.storage.opened_log import OpenedTogether, room_of_pass, small_log_passes
 from kidxlib.tables.protocol import ROWS
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 _COMPARING: Final = "comparing partitions"
@@ -191,8 +191,8 @@ def _finding(stored: LogFinding) -> Finding:
 
 def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool) -> Iterator[ItemRows]:
     """Rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
-    room = new_room()
-    for of_pass in passes(tasks):
+    room = room_of_pass()
+    for of_pass in small_log_passes(tasks):
         with OpenedTogether(room) as opened:
             for task, read in zip(of_pass, read_together(of_pass, use_mmap, opened), strict=True):
                 stopped = task.clean_shutdown

@@ -31,10 +31,10 @@ from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.text.words import counted
 
 

@@ -40,13 +40,12 @@ from kidxlib.indexing.plan import (
 )
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.storage.publisher import sweep
-from kidxlib.storage.small_files import usable_checkpoints
+from kidxlib.storage.log_dir import usable_checkpoints
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import note, warn_of_first
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase, note, warn_of_first
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
@@ -176,7 +175,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
     """Rows of `PLANNED_PARTITIONS`."""
     for share in shares:
         for partition in share.partitions:
-            sweep(partition.index_directory, share.swept_before_ns)
+            sweep_staging_files(partition.index_directory, share.swept_before_ns)
         plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
         add_segments(plan)
         changes = all_new(plan) if share.tables is None else _compared_with_catalog(share, share.tables, plan)

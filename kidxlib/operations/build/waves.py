@@ -37,7 +37,7 @@ from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase
 from kidxlib.text.words import counted
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.

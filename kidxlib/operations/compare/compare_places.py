@@ -16,15 +16,14 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
+from kidxlib.operations.compare.comparison import As, Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.copy import compare_copy
-from kidxlib.operations.compare.finding import As, Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import MetadataOfPlaces
-from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
+from kidxlib.operations.compare.place import MetadataOfPlaces, Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
-from kidxlib.operations.damage.known_damage import DAMAGED
-from kidxlib.run.recorded_sources import in_one_directory
+from kidxlib.operations.damage.damaged_segments import DAMAGED
+from kidxlib.run.sources import sources_in_one_directory
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 _KINDS = {
     Verdict.DIFFERS: Kind.DIFFERS,
@@ -51,7 +50,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     if one == other:
         raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
-    for directory in in_one_directory(tables, (one, other)):
+    for directory in sources_in_one_directory(tables, (one, other)):
         raise UsageError(f"{directory}: it is on both sides, and is the same as itself; name two sources")
     extents = {name: _extents(tables, name, topics) for name in (one, other)}
     findings, results = list[Finding](), list[PartitionResult]()

@@ -13,7 +13,8 @@ from typing import Final
 
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Staged, Work, reads_little
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -26,8 +27,9 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
-from kidxlib.indexing.bins import into_bins
-from kidxlib.log.metadata_replica import QUORUM_STATE
+from kidxlib.indexing.bins import pack
+from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
+from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
@@ -36,20 +38,20 @@ from kidxlib.operations.compare.file_pairs import (
     compare_log_pair,
     first_abort,
 )
-from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, gaps, pair_directories
 from kidxlib.operations.compare.place import (
+    DirectoryPair,
     ListedDirectory,
+    MetadataOfPlaces,
     Place,
-    ends_early,
-    log_dir_files,
-    log_start,
-    only_in_checkpoints,
-    origin,
+    checkpoint_only_findings,
+    early_end_findings,
+    gaps_of_both_sides,
+    log_dir_file_findings,
+    log_start_findings,
+    other_origin_findings,
+    pair_directories,
 )
-from kidxlib.operations.compare.replica import compare_pairs
-from kidxlib.operations.compare.replica_partition import ReplicaFindings
-from kidxlib.operations.compare.run_comparison import run_comparison
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_pairs
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted
@@ -534,9 +536,9 @@ def compare_copy(
     logs = [log for pair in pairs for log in _logs_of(pair)]
     files = [shared for pair in pairs if (shared := _files_of(pair)).names]
     staged = _work([*logs, *files], engine)
-    findings += origin(one, other, as_copy=True)
+    findings += other_origin_findings(one, other, as_copy=True)
     compared = list(_compared(pairs, staged))
-    lost = gaps(((partition.one, partition.logs) for partition in compared), known)
+    lost = gaps_of_both_sides(((partition.one, partition.logs) for partition in compared), known)
     by_offset = _by_offset(compared, one, other, known, engine)
     for partition in compared:
         batches = by_offset.get(partition.one.name)
@@ -552,8 +554,8 @@ def compare_copy(
             )
         )
     if not (one.is_partition or other.is_partition):
-        findings += log_dir_files(one, other, topics)
-        findings += only_in_checkpoints(one, other, topics)
+        findings += log_dir_file_findings(one, other, topics)
+        findings += checkpoint_only_findings(one, other, topics)
     both = [log for log in logs if log.one is not None and log.other is not None]
     return Comparison(
         findings=findings,
@@ -582,10 +584,10 @@ def _partition_findings(
 ) -> list[Finding]:
     findings = _PartitionFindings(partition).findings(batches)
     findings += [gap for gap in lost if gap.directory == partition.one.name]
-    findings += log_start(partition.one.topic_partition, one, other)
+    findings += log_start_findings(partition.one.topic_partition, one, other)
     if not findings:
         end = _logs_end(partition.logs, "other") if partition.logs else 0
-        findings += ends_early(partition.one.topic_partition, end, other)
+        findings += early_end_findings(partition.one.topic_partition, end, other)
     return findings
 
 
@@ -620,7 +622,7 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
 def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
-    name, units = f"compare-{uuid.uuid4().hex[:16]}", into_bins(items, engine.cores)
+    name, units = f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores)
     return run_comparison(
         Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
         engine,

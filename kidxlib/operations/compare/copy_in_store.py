@@ -27,14 +27,14 @@ from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.compare.run_comparison import run_comparison
+from kidxlib.operations.compare.comparison import run_comparison
 from kidxlib.run.context import RunContext
-from kidxlib.run.recorded_sources import sources_in_catalog
+from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.store.client import AT_ONCE, HeadAnswer, ObjectHead, ask_for_head, connect, ensure_any_object
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 _64_BITS: Final = 2**64

@@ -31,8 +31,8 @@ from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_dir import filled_file, is_preallocated, parse_epoch_entries, small_file
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.small_files import filled_file, is_room, parse_epoch_entries, small_file
 from kidxlib.text.words import counted
 
 #: How many bytes are compared at once: they stay in the processor's cache while differing bytes are counted.
@@ -207,7 +207,7 @@ def _compare_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
 def _without_room(path: Location, entry_bytes: int) -> bytes:
     """An index file without preallocated room; the whole file if other bytes than zeros follow its entries."""
     entries = filled_file(path, entry_bytes)
-    return entries if not isinstance(path, Path) or is_room(path, len(entries)) else small_file(path)
+    return entries if not isinstance(path, Path) or is_preallocated(path, len(entries)) else small_file(path)
 
 
 def _compare_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:

@@ -17,26 +17,31 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import cut_by_weight
+from kidxlib.engine.shares import cut
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
-from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.bins import pack
+from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
 from kidxlib.operations.compare.file_pairs import zeros_from
-from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
-from kidxlib.operations.compare.place import ListedDirectory, Place, origin
-from kidxlib.operations.compare.replica_partition import ReplicaFindings
-from kidxlib.operations.compare.run_comparison import run_comparison
-from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.batch_table_kernel import BATCH
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.operations.compare.place import (
+    DirectoryPair,
+    ListedDirectory,
+    MetadataOfPlaces,
+    Place,
+    other_origin_findings,
+    pair_directories,
+)
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.batch_table_kernel import BATCH
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.progress import Done
+from kidxlib.terminal.console import Done
+from kidxlib.text.words import counted
 
 #: A range of offsets holds about so many bytes of each side: a second or so of work.
 _RANGE_BYTES: Final = 256 * 1024 * 1024
@@ -60,7 +65,7 @@ def compare_replicas_of_places(
     findings = [_unless_assigned_elsewhere(finding, other, known) for finding in findings]
     kinds = {finding.directory: finding.kind.value for finding in findings}
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
-    findings += origin(one, other, as_copy=False)
+    findings += other_origin_findings(one, other, as_copy=False)
     findings += _of_one_broker(one, other) if not pairs else ()
     for replicas in compare_pairs(pairs, one, other, known, engine):
         of_partition = replicas.findings()
@@ -438,7 +443,7 @@ def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
     """A partition's offsets in ranges that begin where segments of A begin, or of B if A has none."""
     one, other = _logs(pair.one), _logs(pair.other)
     logs = one or other
-    starts = [start for start, _ in cut_by_weight([log.size for log in logs], _RANGE_BYTES)]
+    starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]
     firsts = [0, *(logs[start].base_offset for start in starts[1:])]
     for first, following in zip(firsts, [*firsts[1:], None], strict=True):
         last = OFFSET_MAX if following is None else following - 1
@@ -464,7 +469,7 @@ def _work(
     """The rows of `COMPARED_REPLICAS`, by directory."""
     log_bytes = sum(offsets.log_bytes for offsets in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
-    units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
+    units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
     before = engine.done()  # of logs that were compared as a copy's before
 
     def done() -> Done:
@@ -494,3 +499,176 @@ def _compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
         row, batches = _compare_range(wanted)
         rows = [{"range": row.values()}, *({"batches": of_batches.values()} for of_batches in batches)]
         yield ItemRows(segments=len(wanted.one) + len(wanted.other), log_bytes=wanted.log_bytes, rows=rows)
+
+
+#: So many ranges have a finding each; one more counts the rest.
+_SHOWN: Final = 20
+
+
+class ReplicaFindings:
+    """The findings on a partition of which both sides have a replica, from the ranges that workers compared.
+
+    Attributes:
+        directory: the partition's name.
+        one_end, other_end: where the logs end; None without a sound batch.
+        cleaned_to: a cleaner has worked on one of the logs below it.
+    """
+
+    def __init__(
+        self,
+        pair: DirectoryPair,
+        ranges: Sequence[ReplicaRangeRow],
+        batches: Sequence[BatchRangeRow],
+        *,
+        as_copy: bool,
+    ) -> None:
+        """`ranges`, and the `batches` that differ or are damaged, are in the order of offsets. With `as_copy`, B is a
+        copy of A in segments that are cut elsewhere, and no other broker's replica: it may have more, and differs where
+        a cleaner has changed A since.
+        """
+        self._pair, self._ranges, self._batches, self._as_copy = pair, ranges, batches, as_copy
+        self.directory = pair.one.name
+        self.one_end = max((row.a_end_offset for row in ranges if row.a_end_offset is not None), default=None)
+        self.other_end = max((row.b_end_offset for row in ranges if row.b_end_offset is not None), default=None)
+        self.cleaned_to = max((row.cleaned_to for row in ranges), default=0)
+        self._damaged = {side: [row for row in batches if row.kind == f"damaged-{side}"] for side in ("a", "b")}
+        self._lower_end = min(self.one_end or 0, self.other_end or 0)
+
+    @property
+    def same_batches(self) -> int:
+        """The number of batches that both have above what a cleaner has worked on."""
+        return sum(
+            row.same_batches
+            for row in self._ranges
+            if row.cleaned_to == self.cleaned_to or row.first_offset >= self.cleaned_to
+        )
+
+    @property
+    def same_to(self) -> int | None:
+        """The offset up to which both have the same; None where that is nothing, or a cleaner has worked on a log."""
+        if self.cleaned_to:
+            return None
+        differing = [row.first_offset for row in self._batches if row.kind != "neither"]
+        return min([self._lower_end, *differing]) or None
+
+    def findings(self) -> list[Finding]:
+        """All findings; none where both are the same to their ends."""
+        findings = [*self._topic_findings(), *self._damage_findings(), *self._batch_findings()]
+        return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
+
+    def _topic_findings(self) -> Iterator[Finding]:
+        one, other = self._pair.one.topic_id, self._pair.other.topic_id
+        if one is not None and other is not None and one != other and not self._as_copy:
+            detail = f"topic id {other}, in A {one}: another topic of the same name"
+            yield self._finding(Kind.OTHER_ORIGIN, detail)
+
+    def _damage_findings(self) -> Iterator[Finding]:
+        ends = max(self.one_end or 0, self.other_end or 0)
+        for side, rows in self._damaged.items():
+            for row in rows:
+                first, last = row.first_offset, min(row.last_offset, ends - 1)
+                offsets = f"offsets {first}–{last}" if first <= last else f"from offset {first} on"
+                detail = f"{offsets}: {side.upper()} is damaged: {row.detail}"
+                yield self._finding(Kind.NOT_COMPARABLE, detail, first, last if first <= last else None)
+
+    def _batch_findings(self) -> Iterator[Finding]:
+        by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
+        damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
+        for batches in self._batches:
+            row = _undamaged(batches, damaged.get(batches.kind, ()))
+            if row is not None and (kind_and_detail := self._kind_and_detail(row)) is not None:
+                kind, detail = kind_and_detail
+                by_kind.setdefault(kind, []).append((row, detail))
+        for kind, rows in by_kind.items():
+            if kind is Kind.BEHIND:
+                yield self._behind_finding([row for row, _ in rows])
+                continue
+            for row, detail in rows[:_SHOWN]:
+                yield self._finding(kind, detail, row.first_offset, row.last_offset, row.records)
+            if len(rows) > _SHOWN:
+                last = rows[-1][0].last_offset
+                detail = f"{counted(len(rows) - _SHOWN, 'more range')} up to offset {last}"
+                yield self._finding(kind, detail, rows[_SHOWN][0].first_offset, last)
+
+    def _kind_and_detail(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
+        """The finding on a range; None where that on another range covers it."""
+        offsets = f"offsets {row.first_offset}–{row.last_offset}"
+        records = "" if row.records is None else f", {counted(row.records, 'record')}"
+        if row.kind == "differs":
+            return Kind.DIFFERS, f"{offsets}: other batches than in A"
+        if row.kind == "neither":
+            if any(compared.has_inner_gaps for compared in self._ranges) or any(self._damaged.values()):
+                return None  # a cleaner has removed them; or nobody can tell
+            return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
+        if row.kind == "only-a":
+            if self._overlaps(row, "only-b"):
+                return Kind.DIFFERS, f"{offsets}: other batches than in A"
+            if row.first_offset >= (self.other_end or 0) > 0:
+                return Kind.BEHIND, ""
+            return Kind.LACKS, f"{offsets}{records}: B lacks them"
+        if row.kind == "only-b" and not self._overlaps(row, "only-a"):
+            if row.first_offset >= (self.one_end or 0):
+                return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
+            if self._as_copy:
+                return Kind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
+            return Kind.LACKS, f"{offsets}{records}: B has them, and A lacks them"
+        return None
+
+    def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
+        return any(
+            batches.kind == kind and batches.first_offset <= row.last_offset and row.first_offset <= batches.last_offset
+            for batches in self._batches
+        )
+
+    def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> Finding:
+        records = [row.records for row in rows]
+        total = None if None in records else sum(count or 0 for count in records)
+        of_records = "an unknown number of records" if total is None else counted(total, "record")
+        first, last = rows[0].first_offset, rows[-1].last_offset
+        end, until = self.other_end or first, self.one_end or last + 1
+        detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {of_records}"
+        files = self._pair.one.files.items()
+        begins = [parse_segment_log(name) for name, file in files if file.size]
+        segments = sum(begin is not None and begin >= end for begin in begins)
+        return replace(self._finding(Kind.BEHIND, detail, end, until - 1, total), segments=segments)
+
+    def _cleaned_finding(self, others: Sequence[Finding]) -> Finding:
+        until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))
+        above = "B or A ends there, so that nothing was compared"
+        if self._lower_end > until:
+            above = "above it see the other lines" if others else f"above it the same up to offset {self._lower_end}"
+        kind, why = Kind.CLEANED, ", as each broker compacts its own log"
+        if self._as_copy:
+            kind, why = Kind.NOT_COMPARABLE, ": a cleaner has left other batches in A than in B"
+        return self._finding(kind, f"offsets below {until} are not comparable{why}; {above}", 0, until - 1)
+
+    def _finding(
+        self,
+        kind: Kind,
+        detail: str,
+        first_offset: int | None = None,
+        last_offset: int | None = None,
+        records: int | None = None,
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            directory=self.directory,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            records=records,
+            detail=detail,
+        )
+
+
+def _undamaged(row: BatchRangeRow, damaged: Sequence[BatchRangeRow]) -> BatchRangeRow | None:
+    """The part of a range where the other side, damaged at `damaged`, can be compared; None where there is none."""
+    first, last = row.first_offset, row.last_offset
+    for damage in damaged:
+        if damage.first_offset <= first <= damage.last_offset:
+            first = damage.last_offset + 1
+        if damage.first_offset <= last <= damage.last_offset:
+            last = damage.first_offset - 1
+    if first > last:
+        return None
+    is_all = (first, last) == (row.first_offset, row.last_offset)
+    return row if is_all else replace(row, first_offset=first, last_offset=last, records=None)

@@ -42,13 +42,12 @@ from kidxlib.reading.absent import BrokersMetadata, other_topic_id
 from kidxlib.reading.unread_offsets import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.recorded_sources import NotReached, Seen
+from kidxlib.run.sources import ListedSources, NotReached
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
-from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
+from kidxlib.storage.log_dir import PARTITION_METADATA, Checkpoints, before_first_log, read_topic_id, usable_checkpoints
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.gaps import first_logs_not_known, lost_lines
+from kidxlib.terminal.run_summary import first_logs_not_known, lost_lines
 from kidxlib.text.words import counted
 
 #: What comes of a missing partition.
@@ -363,7 +362,12 @@ class ExpectedInLogDirs:
 
     @classmethod
     def recorded(
-        cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics, seen: Seen
+        cls,
+        tables: TablesToRead,
+        sources: Sequence[Source],
+        topics: re.Pattern[str],
+        known: KnownTopics,
+        seen: ListedSources,
     ) -> ExpectedInLogDirs:
         """What the log dirs of a catalog should have now, as far as they can be listed here. `seen` is how the sources
         were listed before.
@@ -728,7 +732,7 @@ def _topic_id(directory: Location) -> str | None:
 
 
 def not_built(
-    sources: Iterable[Source], seen: Seen, keys: Collection[PartitionKey], topics: re.Pattern[str]
+    sources: Iterable[Source], seen: ListedSources, keys: Collection[PartitionKey], topics: re.Pattern[str]
 ) -> Iterator[NotBuilt]:
     """The log dirs that have partitions which no build has read; `keys` has those that builds have read."""
     for source in sources:

@@ -42,15 +42,13 @@ from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.walk import Damage, fail_on
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
-from kidxlib.storage.log_dir import is_brokers
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import is_broker_log_dir, small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import note, warn
-from kidxlib.terminal.progress import Done, begin_phase
+from kidxlib.terminal.console import Done, begin_phase, note, warn
 from kidxlib.text.words import counted
 
 #: About so many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to
@@ -119,7 +117,7 @@ def export_request(
     ensure_new_output(output)
     place = Path(os.path.abspath(output))
     for above in place.resolve().parents:
-        if is_brokers(above):
+        if is_broker_log_dir(above):
             raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
     asked = {
         "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],
@@ -216,7 +214,7 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
 
 def _planned(request: ExportRequest, threads: int) -> PlannedExport:
     begin_phase("planning")
-    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
+    catalog = None if request.catalog is None else existing_catalog_tables("--catalog", request.catalog)
     try:
         plan = plan_reads(
             request.read,

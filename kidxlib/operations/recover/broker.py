@@ -21,7 +21,7 @@ from kidxlib.storage.location import identity_of
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
-    is_partition,
+    is_partition_directory,
     looks_unmounted,
     names_in,
     read_meta_properties,
@@ -155,7 +155,7 @@ def _list_log_dirs(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Re
         except OSError as error:
             refusals.append(Refusal(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
         else:
-            if is_partition(path):
+            if is_partition_directory(path):
                 text = f"{path}: the directory of one partition; expected a broker's log dir: name {path.parent}"
                 refusals.append(Refusal(text))
             else:

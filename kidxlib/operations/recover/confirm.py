@@ -9,9 +9,8 @@ from typing import Final
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.finding import Kind
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
-from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.operations.compare.comparison import Kind
+from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place, list_place
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.recover.broker import LogDir
 from kidxlib.run.known_topics import KnownTopics

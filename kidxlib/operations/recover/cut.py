@@ -26,7 +26,7 @@ from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, listed_partitions
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.remover import Remover
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: A log goes before its side files, which are orphans then. A broker would read a log without an index.
 _FILES_OF_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

@@ -15,7 +15,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.damage.lost import not_built
-from kidxlib.run.recorded_sources import as_sources, look_at, source_paths
+from kidxlib.run.sources import as_sources, list_sources, source_paths
 from kidxlib.tables.protocol import Question, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -139,7 +139,7 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         )
     starts, clean = starts_of(tables, rates)
     sources = as_sources(source_paths(tables))
-    seen = look_at(sources)
+    seen = list_sources(sources)
     not_reached = seen.not_reached
     keys = set(partition_keys(tables.read(PARTITIONS, PARTITIONS.key)))
     left_out = list(not_built(sources, seen, keys, ANY_TOPIC))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kidxlib.errors import PublishError, UsageError
-from kidxlib.storage.directory import DIRECTORY
-from kidxlib.storage.log_dir import is_brokers
+from kidxlib.storage.location import DIRECTORY
+from kidxlib.storage.log_dir import is_broker_log_dir
 from kidxlib.storage.publisher import Owner
 
 _PIECE_BYTES: Final = 1024 * 1024
@@ -24,7 +24,7 @@ class KeptCopies:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(os.path.realpath(directory))
         for above in (self.directory, *self.directory.parents):
-            if is_brokers(above):
+            if is_broker_log_dir(above):
                 raise UsageError(f"--keep {directory}: in {above}, a broker's log dir; name a directory outside of it")
 
     def keep(self, file: Path, name: str, start: int = 0) -> None:

@@ -9,7 +9,7 @@ import os
 import stat
 
 from kidxlib.errors import LogNotCutError
-from kidxlib.storage.directory import DIRECTORY, Directory, opened_below, why_not_opened
+from kidxlib.storage.location import DIRECTORY, Directory, opened_below, why_not_opened
 
 
 def cut_log(directory: Directory, name: str, *, size: int, to: int) -> None:

@@ -38,7 +38,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log

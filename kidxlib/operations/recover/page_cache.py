@@ -52,12 +52,11 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.directory import DIRECTORY, Directory
+from kidxlib.storage.location import DIRECTORY, Directory
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_file import open_file
+from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
+from kidxlib.storage.opened_log import open_regular_file
 from kidxlib.storage.publisher import Owner, Publisher
-from kidxlib.storage.small_files import read_leader_epochs, small_file
 
 #: A broker looks at directories alone (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
@@ -416,7 +415,7 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
     last, latest = index.last_entry, times.last_entry
     if (len(index) and not last.position) or latest.timestamp <= 0:
         return None  # zeros at the end: it was not closed
-    descriptor, status = open_file(segment_file(base_offset, LOG_SUFFIX), directory)
+    descriptor, status = open_regular_file(segment_file(base_offset, LOG_SUFFIX), directory)
     try:
         log = ChunkedLog(descriptor, status.st_size, _END_BYTES)
         last_batches = list(batches(log, last.position))
@@ -451,7 +450,7 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
 
 def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
     """The first entry of an index file, and the last one with what follows it: a broker's checks look at no others."""
-    descriptor, status = open_file(name, directory)
+    descriptor, status = open_regular_file(name, directory)
     try:
         size = status.st_size
         if size <= 2 * entry_bytes:

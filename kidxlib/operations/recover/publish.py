@@ -40,11 +40,10 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
-from kidxlib.storage.directory import Directory, flush_file_system_of
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.publisher import Owner, Publisher, sweep
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.storage.location import Directory, flush_file_system_of
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs
+from kidxlib.storage.publisher import Owner, Publisher, sweep_staging_files
+from kidxlib.terminal.console import begin_phase
 
 #: The epoch that the broker had is not written: with it the controller would take the stop for a clean one, and count
 #: on records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
@@ -94,7 +93,7 @@ def sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
     the lock of the log dir stages there.
     """
     for name in names:
-        sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
+        sweep_staging_files(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
 def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:

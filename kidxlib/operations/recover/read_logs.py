@@ -23,8 +23,7 @@ from kidxlib.recovery.kept_scans import PassPlace, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections, scan_logs
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
-from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.opened_together import OpenedTogether
+from kidxlib.storage.opened_log import OpenedTogether, opened_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,15 +29,15 @@ from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_no
 from kidxlib.operations.recover.publish import make_ready
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.recover.refusals import refusals_to_apply
-from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import first_logs_not_known, gap_lines
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
@@ -396,7 +396,7 @@ def _inspect_log_dirs(
     stack: contextlib.ExitStack,
     name: str,
 ) -> _Inspection:
-    known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
+    known = read_known_topics(map(source_of, broker.log_dirs), options=request.metadata)
     plan = recovery_plan(
         broker,
         known,

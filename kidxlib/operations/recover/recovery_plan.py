@@ -49,8 +49,8 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.storage.opened_log import SMALL_BYTES, room_of_pass, small_log_passes
+from kidxlib.terminal.console import begin_phase
 
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
@@ -461,12 +461,12 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
         contextlib.ExitStack() as writers,  # they are closed once no pass is at work
         ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
     ):
-        for of_pass in passes(tasks):
+        for of_pass in small_log_passes(tasks):
             if len(coming) < _PASSES_AT_ONCE:
                 writer: ScanWriter | None = None
                 if (scans := of_pass[0].scans) is not None:
                     writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
-                rooms.put(_PassRoom(new_room(), writer))
+                rooms.put(_PassRoom(room_of_pass(), writer))
             else:
                 yield coming.popleft().result()
             coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))

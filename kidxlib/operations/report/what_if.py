@@ -33,11 +33,11 @@ from kidxlib.operations.retention.segments_to_plan import (
 )
 from kidxlib.retention.decide import NONE_STAYS, Candidates, Ladder, Longs, deletions, reasons_of_first
 from kidxlib.retention.policy import DECIDING_CONFIGS, REASONS, UNLIMITED, Origin, Policy, TopicConfig
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.options import MetadataOptions
 
 _FOR_EACH_CELL: Final = "for each time of the ladder with each size, times first"
 

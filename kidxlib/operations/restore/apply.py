@@ -35,14 +35,14 @@ from kidxlib.operations.restore.formatted import write_metadata
 from kidxlib.operations.restore.records import records_of
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import UNFINISHED
-from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: What an end before the metadata leaves.
 _LEFT_BEFORE_METADATA: Final = (

@@ -75,9 +75,9 @@ from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.operations.tiered.what_to_audit import by_partition
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
-from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 #: Who is to have copied segments whose metadata is made anew: no broker goes by it.

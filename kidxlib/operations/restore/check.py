@@ -22,11 +22,10 @@ from kidxlib.operations.restore.running_cluster import (
     client_settings,
 )
 from kidxlib.reading.request import READ_COMMITTED
-from kidxlib.storage.small_files import small_file
-from kidxlib.terminal.console import first_of_each_kind
+from kidxlib.storage.log_dir import small_file
+from kidxlib.terminal.console import begin_phase, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted, shell_option
 
 _LINES_SHOWN: Final = 20

@@ -27,7 +27,7 @@ from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.record_digest import IsolatedRecords
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import NewBroker
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.walk import fail_on
 from kidxlib.storage.location import Location
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 
 _LOGS_AT_ONCE: Final = 2
 #: The most threads that read a log: together four, as in `kidxlib.library.read`, which bounds a worker's memory.

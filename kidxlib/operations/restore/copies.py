@@ -29,14 +29,12 @@ from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
-from kidxlib.storage.location import location
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.location import Directory, location
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
+from kidxlib.storage.opened_log import SMALL_BYTES
 from kidxlib.storage.publisher import Owner, Publisher
-from kidxlib.storage.small_files import read_leader_epochs
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
 #: others are made anew of the logs.

@@ -36,11 +36,10 @@ from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
+from kidxlib.storage.location import Directory
+from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, small_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import Owner, Published, publish_if
-from kidxlib.storage.small_files import small_file
 
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.
 _FIRST_SNAPSHOT: Final = kraft_snapshot_file(SnapshotId(0, 0))

@@ -47,10 +47,8 @@ from kidxlib.operations.restore.coordinators import (
     read_coordinator_log,
 )
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, regular_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.text.words import counted
 
@@ -410,7 +408,7 @@ def take_inventory(
     """
     before = found_before or {}
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
-    known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
+    known = read_known_topics(map(source_of, log_dirs))
     brokers = [
         _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)

@@ -29,7 +29,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.restore.record_digest import Consumed, IsolatedRecords, RecordDigest
-from kidxlib.storage.small_files import parse_properties, small_file
+from kidxlib.storage.log_dir import parse_properties, small_file
 
 #: So long a broker may say nothing.
 _TIMEOUT_SECONDS: Final = 60.0

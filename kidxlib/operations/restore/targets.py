@@ -16,10 +16,9 @@ from kidxlib.java import parse_integer
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import OldBroker
-from kidxlib.storage.location import ensure_text, identity_of
+from kidxlib.storage.location import ensure_text, identity_of, place_on_file_system
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties
-from kidxlib.storage.mounts import place_on_file_system
 from kidxlib.storage.store.s3 import is_object
 
 #: What may be in a log dir that was just formatted. `METADATA_DIRECTORY` is looked at where metadata is written.

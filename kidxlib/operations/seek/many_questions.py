@@ -56,10 +56,9 @@ from kidxlib.operations.seek.seek_files import (
     write_answers,
 )
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 
 #: So few questions are answered faster than workers start: each reads about 12 kB of logs.
 _FEW_QUESTIONS: Final = 5000

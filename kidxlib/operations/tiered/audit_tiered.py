@@ -21,11 +21,10 @@ from kidxlib.operations.tiered.record import record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 

@@ -36,8 +36,7 @@ from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMeta
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, units_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase, warn
 
 
 def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:

@@ -29,8 +29,7 @@ from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMeta
 from kidxlib.operations.tiered.what_to_audit import by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, read_topic_id
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted
 

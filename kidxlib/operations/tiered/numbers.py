@@ -46,8 +46,7 @@ from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, 
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.decide import Bounds, Longs, Segments, decide
 from kidxlib.retention.policy import UNLIMITED, TopicPolicy
-from kidxlib.storage.directory import Directory, read_end
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Directory, Location, read_end
 from kidxlib.terminal.console import warn
 from kidxlib.text.times import NS_PER_MS, show_time
 from kidxlib.text.words import counted

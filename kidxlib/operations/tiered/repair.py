@@ -44,17 +44,15 @@ from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMeta
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
-from kidxlib.storage.directory import read_file
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, read_file
 from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 

@@ -14,8 +14,7 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.format.checksums import crc32c
 from kidxlib.log.remote.layout import Layout, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Directory, Location
 from kidxlib.storage.publisher import Publisher
 
 if TYPE_CHECKING:

@@ -22,11 +22,10 @@ from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions, parse_option
 from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import MetadataOptions, needing_packages, parse_option
 from kidxlib.text.times import parse_duration, parse_milliseconds
 
 RETENTION_MS: Final = "retention.ms"
@@ -185,7 +184,7 @@ def tiered_request(
         topics=parse_topics(".*" if topics is None else topics),
         interval_bytes=interval_bytes,
         fail_on=Verdict(fail_on),
-        known_topics=read_known_topics(metadata, sources),
+        known_topics=read_known_topics(sources, options=metadata),
         what_if=_parse_settings(what_if),
         kafka_version=kafka_version,
         recorded_as=recorded_as,

@@ -1,1 +1,3 @@
-"""Objects of an S3 store, and the requests for them."""
+"""Objects of an S3 store (`s3`, by `client` where stored checksums and conditions are needed), and the `requests` for
+them.
+"""

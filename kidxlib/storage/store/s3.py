@@ -2,7 +2,7 @@
 
 pyarrow's S3 file system reads and writes them. It finds credentials, region and profile as AWS' own tools do, and the
 endpoint of another object store in `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; so none of them is ever in a path, a
-table or a log.
+table or a log. delta-rs gets the same place for a catalog's tables (`storage_options`, `file_system_of`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +37,10 @@ from kidxlib.storage.store.requests import (
     pages_of,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # all of these are slow to import
+    from deltalake import DeltaTable
     from pyarrow import NativeFile
-    from pyarrow.fs import FileInfo, FileSelector, S3FileSystem
-
+    from pyarrow.fs import FileInfo, FileSelector, FileSystem, S3FileSystem
 
 SCHEME: Final = "s3://"
 
@@ -225,14 +226,40 @@ def region() -> str | None:
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
-def _store(tries: int = 1) -> S3FileSystem:
-    """The client, which itself tries a request `tries` times."""
-    with _connecting:
-        return _connected(endpoint(), region(), tries)
+def storage_options(path: str) -> dict[str, str]:
+    """The options of delta-rs for a catalog, in a directory or at `s3://<bucket>/<prefix>`. delta-rs finds credentials
+    and the region as AWS' tools do, and as kidx does for sources. It does not find the endpoint of another store.
+    """
+    if not is_object(path) or (store := endpoint()) is None:
+        return {}
+    options = {"AWS_ENDPOINT_URL": store}
+    if urlsplit(store).scheme == "http":  # delta-rs expects TLS otherwise
+        options["AWS_ALLOW_HTTP"] = "true"
+    if (name := region()) is not None:
+        options["AWS_REGION"] = name
+    return options
+
+
+def file_system_of(delta: DeltaTable) -> FileSystem:
+    """The table's directory. Not delta-rs' own on a disk: on a full disk it would print the state of its threads before
+    the error.
+    """
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+    if is_object(delta.table_uri):
+        return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
+    return SubTreeFileSystem(unquote(urlsplit(delta.table_uri).path), LocalFileSystem())
 
 
 #: Arrow waits for all requests before it gets more threads for others: that is done once, before the first request.
 _connecting: Final = threading.Lock()
+
+
+def _store(tries: int = 1) -> S3FileSystem:
+    """The client, which itself tries a request `tries` times."""
+    with _connecting:
+        return _connected(endpoint(), region(), tries)
 
 
 @functools.cache

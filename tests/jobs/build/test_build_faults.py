@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kidxlib.run.catalog_place import STAGING
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.run.context import STAGING
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount

@@ -24,8 +24,8 @@ from jobs.common.spark.local_rows import of_arrow, spark_schema
 from jobs.common.spark.session import JobSession, session
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.jit import compiling
-from kidxlib.run import heartbeat
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.storage import scratch
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from tests.support.leftovers import age
 from tests.support.spark.sessions import use_shared_session
 
@@ -104,7 +104,7 @@ def test_what_killed_runs_have_left_at_a_url_is_swept(
     spark_session: JobSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder goes by its heartbeat, which a run renews there, too. One without goes by its age."""
-    monkeypatch.setattr(heartbeat, "PERIOD", timedelta(milliseconds=10))
+    monkeypatch.setattr(scratch, "PERIOD", timedelta(milliseconds=10))
     for name in ("alive", "dead", "old", "young"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.parquet").touch()

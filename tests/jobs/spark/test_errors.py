@@ -11,8 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jobs.common.spark.errors import as_ours
-from jobs.common.spark.session import session
+from jobs.common.spark.session import as_kidx_error, session
 from kidxlib import errors
 from kidxlib.errors import (
     MADE_OF_PARTS,
@@ -50,7 +49,7 @@ def test_an_error_of_each_class_in_a_task(spark: SparkSession, exhaustive: bool)
         failing = spark.range(1).mapInArrow(fail, "id long")
         with pytest.raises((PySparkException, Py4JJavaError)) as raised:  # one of reading, another of writing
             failing.collect() if number % 2 else failing.write.format("noop").mode("overwrite").save()
-        ours = as_ours(raised.value)
+        ours = as_kidx_error(raised.value)
         assert str(ours) == str(error)
         assert type(ours) is (KidxError if kind in MADE_OF_PARTS else kind)
 
@@ -61,8 +60,11 @@ def test_a_worker_that_ends_before_it_has_said_who_it_is(spark: SparkSession) ->
     """
     reader = ("java.io.DataInputStream", "readInt"), ("org.apache.spark.security.SocketAuthHelper", "readUtf8")
     begun = ("org.apache.spark.api.python.PythonWorkerFactory", "createWorker$1")
-    assert isinstance(as_ours(_end_of_file(spark, *reader, begun)), SparkEndedError)
-    assert as_ours(_end_of_file(spark, *reader, ("org.apache.spark.launcher.LauncherConnection", "run"), begun)) is None
+    assert isinstance(as_kidx_error(_end_of_file(spark, *reader, begun)), SparkEndedError)
+    assert (
+        as_kidx_error(_end_of_file(spark, *reader, ("org.apache.spark.launcher.LauncherConnection", "run"), begun))
+        is None
+    )
 
 
 def _end_of_file(spark: SparkSession, *frames: tuple[str, str]) -> Py4JJavaError:

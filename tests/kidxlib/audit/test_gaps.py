@@ -15,7 +15,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
 from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.run_summary import gap_lines
 
 
 def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:

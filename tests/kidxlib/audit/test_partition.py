@@ -16,7 +16,7 @@ from kidxlib.audit.rows import Kind
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.support.audits import audited, problems_of, verified
 from tests.support.damages import all_files

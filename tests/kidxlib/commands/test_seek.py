@@ -28,8 +28,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.answers import MARKER
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import (

@@ -13,7 +13,7 @@ import pytest
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.terminal.options import SETTINGS_FILE
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
 from tests.support.spark.jobs import kidx_tables_here

@@ -40,7 +40,7 @@ from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Listed, Location
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
 from tests.support.audits import audited, problems_of, show_summary, summarised, verified

@@ -10,8 +10,7 @@ from kidxlib.indexing.bins import BINS_PER_CORE, into_bins
 from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileVersion
 
 
 def task(base_offset: int, log_bytes: int) -> ScanTask:

@@ -30,7 +30,7 @@ from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Pl
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from tests.docs.log_dirs import put
 from tests.model.changes import compare_plainly, known_of
 from tests.support.known_rows import known_row, known_rows, known_table

@@ -14,7 +14,7 @@ from kidxlib.indexing.listing import ListedSegments, Skipped, list_segments, lis
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.source import Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from tests.support.unlistable import unlistable_directory
 
 

@@ -8,7 +8,7 @@ from numba.core import event
 
 from kidxlib.jit import compiling
 from kidxlib.jit.compiler import njit
-from kidxlib.terminal.progress import Phase
+from kidxlib.terminal.console import Phase
 
 
 def test_a_phase_is_called_compiling_while_loops_are_compiled() -> None:

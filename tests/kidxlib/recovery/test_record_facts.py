@@ -21,7 +21,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
-from kidxlib.storage.opened_file import open_log
+from kidxlib.storage.opened_log import open_local_log
 from tests.model import facts as model
 from tests.model.recover import recover_reference
 from tests.support.logs.batches import FILLER, Batch, encode
@@ -40,7 +40,7 @@ def test_crc64nvme() -> None:
 
 def test_golden(golden_segment: GoldenSegment) -> None:
     log = golden_segment.log.read_bytes()
-    with open_log(str(golden_segment.log)) as (descriptor, version):
+    with open_local_log(str(golden_segment.log)) as (descriptor, version):
         check(ChunkedLog(descriptor, version.size, 70_000), log, golden_segment.base_offset, golden_segment.options)
 
 

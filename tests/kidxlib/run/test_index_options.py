@@ -26,7 +26,6 @@ from kidxlib.recovery.options import (
 )
 from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.settings import BuildSettings, Settings, TopicSettings
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.cluster_metadata import ID_OF_T, OTHER_ID, log_dir_of_t
@@ -53,7 +52,7 @@ def test_the_nearest_wins(
     tmp_path: Path, option: int | None, settings: Settings, has_metadata: bool, expected: tuple[int, int]
 ) -> None:
     source = Source("s", log_dir_of_t(tmp_path, has_metadata=has_metadata))
-    known = read_known_topics(MetadataOptions(), (source,))
+    known = read_known_topics((source,))
     partition = PartitionDirectory(source, TopicPartition("t", 0), tmp_path / "t-0")
     of_topic = options_of_topic(
         known, partition, interval_bytes=option, max_index_bytes=None, verify_crc=False, settings=settings
@@ -76,7 +75,7 @@ def _plan(sources: Sequence[Source], known: KnownTopics, interval_bytes: int | N
 def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
     """Of another topic of the name, or one whose id nobody knows, nothing is known."""
     source = Source("s", log_dir_of_t(tmp_path))
-    known = read_known_topics(MetadataOptions(), (source,))
+    known = read_known_topics((source,))
     plan = _plan((source,), known)
     assert plan.partitions[0].options == RecoverOptions(interval_bytes=512)  # no index can do with 4 bytes
     assert _plan((source,), known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
@@ -98,7 +97,7 @@ def test_a_topic_in_two_log_dirs_is_counted_once(tmp_path: Path) -> None:
     first, second = log_dir_of_t(tmp_path / "a"), log_dir_of_t(tmp_path / "b", has_metadata=False)
     (second / "t-0").rename(second / "t-1")
     sources = Source("a", first), Source("b", second)
-    known = read_known_topics(MetadataOptions(), sources)
+    known = read_known_topics(sources)
     [told] = known_as_json(known, _plan(sources, known))
     assert (told["topics"], told["taken"]) == (1, {INTERVAL: {"topic": 1}, MAX_INDEX: {}})
 

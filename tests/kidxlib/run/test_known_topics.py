@@ -14,8 +14,8 @@ from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source, source_at
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import ensure_proven, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.terminal.options import MetadataOptions
 from tests.support.cluster_metadata import (
     ID_OF_T,
     OTHER_ID,
@@ -42,13 +42,13 @@ def test_a_source_has_the_metadata_in_itslog_dir_of_t(tmp_path: Path) -> None:
     log_dir, other = log_dir_of_t(tmp_path / "a"), log_dir_of_t(tmp_path / "b", 2, has_metadata=False)
     (other / "meta.properties").write_text("node.id=2\n")
     sources = Source("dir", log_dir), Source("partition", log_dir / "t-0"), Source("other", other)
-    known = read_known_topics(MetadataOptions(), sources)
+    known = read_known_topics(sources)
     assert known.of_sources.keys() == {"dir", "partition"}
     assert [known.topic_id(source.name, "t") for source in sources] == [ID_OF_T, ID_OF_T, None]
     assert known.as_of == f"{log_dir / METADATA_DIRECTORY} {_AS_OF}"
 
     for given in (log_dir, log_dir / METADATA_DIRECTORY):
-        named = read_known_topics(MetadataOptions(cluster_metadata=str(given)), sources)
+        named = read_known_topics(sources, options=MetadataOptions(cluster_metadata=str(given)))
         values = [named.config(source.name, "t", "retention.ms") for source in sources]
         assert [value and value.value for value in values] == ["5", "5", None]  # set for broker 1 alone
         assert len(named.read()) == 1
@@ -57,7 +57,7 @@ def test_a_source_has_the_metadata_in_itslog_dir_of_t(tmp_path: Path) -> None:
 def test_server_properties_are_those_of_one_node(tmp_path: Path) -> None:
     sources = [Source(str(node), log_dir_of_t(tmp_path / str(node), node)) for node in (1, 2)]
     (tmp_path / "server.properties").write_text("process.roles=broker\nnode.id=2\nlog.retention.bytes=7\n")
-    known = read_known_topics(MetadataOptions(server_properties=tmp_path / "server.properties"), sources)
+    known = read_known_topics(sources, options=MetadataOptions(server_properties=tmp_path / "server.properties"))
     values = [known.config(source.name, "t", "retention.bytes") for source in sources]
     assert [value and value.value for value in values] == [None, "7"]
 
@@ -71,7 +71,7 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
 
     def told(text: str) -> Sequence[str]:
         file.write_text(f"process.roles=broker,controller\nnode.id=1\n{text}")
-        return read_known_topics(MetadataOptions(server_properties=file), sources).warnings
+        return read_known_topics(sources, options=MetadataOptions(server_properties=file)).warnings
 
     begin = f"--server-properties {file} (node.id=1): it may be another broker's, as "
     end = "; its values are used all the same"
@@ -86,7 +86,7 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
         assert line.startswith(f"{begin}{sources[2].path / META_PROPERTIES} names no node, and {why}; as the disk has")
         assert line.endswith(end)
     file.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path}/a,{tmp_path}/b")
-    assert read_known_topics(MetadataOptions(server_properties=file), sources[:2]).warnings == []
+    assert read_known_topics(sources[:2], options=MetadataOptions(server_properties=file)).warnings == []
 
 
 def test_a_server_properties_that_the_log_dir_contradicts_is_not_its_brokers(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_server_properties_that_the_log_dir_contradicts_is_not_its_brokers(tmp
 def _assert_contradicted(file: Path, log_dir: Path, why: Sequence[str]) -> str:
     """What the warning says of a file."""
     sources, options = (Source("s", log_dir),), MetadataOptions(server_properties=file)
-    known = read_known_topics(options, sources)
+    known = read_known_topics(sources, options=options)
     assert len(known.contradicted) == len(why), known.contradicted
     assert all(map(str.__contains__, known.contradicted, why)), known.contradicted
     ensure = partial(ensure_proven, options, known, sources, same_broker=True)
@@ -201,11 +201,11 @@ def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) 
     log_dir = log_dir_of_t(tmp_path / "a")
     (log_dir / METADATA_DIRECTORY / "00000000000000000000.log").write_bytes(data(0, [b"no metadata"]))
     source = Source("s", log_dir)
-    known = read_known_topics(MetadataOptions(metadata_high_watermark=1), (source,))
+    known = read_known_topics((source,), options=MetadataOptions(metadata_high_watermark=1))
     assert known.of_sources == {} and len(known.warnings) == 1
     assert "offset 0: found b'no metadata'" in known.warnings[0]
     with pytest.raises(UsageError, match=r"--cluster-metadata .*offset 0: found b'no metadata'"):
-        read_known_topics(MetadataOptions(cluster_metadata=str(log_dir), metadata_high_watermark=1), (source,))
+        read_known_topics((source,), options=MetadataOptions(cluster_metadata=str(log_dir), metadata_high_watermark=1))
 
 
 def test_a_copy_that_cannot_be_read_is_told_beside_one_that_counts_in_its_place(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_copy_that_cannot_be_read_is_told_beside_one_that_counts_in_its_place(
     torn, good = log_dir_of_t(tmp_path / "torn"), log_dir_of_t(tmp_path / "good", node_id=2)
     other = log_dir_of_t(tmp_path / "other", cluster_id="other")
     (torn / METADATA_DIRECTORY / "00000000000000000000.log").write_bytes(data(0, [b"no metadata"]))
-    known = read_known_topics(MetadataOptions(), [Source(each.name, each) for each in (torn, other, good)])
+    known = read_known_topics([Source(each.name, each) for each in (torn, other, good)])
     assert known.of_sources["torn"].metadata is known.of_sources["good"].metadata
     [warning] = known.warnings
     assert warning.startswith(f"{torn / METADATA_DIRECTORY}: record at offset 0: ")
@@ -224,7 +224,7 @@ def test_a_copy_that_cannot_be_read_is_told_beside_one_that_counts_in_its_place(
     write_copy(
         good / METADATA_DIRECTORY, {0: leader_change(0, [1, 2]) + data(1, [topic("u", OTHER_ID)] * 6)}, snapshots
     )
-    known = read_known_topics(MetadataOptions(), [Source(each.name, each) for each in (torn, other, good)])
+    known = read_known_topics([Source(each.name, each) for each in (torn, other, good)])
     of_good = known.of_sources["good"].metadata
     assert of_good.as_of != of_good.to_end.as_of, "of two voters the snapshot alone is known to be committed"
     [warning] = known.warnings
@@ -260,7 +260,7 @@ def test_options_that_are_wrong(tmp_path: Path, directory: str | None, file: str
         server_properties=None if file is None else tmp_path / file,
     )
     with pytest.raises(UsageError, match=re.escape(message.format(tmp_path))):
-        read_known_topics(options, (Source("s", log_dir_of_t(tmp_path / "a")),))
+        read_known_topics((Source("s", log_dir_of_t(tmp_path / "a")),), options=options)
 
 
 @pytest.mark.parametrize("option", ["--server-properties", "--metadata-high-watermark"])
@@ -272,7 +272,7 @@ def test_an_option_that_says_nothing_is_a_mistake(tmp_path: Path, option: str) -
         server_properties=tmp_path / "1" if is_of_file else None, metadata_high_watermark=None if is_of_file else 1
     )
     with pytest.raises(UsageError, match=rf"{option} .*1: no source has __cluster_metadata-0 beside"):
-        read_known_topics(options, (Source("s", log_dir_of_t(tmp_path / "a", has_metadata=False)),))
+        read_known_topics((Source("s", log_dir_of_t(tmp_path / "a", has_metadata=False)),), options=options)
 
 
 def test_metadata_lies_in_an_object_store_too(store: ObjectStore, tmp_path: Path) -> None:
@@ -282,13 +282,13 @@ def test_metadata_lies_in_an_object_store_too(store: ObjectStore, tmp_path: Path
     store.upload(log_dir_of_t(tmp_path / "without", has_metadata=False), f"{prefix}/without")
     where = f"s3://{BUCKET}/{prefix}"
     sources = [source_at(f"{where}/{name}", name) for name in ("with", "without")]
-    known = read_known_topics(MetadataOptions(), sources)
+    known = read_known_topics(sources)
     assert known.as_of == f"{where}/with/{METADATA_DIRECTORY} {_AS_OF} (of the same cluster: without)"
     for given in (f"{where}/with", f"{where}/with/{METADATA_DIRECTORY}"):
-        named = read_known_topics(MetadataOptions(cluster_metadata=given), sources)
+        named = read_known_topics(sources, options=MetadataOptions(cluster_metadata=given))
         assert [named.topic_id(source.name, "t") for source in sources] == [ID_OF_T, ID_OF_T]
     with pytest.raises(UsageError, match=f"--cluster-metadata {where}/none: no such directory"):
-        read_known_topics(MetadataOptions(cluster_metadata=f"{where}/none"), sources)
+        read_known_topics(sources, options=MetadataOptions(cluster_metadata=f"{where}/none"))
     for name in store.contents(prefix):
         store.delete(f"{prefix}/{name}")
 
@@ -319,15 +319,15 @@ def test_a_source_without_metadata_goes_by_that_of_its_cluster(tmp_path: Path) -
         ((near,), (foreign, far, own), own),
         ((), (near, foreign), near),
     ):
-        known = read_known_topics(MetadataOptions(), (without, *others), partial(tuple[Source, ...], recorded))
+        known = read_known_topics((without, *others), partial(tuple[Source, ...], recorded))
         of_source = known.of_sources["without"]
         assert of_source.metadata.directory == Path(str(expected.path)) / METADATA_DIRECTORY
         assert of_source.broker.node_id == 1 and of_source.borrowed
         assert f"{expected.path}/{METADATA_DIRECTORY} as of " in str(known.as_of)
         assert str(known.as_of).count("(of the same cluster: without)") == 1
-    value = read_known_topics(MetadataOptions(), (without, near)).config("without", "t", "retention.ms")
+    value = read_known_topics((without, near)).config("without", "t", "retention.ms")
     assert value is not None and value.value == "8"
-    assert read_known_topics(MetadataOptions(), (without,), lambda: (foreign,)).of_sources == {}
+    assert read_known_topics((without,), lambda: (foreign,)).of_sources == {}
 
 
 @pytest.mark.parametrize("voters", [[1], [1, 2, 3]])
@@ -336,6 +336,6 @@ def test_log_dirs_of_a_broker_that_are_not_at_hand(tmp_path: Path, voters: list[
     log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xyz"]
     registered = [of_broker("RegisterBrokerRecord", 1, ids[:2]), of_broker("RegisterBrokerRecord", 2, ids[2:])]
     write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, voters) + data(1, registered)})
-    known = read_known_topics(MetadataOptions(), (Source("s", log_dir),))
+    known = read_known_topics((Source("s", log_dir),))
     assert known.other_log_dirs(1, ids[:1]) == ids[1:2]
     assert known.other_log_dirs(1, ids[:2]) == known.other_log_dirs(None, []) == []

@@ -11,8 +11,8 @@ import pytest
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.terminal.options import MetadataOptions
 from tests.support.cluster_metadata import (
     ID_OF_T,
     OTHER_ID,

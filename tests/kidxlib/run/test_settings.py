@@ -14,8 +14,8 @@ from jobs.retention import retention
 from jobs.seek import seek
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
-from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.run.settings import Settings, read_settings
+from kidxlib.terminal.options import SETTINGS_FILE
 from tests.jobs.archive import assert_refused
 from tests.support.spark.jobs import run_here
 

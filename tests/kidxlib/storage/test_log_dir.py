@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from kidxlib.errors import CheckpointError, UsageError
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.log_dir import (
     MetaProperties,
     ensure_no_copies,
     ensure_one_broker,
+    filled_file,
+    lines_of,
+    read_checkpoints,
+    read_leader_epochs,
     read_meta_properties,
+    read_offset_checkpoint,
     read_topic_id,
+    small_file,
 )
+from kidxlib.storage.store.s3 import ObjectPath
 from tests.support.logs import golden
+from tests.support.object_store import BUCKET, ObjectStore
 
 
 def test_a_topic_id_comes_from_a_real_brokers_file(tmp_path: Path) -> None:
@@ -52,3 +62,102 @@ def test_log_dirs_are_one_brokers_and_no_copies() -> None:
     ):
         with pytest.raises(UsageError, match=message):
             ensure_one_broker([(first, of_first), (second, of_second)])
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4096
+    (tmp_path / "file").write_bytes(content)
+    assert small_file(tmp_path / "file") == content
+
+
+def test_room_for_more_entries_is_left_out(tmp_path: Path) -> None:
+    """A broker keeps it at the end of an active segment's index; a file may end amid an entry."""
+    for count in (0, 1, 2, 5, 1000):
+        entries = b"\0\0\0\7" * 2 * count
+        for rest in (b"", bytes(8), bytes(80_000), bytes(3)):
+            (tmp_path / "index").write_bytes(entries + rest)
+            assert filled_file(tmp_path / "index", 8) == entries
+
+
+def test_lines_are_those_of_bytes_that_are_no_text_too(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0\n\xff 1\r\n2")
+    assert lines_of(tmp_path / "file") == ["0", "\ufffd 1", "2"]
+
+
+def test_a_file_larger_than_any_of_kafka_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 2,147,483,647 bytes"):
+        small_file(tmp_path / "file")
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="not a regular file"):
+        small_file(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        filled_file(tmp_path / "pipe", 8)
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_directory_and_what_is_not_there_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not a regular file"):
+        small_file(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        small_file(tmp_path / "not there")
+
+
+def test_an_object_is_read_as_a_file_is(store: ObjectStore) -> None:
+    store.put("small/file", b"0\n1\n")
+    assert lines_of(ObjectPath(f"{BUCKET}/small/file")) == ["0", "1"]
+    assert filled_file(ObjectPath(f"{BUCKET}/small/file"), 8) == b"0\n1\n"
+    with pytest.raises(FileNotFoundError):
+        small_file(ObjectPath(f"{BUCKET}/small/not there"))
+
+
+def test_a_checkpoint_reads_as_kafka_writes_it(tmp_path: Path) -> None:
+    """Topics with dots and dashes, several lines; an absent file is not an empty one."""
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("0\n2\na.b-c_d 12 9223372036854775807\n__consumer_offsets 3 0\n")
+    assert read_offset_checkpoint(path) == {
+        TopicPartition("a.b-c_d", 12): 2**63 - 1,
+        TopicPartition("__consumer_offsets", 3): 0,
+    }
+    checkpoints = read_checkpoints(tmp_path)
+    assert checkpoints.high_watermarks is not None and checkpoints.recovery_points is None
+    assert checkpoints.clean_shutdown is False
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("1\n0\n", "line 1: version '1', expected 0"),
+        ("0\n1\ntopic 0\n", "line 3: 'topic 0', expected <topic> <partition> <offset>"),
+        ("0\n1\ntopic zero 7\n", "line 3"),
+        ("0\n2\ntopic 0 7\n", "line 2: 2 entries announced, 1 found"),
+        ("0\n", "line 2"),
+    ],
+)
+def test_a_malformed_checkpoint_says_where(text: str, where: str, tmp_path: Path) -> None:
+    """The file, the line, what stands there and what was expected."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text(text)
+    with pytest.raises(CheckpointError) as raised:
+        read_offset_checkpoint(path)
+    assert str(raised.value).startswith(f"{path}: ") and where in str(raised.value)
+
+
+def test_leader_epochs_are_those_of_the_log(tmp_path: Path) -> None:
+    """What stands in the file, and what a broker keeps of it between log start and log end offset."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    assert read_leader_epochs(tmp_path) is None
+    path.write_text("0\n4\n0 0\n3 10\n4 20\n7 30\n")
+    epochs = read_leader_epochs(tmp_path)
+    assert epochs is not None and epochs.checkpoint() == path.read_bytes()
+    assert epochs.within(0, 31).checkpoint() == path.read_bytes()
+    assert epochs.within(15, 30).checkpoint() == b"0\n2\n3 15\n4 20\n"
+    assert epochs.within(20, 21).checkpoint() == b"0\n1\n4 20\n"
+    path.write_text("0\n2\n3 10\n-1 20\n")
+    with pytest.raises(CheckpointError, match="line 4: '-1 20', expected <epoch> <start offset>"):
+        read_leader_epochs(tmp_path)

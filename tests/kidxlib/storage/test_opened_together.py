@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kidxlib.errors import LogChangedError
-from kidxlib.storage import opened_together
+from kidxlib.storage import opened_log
 from kidxlib.storage.log_bytes import WholeLog
-from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.opened_log import SMALL_BYTES, OpenedTogether
 from tests.support import page_cache
 
 _CONTENTS = (b"", b"some", os.urandom(60_000), os.urandom(4096 * 5))
@@ -48,7 +48,7 @@ def test_all_have_their_bytes(logs: list[Path], room: int) -> None:
 
 
 def test_where_the_kernel_does_not_tell_they_are_mapped(logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened_together, "_CACHESTAT", -1)
+    monkeypatch.setattr(opened_log, "_CACHESTAT", -1)
     contents, are_mapped = _opened(logs, 10**6)
     assert contents == list(_CONTENTS) and all(are_mapped[1:])
 

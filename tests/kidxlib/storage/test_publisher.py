@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.directory import Directory, read_end, read_file
+from kidxlib.storage.location import Directory, read_end, read_file
 from kidxlib.storage.publisher import (
     STAGING_PREFIX,
     STAGING_SUFFIX,
@@ -19,7 +19,7 @@ from kidxlib.storage.publisher import (
     Publisher,
     is_staging,
     publish_if,
-    sweep,
+    sweep_staging_files,
 )
 from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
@@ -172,11 +172,11 @@ def test_only_old_staging_files_are_swept(place: Directory) -> None:
     for name, seconds in names.items():
         (directory / name).touch()
         os.utime(directory / name, (seconds, seconds))
-    assert sweep(place, 2 * 10**9) == 1
+    assert sweep_staging_files(place, 2 * 10**9) == 1
     assert set(names) - set(contents(directory)) == {f"{STAGING_PREFIX}1-a{STAGING_SUFFIX}"}
-    assert sweep(Directory(place.root, "not there"), 2 * 10**9) == 0
+    assert sweep_staging_files(Directory(place.root, "not there"), 2 * 10**9) == 0
     with unlistable_directory() as directory:
-        assert sweep(Directory(str(directory.parent), directory.name), 2 * 10**9) == 0
+        assert sweep_staging_files(Directory(str(directory.parent), directory.name), 2 * 10**9) == 0
 
 
 def _as_seen(seen: bytes | None) -> Callable[[bytes | None], bool]:

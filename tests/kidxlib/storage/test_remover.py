@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.remover import Remover
 
 

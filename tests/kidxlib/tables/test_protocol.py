@@ -1,4 +1,4 @@
-"""Groups of rows are those that Python makes. Of Spark's tables: tests/jobs/catalog/test_spark_tables.py."""
+"""Groups of rows are those that Python makes. Of Spark's tables: tests/jobs/spark/test_spark_tables.py."""
 
 from __future__ import annotations
 

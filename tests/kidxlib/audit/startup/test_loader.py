@@ -21,7 +21,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference
 from tests.support.audits import audited, verified
 from tests.support.cluster_metadata import data, leader_change, of_broker, topic, topic_id, write_copy

@@ -33,7 +33,7 @@ from kidxlib.operations.build.finish_work import (
 )
 from kidxlib.recovery.partition_fold import FoldState, Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
 from tests.support.catalog import filled

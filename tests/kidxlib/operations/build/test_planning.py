@@ -25,8 +25,8 @@ from kidxlib.indexing.plan import Plan, find_partitions, find_segments
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.planning import find_changes, listed_plan
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.options import SETTINGS_FILE, MetadataOptions
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.terminal.options import SETTINGS_FILE, MetadataOptions
 from tests.conftest import Say
 from tests.support.logs.changing_disks import CHANGES
 from tests.support.logs.random_logs import write_random_log

@@ -12,8 +12,7 @@ import pytest
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT, clean_shutdown, offset_checkpoint
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden

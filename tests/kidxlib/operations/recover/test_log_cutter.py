@@ -9,7 +9,7 @@ import pytest
 
 from kidxlib.errors import LogNotCutError
 from kidxlib.operations.recover.log_cutter import cut_log
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 
 _LOG = "00000000000000000000.log"
 

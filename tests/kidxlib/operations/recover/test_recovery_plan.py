@@ -21,8 +21,7 @@ from kidxlib.operations.recover.publish import rebuild_and_look
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.opened_log import SMALL_BYTES, opened_log
 from tests.support.logs import golden
 
 _STOP = PartitionStop(clean_shutdown=False, recovery_point=0, log_start_offset=0, high_watermark=0)

@@ -24,7 +24,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.operations.restore.contents_work import RestoredLog, read_logs
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
-from kidxlib.storage import small_files
+from kidxlib.storage import log_dir as log_dir_module
 from tests.conftest import one_in
 from tests.faults.processes import kidx
 from tests.support.cluster_metadata import topic_id, write_checkpoints
@@ -56,13 +56,13 @@ def test_no_checkpoint_of_the_log_dir_is_read_for_each_partition(
 ) -> None:
     """Each has an entry for every partition: to read 4,000 small ones took a minute."""
     log_dir, met = killed_log_dir(tmp_path, 1), list[str]()
-    read_checkpoint = small_files._read_checkpoint
+    read_checkpoint = log_dir_module._read_checkpoint
 
     def reading(path: Path, *arguments: Any) -> object:
         met.append(path.name)
         return read_checkpoint(path, *arguments)
 
-    monkeypatch.setattr(small_files, "_read_checkpoint", reading)
+    monkeypatch.setattr(log_dir_module, "_read_checkpoint", reading)
     log = RestoredLog(
         topic_partition=TopicPartition("txn-mixed", 0),
         log_dir=log_dir,

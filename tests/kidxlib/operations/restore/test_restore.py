@@ -30,9 +30,8 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.targets import UNFINISHED, overlapping
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended

@@ -15,7 +15,7 @@ import pytest
 from kidxlib.errors import StoreBusyError
 from kidxlib.storage.store import requests
 from kidxlib.storage.store.requests import AT_ONCE, in_order
-from kidxlib.terminal.progress import of_store
+from kidxlib.terminal.console import slow_store_message
 
 _SECONDS = 60.0
 
@@ -111,7 +111,7 @@ def test_a_run_gives_up_a_store_that_answers_one_request_in_ten(seconds: Callabl
     with pytest.raises(StoreBusyError, match=r"has answered \d+ requests in 1\d\d s.*run the same command again later"):
         _asked(itertools.cycle([False] * 9 + [True]), 10_000)
     assert seconds() < 180
-    assert of_store().startswith("the store is slow: ")
+    assert slow_store_message().startswith("the store is slow: ")
 
 
 def test_a_store_that_answers_every_other_request_is_asked_on(seconds: Callable[[], float]) -> None:

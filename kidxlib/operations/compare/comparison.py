@@ -1,13 +1,20 @@
-"""The findings of a comparison, and which kinds of them fail a gate."""
+"""A comparison of two places or sources: its findings, which kinds of them fail a gate, and how its work is run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import Done, begin_phase
+
+if TYPE_CHECKING:  # the command's --help waits for none of these
+    from kidxlib.engine.protocol import Engine
+    from kidxlib.engine.staged import Staged
+    from kidxlib.engine.work import Work
 
 
 class As(StrEnum):
@@ -157,3 +164,27 @@ def verdict_of(findings: Iterable[Finding]) -> str:
     """The worst kind of a partition's findings. Harmless ones leave the partition the same, but for a cleaner's."""
     kinds = {finding.kind for finding in findings if finding.kind not in HARMLESS or finding.kind is Kind.CLEANED}
     return next((kind.value for kind in Kind if kind in kinds), SAME)
+
+
+def run_comparison(
+    work: Work[Any],
+    engine: Engine,
+    phase: str,
+    *,
+    done: Callable[[], Done],
+    so_far: Callable[[], str],
+    segments: int,
+    log_bytes: int = 0,
+) -> Staged:
+    """The staged rows. `done` shows the progress; an interrupted run reports nothing, and says `so_far`."""
+    if not work.is_small:
+        engine.start()
+    begin_phase(phase, done=done, segments=segments, log_bytes=log_bytes, after="counting")
+    with (
+        interrupts.telling(lambda: f"{so_far()} compared, and none reported; run the same command again"),
+        engine.abandoning(),
+    ):
+        staged = engine.run(work)
+        interrupts.raise_if_requested()
+    begin_phase("counting")
+    return staged

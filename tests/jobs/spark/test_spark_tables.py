@@ -9,6 +9,7 @@ import os
 import random
 import tarfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -21,17 +22,21 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from jobs.common.catalog import spark_tables
-from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.spark import spark_tables
 from jobs.common.spark.session import session
-from kidxlib.catalog import tables as catalog_tables
+from jobs.common.spark.spark_tables import SparkMaintenance, SparkTables
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, delta_properties
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.maintenance import table_state
+from kidxlib.tables import layout
+from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.layout import properties_of
 from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
+from tests.support.catalog import append_rows
 from tests.support.grouped import Segments, assert_grouped, rows_of
 from tests.support.spark.sessions import use_shared_session
 
@@ -144,7 +149,7 @@ def test_tables_are_the_same_whoever_made_them(fresh_spark: SparkSession, tmp_pa
         by_delta_rs.append(table, table.schema().empty_table())
         assert_same_layout(tmp_path / "spark" / table.name, tmp_path / "delta-rs" / table.name)
         metadata = DeltaTable(tmp_path / "delta-rs" / table.name).metadata()
-        assert metadata.configuration == delta_properties(table)
+        assert metadata.configuration == properties_of(table)
         comments = [field.metadata["comment"] for field in DeltaTable(tmp_path / "spark" / table.name).schema().fields]
         assert comments == [column.comment for column in table.columns]
 
@@ -207,13 +212,13 @@ def _assert_an_older_release_refuses_it(path: str, monkeypatch: pytest.MonkeyPat
     """It asks the table `segments` alone, in these words."""
     says = f"segments: written with catalog version {CATALOG_VERSION}, this code has {CATALOG_VERSION - 1}; use a newer"
     with monkeypatch.context() as older:
-        older.setattr(catalog_tables, "CATALOG_VERSION", CATALOG_VERSION - 1)
+        older.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
         with pytest.raises(CatalogError, match=says):
             DeltaTables(path).catalog_version(SEGMENTS)
 
 
 def _catalog_version(table: Path) -> int:
-    return int(DeltaTable(table).metadata().configuration[catalog_tables.VERSION_PROPERTY])
+    return int(DeltaTable(table).metadata().configuration[layout.VERSION_PROPERTY])
 
 
 def _kept_names(table: Table) -> list[str]:
@@ -239,3 +244,55 @@ def _files(table: Path) -> pa.Table:
 def _bytes_of_files(table: Path) -> list[int]:
     sizes: list[int] = _files(table)["size_bytes"].to_pylist()  # type: ignore[assignment]
     return sizes
+
+
+_MONTH: Final = 30 * 24 * 3600
+
+
+def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
+    for number in range(4):
+        append_rows(
+            tmp_path, SEGMENTS, *({"topic": f"t{number}", "partition": each, "base_offset": 9} for each in range(3))
+        )
+    driver = DeltaTables(str(tmp_path))
+    old, young = (tmp_path / "segments" / f"of-a-killed-commit-{age}.parquet" for age in ("old", "young"))
+    for stray in (old, young):
+        stray.write_bytes(b"never committed")
+    os.utime(old, (time.time() - _MONTH,) * 2)
+    use_shared_session()
+    with session("test") as spark:
+        tables = SparkTables(spark, str(tmp_path))
+        by_spark, by_driver = SparkMaintenance(tables), DeltaMaintenance(driver)
+        found, expected = (each.files(SEGMENTS).sort_by("path") for each in (by_spark, by_driver))
+        assert found.to_pylist() == expected.to_pylist() and found.num_rows == 4
+        assert table_state(by_spark, SEGMENTS).needs_rewrite
+        by_spark.expire(SEGMENTS, lambda: driver.read(SEGMENTS, ["topic"]).slice(0, 1))
+        assert len(set(driver.read(SEGMENTS, ["topic"])["topic"].to_pylist())) == 3
+        assert driver.read(SEGMENTS).num_rows == 9
+        rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+        by_spark.rewrite(SEGMENTS)
+        assert by_spark.files(SEGMENTS).num_rows == 1
+        assert not table_state(by_spark, SEGMENTS).needs_rewrite
+        assert sorted(map(str, driver.read(SEGMENTS).to_pylist())) == rows
+        assert [by_spark.vacuum(SEGMENTS, apply=apply) for apply in (False, True)] == [1, 1]
+        assert (old.exists(), young.exists()) == (False, True)
+        assert by_spark.vacuum(SEGMENTS, apply=False) == 0
+        _put_together(tmp_path, by_spark)
+
+
+def _put_together(catalog: Path, by_spark: SparkMaintenance) -> None:
+    """As after a build: all of them in order, or small files alone as Spark takes them, where some are meant."""
+    driver = DeltaTables(str(catalog))
+    for number in range(4):
+        append_rows(catalog, SEGMENTS, {"topic": f"t{number}", "partition": 100, "base_offset": 9})
+    rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+    paths = by_spark.files(SEGMENTS)["path"].to_pylist()
+    for are_all in (False, True):
+        meant = paths if are_all else paths[1:]
+        version = driver.version(SEGMENTS)
+        assert by_spark.compact(SEGMENTS, list(map(str, meant)))
+        assert by_spark.files(SEGMENTS).num_rows == 1 and driver.version(SEGMENTS) != version
+        assert sorted(map(str, driver.read(SEGMENTS).to_pylist())) == rows
+        append_rows(catalog, SEGMENTS, {"topic": "one more", "partition": int(are_all), "base_offset": 9})
+        rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+        paths = by_spark.files(SEGMENTS)["path"].to_pylist()

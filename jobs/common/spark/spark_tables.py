@@ -1,4 +1,5 @@
-"""A catalog's tables through Spark, if no other writer reaches them: made, merged into, and brought to this version.
+"""A catalog's tables through Spark, if no other writer reaches them: made, merged into, brought to this version
+(`SparkTables`), and kept small and fast (`SparkMaintenance`).
 
 A Delta table has a log directory before its first commit. A first build that is killed, or finds the disk full, leaves
 such a directory, and Delta never makes a table there. An error could name it. But after all other kills the same
@@ -20,8 +21,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import reduce
 from typing import Any, Final, Self, TypeVar
 
@@ -34,18 +36,27 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.spark.errors import reason
 from jobs.common.spark.local_rows import as_column, of_arrow, spark_type
-from jobs.common.spark.session import hadoop_path
+from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION, FILE_BYTES, READER_VERSION, catalog_version_of, delta_properties
+from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
-from kidxlib.tables.delta_commits import committing_threads
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
+from kidxlib.tables.commit_lock import committing_threads
+from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, SMALL_FILE_BYTES, properties_of, version_of
+from kidxlib.tables.protocol import (
+    ROWS,
+    VACUUM_KEEPS,
+    ArrowStream,
+    FirstAndLast,
+    Question,
+    TablesToRead,
+    files_schema,
+    scope_of,
+)
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
 ATTEMPTS: Final = 10
@@ -63,7 +74,7 @@ class TableChangedError(Exception):
 
 
 #: The errors of an overtaken commit, which have no common base in Python.
-CONFLICTS: Final = (
+_CONFLICTS: Final = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
     exceptions.ConcurrentDeleteReadException,
@@ -85,7 +96,7 @@ def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]
         try:
             with committing_threads(lock_place):
                 return commit()
-        except CONFLICTS as error:
+        except _CONFLICTS as error:
             _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**attempt)))
     raise CatalogError(
@@ -209,7 +220,7 @@ def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> No
 
 def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
     properties = old.configuration()
-    for name, value in delta_properties(table).items():
+    for name, value in properties_of(table).items():
         properties = properties.updated(name, value)
     return old.copy(
         *(old.id(), old.name(), table.comment, old.format(), json.dumps({"type": "struct", "fields": fields})),
@@ -249,7 +260,7 @@ def _version(spark: SparkSession, location: str) -> int | None:
         return None
     # Not by DeltaTable.detail(), which counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
-    return catalog_version_of(location, properties)
+    return version_of(location, properties)
 
 
 class _MakingTable:
@@ -274,7 +285,7 @@ class _MakingTable:
             directory, file_system = hadoop_path(self._spark, f"{self._location}/_delta_log")
             if not file_system.exists(directory):
                 raise CatalogError(
-                    f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
+                    f"{self._location}: cannot make the table {self._table.name}: {spark_message(error)}; "
                     "give --catalog a new or empty directory"
                 ) from error
             # There may be a commit by now that Delta does not see yet.
@@ -299,7 +310,7 @@ class _MakingTable:
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
     """Makes a table without rows. A table from a query's rows would forget which columns are never null."""
     builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
-    for name, value in delta_properties(table).items():
+    for name, value in properties_of(table).items():
         builder = builder.property(name, value)
     for column in table.columns:
         builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
@@ -325,7 +336,7 @@ class SparkTables:
             return None
         converters = _jvm(self.spark).scala.jdk.javaapi.CollectionConverters
         properties = converters.asJava(snapshot.metadata().configuration())
-        return catalog_version_of(self.place(table), dict(properties))
+        return version_of(self.place(table), dict(properties))
 
     def for_workers(self) -> TablesToRead | None:
         return None
@@ -413,7 +424,7 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """The catalog's local path, or else its URL, for `kidxlib.tables.delta_commits`. Hadoop decides which: a path
+        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`. Hadoop decides which: a path
         without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)
@@ -459,3 +470,96 @@ class SparkTables:
         rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
         merge = target.merge(rows.alias("new"), _same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
         merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
+
+
+#: The size of files that OPTIMIZE writes; by default a GB, with which a table has one file.
+_OPTIMIZED_BYTES: Final = "spark.databricks.delta.optimize.maxFileSize"
+#: OPTIMIZE joins smaller files; by default a GB.
+_SMALL_BYTES: Final = "spark.databricks.delta.optimize.minFileSize"
+_HOUR_MS: Final = timedelta(hours=1) // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMaintenance:
+    tables: SparkTables
+
+    def files(self, table: Table) -> pa.Table:
+        schema, snapshot = files_schema(table), self.tables.snapshot(table)
+        if snapshot.version() < 0:
+            return schema.empty_table()
+        types = {column.name: spark_type(column).simpleString() for column in table.columns}
+        fields = ", ".join(f"{name}: {types[name]}" for name in table.statistics)
+        statistics = f"numRecords bigint, minValues struct<{fields}>, maxValues struct<{fields}>"
+        files = DataFrame(snapshot.allFiles().toDF(), self.tables.spark)
+        rows = files.select("path", "size", F.from_json("stats", statistics).alias("stats")).select(
+            "path",
+            F.col("size").alias("size_bytes"),
+            F.col("stats.numRecords").alias("num_records"),
+            *(F.col(f"stats.minValues.{name}").alias(f"min.{name}") for name in table.statistics),
+            *(F.col(f"stats.maxValues.{name}").alias(f"max.{name}") for name in table.statistics),
+        )
+        return rows.toArrow().cast(schema)
+
+    def sample(self, table: Table, rows: int) -> pa.Table:
+        schema = table.schema(table.key)
+        if self.tables.version(table) is None:
+            return schema.empty_table()
+        keys = self.tables.spark.read.format("delta").load(self.tables.place(table)).select(*schema.names)
+        return keys.orderBy(F.xxhash64(*schema.names)).limit(rows).toArrow().cast(schema)
+
+    def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
+        def commit(target: DeltaTable) -> None:
+            if not (rows := expired()).num_rows:
+                return
+            same = reduce(
+                Column.__and__, [F.col(f"old.{name}") == F.col(f"expired.{name}") for name in rows.column_names]
+            )
+            keys = of_arrow(self.tables.spark, rows).alias("expired")
+            target.alias("old").merge(keys, same).whenMatchedDelete().execute()
+
+        self._commit(table, commit)
+
+    def rewrite(self, table: Table) -> None:
+        """See `Maintenance.rewrite`. Spark's Z-order uses the rank of a value, which makes a good order. Concurrent
+        commits lose nothing.
+        """
+        self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
+        if table.sort_by:
+            self._commit(table, lambda target: target.optimize().executeZOrderBy(*table.sort_by))
+        else:
+            self._commit(table, lambda target: target.optimize().executeCompaction())
+
+    def compact(self, table: Table, paths: Collection[str]) -> bool:
+        """See `Maintenance.compact`. Spark orders all rows of a table or none. For a part of the files, Spark joins
+        small files unsorted, and chooses them itself.
+        """
+        is_all = self.files(table).num_rows == len(paths)
+        self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
+        self.tables.spark.conf.set(_SMALL_BYTES, SMALL_FILE_BYTES)
+        optimize = DeltaTable.forPath(self.tables.spark, self.tables.place(table)).optimize()
+        try:
+            with committing_threads(self.tables.lock_place):
+                optimize.executeZOrderBy(*table.sort_by) if is_all and table.sort_by else optimize.executeCompaction()
+        except _CONFLICTS:
+            return False
+        return True
+
+    def vacuum(self, table: Table, *, apply: bool) -> int:
+        snapshot = self.tables.snapshot(table)
+        if snapshot.version() < 0:
+            return 0
+        spark, path = self.tables.spark, self.tables.place(table).replace("`", "``")
+        log = spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+        by_table = -(-int(log.tombstoneRetentionMillis(snapshot.metadata())) // _HOUR_MS)
+        vacuum = f"VACUUM delta.`{path}` RETAIN {max(by_table, VACUUM_KEEPS // timedelta(hours=1))} HOURS"
+        removable = spark.sql(f"{vacuum} DRY RUN").count()
+        if apply and removable:
+            self._commit(table, lambda _: spark.sql(vacuum))
+        return removable
+
+    def _commit(self, table: Table, change: Callable[[DeltaTable], object]) -> None:
+        """Change an existing table, again as long as another job changes it at the same moment."""
+        if self.tables.version(table) is None:
+            return
+        place = self.tables.place(table)
+        while_others_commit(place, self.tables.lock_place, lambda: change(DeltaTable.forPath(self.tables.spark, place)))

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from kidxlib.run import heartbeat
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, sweep_folders
+from kidxlib.storage import scratch
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT, beating, beating_in, sweep_folders
 from tests.support.leftovers import age
 
 _WAIT_SECONDS: Final = 60.0
@@ -35,7 +35,7 @@ class Beats:
 
 @pytest.fixture(autouse=True)
 def _many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "PERIOD", timedelta(milliseconds=1))
+    monkeypatch.setattr(scratch, "PERIOD", timedelta(milliseconds=1))
 
 
 def test_it_is_renewed_until_the_context_is_left() -> None:

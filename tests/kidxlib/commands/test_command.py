@@ -13,18 +13,30 @@ import click
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kidxlib.commands.command import reports_run
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.run.run_report import reports_run
-from kidxlib.terminal.build import tell_skipped
+from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import tell_skipped
 from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended as RunEnded
 from tests.support.spark.jobs import kidx_build_here, run_here
+
+
+@click.command
+@reports_run("a_job")
+def _quiet_job() -> Outcome:
+    return Outcome()
+
+
+@click.command
+@reports_run("a_job")
+def _job_that_must_not_run() -> Outcome:
+    raise AssertionError("it ran")
 
 
 def metrics(path: Path) -> dict[tuple[str, ...], float]:
@@ -161,28 +173,18 @@ def test_prometheus_own_rule_test_says_the_same(exported: list[Path], tmp_path: 
 
 
 def test_a_file_that_is_no_metrics_file_is_replaced(tmp_path: Path) -> None:
-    @click.command
-    @reports_run("a_job")
-    def a_job() -> Outcome:
-        return Outcome(code=ExitCode.OK, counts={}, bytes=0)
-
     file = tmp_path / "a.prom"
     for content in (b"not { metrics", b"\xff\xfe"):
         file.write_bytes(content)
-        ended = run_here(a_job, "--metrics-file", file)
+        ended = run_here(_quiet_job, "--metrics-file", file)
         assert ended.code == 0 and "nothing can be kept of it" in ended.err
         assert metrics(file)["kidx_run_exit_code",] == 0
 
 
 @pytest.mark.parametrize("name", ["no/such/directory/a.prom", "directory.prom", "a.txt", "a", ".prom", "a.prom.txt"])
 def test_a_metrics_file_that_cannot_be_written_or_is_never_read_is_refused_at_once(name: str, tmp_path: Path) -> None:
-    @click.command
-    @reports_run("a_job")
-    def a_job() -> Outcome:
-        raise AssertionError("it ran")
-
     (tmp_path / "directory.prom").mkdir()
-    ended = run_here(a_job, "--metrics-file", tmp_path / name)
+    ended = run_here(_job_that_must_not_run, "--metrics-file", tmp_path / name)
     assert ended.code == ExitCode.USAGE
     [error] = ended.err.splitlines()
     assert str(tmp_path / name) in error
@@ -211,30 +213,20 @@ def test_a_line_of_json_comes_when_it_is_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no/such/directory/runs.jsonl", "."])
 def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name: str, tmp_path: Path) -> None:
-    @click.command
-    @reports_run("a_job")
-    def a_job() -> Outcome:
-        raise AssertionError("it ran")
-
-    ended = run_here(a_job, "--json-line", tmp_path / name)
+    ended = run_here(_job_that_must_not_run, "--json-line", tmp_path / name)
     assert ended.code == ExitCode.USAGE
     [error] = ended.err.splitlines()
     assert f"--json-line {tmp_path / name}" in error
 
 
 def test_a_pipe_that_nobody_reads_does_not_keep_a_run_from_its_end(tmp_path: Path) -> None:
-    @click.command
-    @reports_run("a_job")
-    def a_job() -> Outcome:
-        return Outcome(code=ExitCode.OK, counts={}, bytes=0)
-
     os.mkfifo(tmp_path / "fifo")
-    ended = run_here(a_job, "--json-line", tmp_path / "fifo")
+    ended = run_here(_quiet_job, "--json-line", tmp_path / "fifo")
     assert ended.code == ExitCode.OK
     assert f"--json-line {tmp_path / 'fifo'}: not written: No such device or address" in ended.err
     reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     with open(reader, "rb") as file:
-        assert run_here(a_job, "--json-line", tmp_path / "fifo").code == ExitCode.OK
+        assert run_here(_quiet_job, "--json-line", tmp_path / "fifo").code == ExitCode.OK
         assert json.loads(file.read())["exit_code"] == 0
 
 

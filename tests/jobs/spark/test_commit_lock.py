@@ -14,7 +14,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.common.catalog.spark_tables import SparkTables, while_others_commit
+from jobs.common.spark.spark_tables import SparkTables, while_others_commit
 from kidxlib.catalog.tables import BUILDS, BuildRow
 from kidxlib.tables import delta_commits
 from kidxlib.tables.delta_commits import committing

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kidxlib.terminal.tables import Cell, print_table
+from kidxlib.terminal.outcome import Cell, print_table
 from tests.conftest import one_in
 from tests.support.terminal import shown, without_controls
 

@@ -15,7 +15,7 @@ from jobs.seek import seek
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
-from kidxlib.run.catalog_place import ensure_catalog_exists, ensure_usable
+from kidxlib.run.context import ensure_catalog_exists, ensure_catalog_usable
 from tests.faults.trees import snapshot
 from tests.jobs.archive import assert_refused
 from tests.support.logs import golden
@@ -61,7 +61,7 @@ def test_no_catalog_is_made_among_what_others_have(place: str, says: str, root: 
     """One line; nothing is made, neither by a build nor by one that looks only."""
     before = snapshot(root)
     with pytest.raises(UsageError, match=f"--catalog {root / place}: ") as raised:
-        ensure_usable(str(root / place))
+        ensure_catalog_usable(str(root / place))
     assert says in str(raised.value)
     arguments = ("--source", golden.SAMPLES, "--index-dir", root / "index", "--catalog", root / place)
     assert_refused(run_here(build_index, *arguments), says)
@@ -71,7 +71,7 @@ def test_no_catalog_is_made_among_what_others_have(place: str, says: str, root: 
 @pytest.mark.parametrize("place", ["new", "new/deep", "empty", "stopped", "catalog", "s3a://bucket/catalog"])
 def test_a_catalog_is_made_where_nothing_is_or_found_where_it_is(place: str, root: Path) -> None:
     """What a first build left that was stopped is no obstacle, nor is a file that somebody put into a catalog."""
-    ensure_usable(place if "://" in place else str(root / place))
+    ensure_catalog_usable(place if "://" in place else str(root / place))
 
 
 _ASKS: dict[click.Command, tuple[str, ...]] = {
@@ -99,4 +99,4 @@ def test_a_catalog_in_a_store_is_not_looked_for_before_spark() -> None:
 
 def test_a_catalog_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\\xff: its name has bytes that are not UTF-8, which no table holds"):
-        ensure_usable(f"{tmp_path}/\udcff")
+        ensure_catalog_usable(f"{tmp_path}/\udcff")
