@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,6 @@ from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_bro
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import FoundBefore
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
-from kidxlib.operations.restore.cluster import LogEvidence
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
     CoordinatorLog,
@@ -59,6 +58,22 @@ BUCKET_NODE: Final = -1
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: A log dir's own files, of which a restore reads what it says.
 _FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvidence:
+    """What the logs of all sources say of the cluster as a whole.
+
+    Attributes:
+        highest_producer_id: of all batches, producer snapshots and `__transaction_state`; −1: there is none.
+        coordinator_records: the records in the internal topics: module of the messages (`CONSUMER_OFFSETS`, …), type of
+            the key, and the largest version of the value.
+        partitions: how many partitions a coordinator's topic had, by the names of groups and transactions in it.
+    """
+
+    highest_producer_id: int
+    coordinator_records: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +335,7 @@ def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[
         if any(is_object(part) for part in text.split(",")):
             raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
         place = list_place(text, is_of_no_use="nothing can be restored from it")
-        ensure_readable(place, topics)
+        _ensure_readable(place, topics)
         for root in place.log_dirs:
             ensure_text("", root)
         if place.is_partition:
@@ -362,7 +377,7 @@ def _ensure_named(broker: StoppedBroker) -> None:
             )
 
 
-def ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
+def _ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
     """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics.
 
     Raises:

@@ -18,21 +18,30 @@ from rich.filesize import decimal
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.restore.apply import RESTORED, Restored, apply_restore
+from kidxlib.operations.restore.apply import RESTORED, Contents, Restored, apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
-from kidxlib.operations.restore.choose import leader_of
-from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
-from kidxlib.operations.restore.contents import Contents
-from kidxlib.operations.restore.formatted import FormattedController, read_formatted
-from kidxlib.operations.restore.group_offsets import write_resets
+from kidxlib.operations.restore.bucket_protection import Protected
+from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
+from kidxlib.operations.restore.coordinators import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
-from kidxlib.operations.restore.propose import propose_ends, write_proposal
-from kidxlib.operations.restore.protection import Protected
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, on_two_disks, plan_restore, sort_out
+from kidxlib.operations.restore.new_nodes import (
+    UNFINISHED,
+    FormattedController,
+    new_brokers,
+    overlapping_directory,
+    read_formatted,
+)
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
+from kidxlib.operations.restore.restored_cluster import (
+    ConfigProof,
+    ProvenSettings,
+    RestoredTopic,
+    hold_lifting_arguments,
+    unproven_settings,
+)
 from kidxlib.operations.restore.scan_cache import ScanCache
-from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
-from kidxlib.operations.restore.surviving import surviving_or_refused
-from kidxlib.operations.restore.targets import UNFINISHED, new_brokers, overlapping
+from kidxlib.operations.restore.surviving_metadata import CannotComeBack, surviving_or_refused
+from kidxlib.operations.restore.until_offsets import propose_ends, write_proposal
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal import interrupts
@@ -215,7 +224,7 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         inventory = take_inventory(sources, backend.engine, request.options.topics)
         warn_of_first(inventory.known.warnings)
         newest = surviving_or_refused(inventory.paths)
-        sorted_out = sort_out(inventory, newest, request.options.topics)
+        sorted_out = sort_out_replicas(inventory, newest, request.options.topics)
         twice = {name for name, replicas in inventory.replicas.items() if any(on_two_disks(replicas))}
         whole = [each for each in sorted_out.partitions if each[0].topic_partition not in twice]
         proposed = propose_ends(whole, request.proposes_ms, backend.engine.cores)
@@ -245,12 +254,12 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
 
 def _lock_new_dir(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
     """The lock of a new log dir. In what is only read, where the plan refuses it, no file of a lock is made."""
-    return locked_to_read(path) if is_plan or overlapping(path, only_read) is not None else locked(path)
+    return locked_to_read(path) if is_plan or overlapping_directory(path, only_read) is not None else locked(path)
 
 
 def _ensure_output_elsewhere(option: str, path: Path | None, places: Iterable[Path]) -> None:
     """See that a file which is written lies in no log dir and in no bucket."""
-    if path is not None and (found := overlapping(path.resolve(), places)) is not None:
+    if path is not None and (found := overlapping_directory(path.resolve(), places)) is not None:
         raise UsageError(f"{option} {path}: in {found}, where nothing else is written; name a file elsewhere")
 
 
@@ -385,7 +394,7 @@ def _broker_row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | in
 
 def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
     of_topic = [replica for replica in plan.replicas if replica.topic_partition.topic == topic.name]
-    settings = "none is proven" if unproven(topic) else "by the metadata"
+    settings = "none is proven" if unproven_settings(topic) else "by the metadata"
     if topic.name == REMOTE_LOG_METADATA_TOPIC and any(config.proof is ConfigProof.KAFKA for config in topic.configs):
         settings = "as Kafka makes it"
     if any(config.proof is ConfigProof.DESCRIBED for config in topic.configs):
@@ -439,7 +448,7 @@ def _bytes_removed_by_retention(
 
 
 def _hold_lifting_commands(plan: RestorePlan) -> list[str]:
-    return [command for topic in plan.cluster.topics for command in lifts(topic)]
+    return [command for topic in plan.cluster.topics for command in hold_lifting_arguments(topic)]
 
 
 def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> None:
@@ -494,7 +503,7 @@ def _steps_to_do(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     if plan.options.holds:
         count = len(_hold_lifting_commands(plan))
         yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, which restore-check prints"
-    unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
+    unknown = [topic.name for topic in plan.cluster.topics if unproven_settings(topic)]
     if unknown:
         yield (
             f"set retention and cleanup.policy of {counted(len(unknown), 'topic')} that nothing proves, as "

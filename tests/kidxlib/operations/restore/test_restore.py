@@ -27,7 +27,7 @@ from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.restore.targets import UNFINISHED, overlapping
+from kidxlib.operations.restore.new_nodes import UNFINISHED, overlapping_directory
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
@@ -279,12 +279,12 @@ def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
     controller = _new(tmp_path, 9)
     with _bind_mount(old, elsewhere):
         assert is_refused(elsewhere / inside.name) and is_refused(elsewhere)
-        assert overlapping(old, [elsewhere / inside.name]) == elsewhere / inside.name
-        assert overlapping(tmp_path / "new", [old]) is None
+        assert overlapping_directory(old, [elsewhere / inside.name]) == elsewhere / inside.name
+        assert overlapping_directory(tmp_path / "new", [old]) is None
     with _bind_mount(inside, elsewhere):
         assert is_refused(elsewhere), "a directory of the source under another name"
-        assert overlapping(elsewhere / "not" / "there", [old]) == old
-        assert overlapping(old, [elsewhere / "below"]) == elsewhere / "below"
+        assert overlapping_directory(elsewhere / "not" / "there", [old]) == old
+        assert overlapping_directory(old, [elsewhere / "below"]) == elsewhere / "below"
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.operations.restore.restore import RestoreRequest, restore
 from kidxlib.operations.restore.restore_plan import RestoreOptions
 from kidxlib.operations.restore.scan_cache import SCHEMA
-from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.opened_log import LogFile
 from tests.faults.disks import mounted

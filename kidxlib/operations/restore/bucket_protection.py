@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.errors import describe_error
-from kidxlib.operations.restore.targets import NewBroker
+from kidxlib.operations.restore.new_nodes import NewBroker
 from kidxlib.storage.location import Location, plain
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.extras import needing_packages

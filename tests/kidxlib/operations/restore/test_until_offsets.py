@@ -19,7 +19,7 @@ from kidxlib.java import hash_of
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kidxlib.messages.writing import write_message
-from kidxlib.operations.restore.until import quiet_end
+from kidxlib.operations.restore.until_offsets import quiet_end
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
