@@ -19,16 +19,27 @@ from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
-from kidxlib.operations.recover.broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
-from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
-from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.keep import KeptCopies
-from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
+from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, truncate_logs
+from kidxlib.operations.recover.mend import (
+    ConfirmingReplicas,
+    Mending,
+    MendRequest,
+    Unmended,
+    mend,
+    mendings_of,
+    replica_places,
+)
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
-from kidxlib.operations.recover.publish import make_ready
-from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.recovery_plan import (
+    Level,
+    PlannedLogDir,
+    RecoveryPlan,
+    log_dir_as_source,
+    recovery_plan,
+)
 from kidxlib.operations.recover.refusals import refusals_to_apply
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
 from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
@@ -334,7 +345,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
     with contextlib.ExitStack() as stack:
         try:
             broker = _lock_and_read_broker(request, stack)
-            replicas = places_of_replicas(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
+            replicas = replica_places(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
@@ -396,7 +407,7 @@ def _inspect_log_dirs(
     stack: contextlib.ExitStack,
     name: str,
 ) -> _Inspection:
-    known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
+    known = read_known_topics(request.metadata, map(log_dir_as_source, broker.log_dirs))
     plan = recovery_plan(
         broker,
         known,
@@ -418,7 +429,7 @@ def _inspect_log_dirs(
             request.accepted_topics,
             request.sets_snapshot_aside,
             bool(plan.not_named),
-            Replicas(replicas, known, backend.engine),
+            ConfirmingReplicas(replicas, known, backend.engine),
         )
         mendings, unmended = mendings_of(broker, known, mend_request)
     refusals = [
@@ -454,7 +465,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = truncate_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)

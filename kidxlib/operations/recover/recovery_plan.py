@@ -40,9 +40,9 @@ from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
+from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
@@ -368,7 +368,7 @@ def recovery_plan(
     start = time.monotonic()
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
-    listed = {log_dir.path: listed_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
+    listed = {log_dir.path: list_log_dir_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
@@ -516,7 +516,9 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     )
 
 
-def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]) -> list[PlannedLogDir]:
+def log_dirs_with_forecasts(
+    broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
+) -> list[PlannedLogDir]:
     """The log dirs of a broker, with forecasts that were made before, by directory.
 
     Raises:
@@ -524,7 +526,7 @@ def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[
     """
     planned: list[PlannedLogDir] = []
     for log_dir in broker.log_dirs:
-        listed = listed_partitions(log_dir, known)
+        listed = list_log_dir_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
         expected = {directory for directory in forecasts if directory.parent == log_dir.path}
         if gone := expected.difference(directories):
@@ -638,7 +640,7 @@ def _missing_metadata_refusal(broker: StoppedBroker, known: KnownTopics) -> Iter
 
 def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
     """What becomes of a node without its copy of the cluster's metadata."""
-    sources = list(map(source_of, broker.log_dirs))
+    sources = list(map(log_dir_as_source, broker.log_dirs))
     does = ONLY_VOTER_WITHOUT_METADATA if is_only_voter else STARTS_WITHOUT_METADATA
     return [
         f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
@@ -694,9 +696,9 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Ab
         )
 
 
-def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
+def list_log_dir_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
-    source = source_of(log_dir)
+    source = log_dir_as_source(log_dir)
     plan = find_partitions(
         (source,),
         topics,
@@ -712,6 +714,6 @@ def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[st
     return plan.part(kept)
 
 
-def source_of(log_dir: LogDir) -> Source:
+def log_dir_as_source(log_dir: LogDir) -> Source:
     """A log dir as a source, by which it is known to metadata."""
     return Source(str(log_dir.path), location(str(log_dir.path)))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import is_moved
-from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
+from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE

@@ -45,11 +45,17 @@ from kidxlib.indexing.remote_logs import RemoteBucket, RemoteOptions, remote_buc
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.log.cluster_metadata.image import BrokerSettings
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.publish import make_ready
+from kidxlib.operations.recover.make_ready import make_ready
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, RecoveryPlan, forecasts_of, log_dirs_with
+from kidxlib.operations.recover.recovery_plan import (
+    ForecastTask,
+    Level,
+    RecoveryPlan,
+    forecasts_of,
+    log_dirs_with_forecasts,
+)
+from kidxlib.operations.recover.stopped_broker import StoppedBroker, stopped_broker
 from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.choose_replicas import PlannedReplica
 from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, read_logs
@@ -235,7 +241,7 @@ def _checkpoint_contents(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]
 def _make_ready(plan: RestorePlan, known: KnownTopics, forecasts: Mapping[Path, Forecast], backend: Backend) -> None:
     """Make the new log dirs ready for the first start, as `recover --level marker` does."""
     brokers = [stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers]
-    planned = [log_dir for broker in brokers for log_dir in log_dirs_with(broker, known, forecasts)]
+    planned = [log_dir for broker in brokers for log_dir in log_dirs_with_forecasts(broker, known, forecasts)]
     ready = RecoveryPlan(
         broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
         level=Level.MARKER,

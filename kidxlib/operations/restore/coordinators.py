@@ -298,9 +298,7 @@ def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
     try:
         path.write_text(text.getvalue())
     except OSError as error:
-        raise KidxError(
-            f"{_OPTION} {path}: cannot be written: {error.strerror}; nothing else was written"
-        ) from error
+        raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}; nothing else was written") from error
 
 
 def _topic_and_number(partition: TopicPartition) -> tuple[str, int]:

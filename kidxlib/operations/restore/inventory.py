@@ -35,10 +35,10 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
-from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import FoundBefore
-from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, log_dir_as_source, recovery_plan
+from kidxlib.operations.recover.stopped_broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
     CoordinatorLog,
@@ -425,7 +425,7 @@ def take_inventory(
     """
     before = found_before or {}
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
-    known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
+    known = read_known_topics(MetadataOptions(), map(log_dir_as_source, log_dirs))
     brokers = [
         _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)
