@@ -39,7 +39,7 @@ from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import log_dir_as_source
 from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
-from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
+from kidxlib.operations.tiered.local_partitions import local_log, local_partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
@@ -243,7 +243,7 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 def _remote_segments_by_directory(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
     """The remote segments of partitions, by the partitions' directories."""
     sources = [log_dir_as_source(log_dir) for log_dir in broker.log_dirs]
-    partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
+    partitions = [partition for source in sources for partition in local_partitions_in(source, ANY_TOPIC)]
     tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC).found
     return {Path(str(local.directory)): remote for local, remote in tiered.items()}
 

@@ -23,7 +23,7 @@ from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.bucket_protection import Protected
 from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
 from kidxlib.operations.restore.coordinators import write_resets
-from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
+from kidxlib.operations.restore.inventory import OldReplica, ScanCache, source_brokers, take_inventory
 from kidxlib.operations.restore.new_nodes import (
     UNFINISHED,
     FormattedController,
@@ -39,7 +39,6 @@ from kidxlib.operations.restore.restored_cluster import (
     hold_lifting_arguments,
     unproven_settings,
 )
-from kidxlib.operations.restore.scan_cache import ScanCache
 from kidxlib.operations.restore.surviving_metadata import CannotComeBack, surviving_or_refused
 from kidxlib.operations.restore.until_offsets import propose_ends, write_proposal
 from kidxlib.storage.file_copy import Copied
