@@ -74,7 +74,7 @@ BUCKET_NODE: Final = -1
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: A log dir's own files, of which a restore reads what it says.
 _LOG_DIR_FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
-_SCAN_CACHE_OPTION: Final = "--scan-cache"
+_OPTION: Final = "--scan-cache"
 _CACHE_KIND: Final = b"kidx.restore.scans"
 _CACHE_VERSION: Final = str(FACTS_VERSION).encode()
 #: Where a log was written to so shortly before it is read, the time of the next write may be the same.
@@ -619,9 +619,7 @@ class ScanCache:
                     pq.write_table(table, file, compression="zstd", write_page_checksum=True)
                 os.replace(unfinished, self._path)
         except OSError as error:
-            warn(
-                f"{_SCAN_CACHE_OPTION} {self._path}: cannot be written: {_first_line_of(error)}; the next run reads all logs again"
-            )
+            warn(f"{_OPTION} {self._path}: cannot be written: {_first_line(error)}; the next run reads all logs again")
 
     def _rows_of(self, forecast: Forecast) -> Iterator[dict[str, Any]]:
         for log in forecast.seen.logs:
@@ -642,13 +640,11 @@ class ScanCache:
 def _read_scan_cache(path: Path) -> dict[str, dict[str, Any]]:
     """The rows of a file by their logs' paths; none if there is no file, or another release has written it."""
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"{_SCAN_CACHE_OPTION} {path}: no file can be written there; name one in a directory where it can"
-        )
+        raise UsageError(f"{_OPTION} {path}: no file can be written there; name one in a directory where it can")
     if not os.path.lexists(path):
         return {}
     if not path.is_file():  # whoever opens a pipe waits
-        raise UsageError(f"{_SCAN_CACHE_OPTION} {path}: no regular file; name a new file")
+        raise UsageError(f"{_OPTION} {path}: no regular file; name a new file")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = (file.schema_arrow.metadata or {}).get(_CACHE_KIND)
@@ -656,16 +652,14 @@ def _read_scan_cache(path: Path) -> dict[str, dict[str, Any]]:
             rows = file.read().to_pylist() if is_known else []
     except (pa.ArrowException, ValueError) as error:  # names in a damaged footer may be no UTF-8
         raise UsageError(
-            f"{_SCAN_CACHE_OPTION} {path}: {_first_line_of(error)}; expected a file that kidx restore wrote, or none"
+            f"{_OPTION} {path}: {_first_line(error)}; expected a file that kidx restore wrote, or none"
         ) from error
     except OSError as error:
-        raise UsageError(
-            f"{_SCAN_CACHE_OPTION} {path}: cannot be read: {_first_line_of(error)}; name a new file"
-        ) from error
+        raise UsageError(f"{_OPTION} {path}: cannot be read: {_first_line(error)}; name a new file") from error
     if version is None:
-        raise UsageError(f"{_SCAN_CACHE_OPTION} {path}: a Parquet file of something else; name a new file")
+        raise UsageError(f"{_OPTION} {path}: a Parquet file of something else; name a new file")
     return {row["path"]: row for row in rows}
 
 
-def _first_line_of(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return describe_error(error).split("\n", 1)[0]

@@ -213,13 +213,13 @@ class BucketNumbers:
     Attributes:
         as_of_ms: the time from which ages are counted, ms since the epoch.
         log_dirs: the log dirs that were listed.
-        topics, what_if: in the order of names; `freed_by_settings` is empty if no other settings were given.
+        topics, what_if: in the order of names; `what_if` is empty if no other settings were given.
     """
 
     as_of_ms: int
     log_dirs: Sequence[Location] = ()
     topics: Sequence[TopicSizes] = ()
-    freed_by_settings: Sequence[FreedOfTopic] = ()
+    what_if: Sequence[FreedOfTopic] = ()
 
     @property
     def lags(self) -> list[CopyLag]:
