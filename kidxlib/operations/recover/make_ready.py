@@ -473,7 +473,6 @@ class KeptCopies:
             ) from error
 
     def _flush_directories(self, innermost: Path) -> None:
-        """Make durable the names of copies, and the name of the directory."""
         directory = innermost
         while directory != self.directory.parent:
             _fsync(directory)
@@ -504,7 +503,6 @@ def _write_copy(copy: Path, source: BinaryIO, start: int) -> None:
 
 
 def _is_copy_of_end(copy: Path, source: BinaryIO, start: int) -> bool:
-    """Whether a copy is the end of a file, from a byte on."""
     if copy.stat().st_size != os.fstat(source.fileno()).st_size - start:
         return False
     with copy.open("rb") as file:

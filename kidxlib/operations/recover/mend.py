@@ -241,7 +241,6 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 
 
 def _remote_segments_by_directory(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
-    """The remote segments of partitions, by the partitions' directories."""
     sources = [log_dir_as_source(log_dir) for log_dir in broker.log_dirs]
     partitions = [partition for source in sources for partition in local_partitions_in(source, ANY_TOPIC)]
     tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC).found

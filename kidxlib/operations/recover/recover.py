@@ -180,7 +180,8 @@ def _last_lines(plan: RecoveryPlan, refusals: Sequence[Refusal], *, applies: boo
             yield "it starts without what is missing, of which this plan has seen what is named above"
     if plan.lacks or (not refusals and not plan.drops):
         what_else = "what else" if plan.lacks else "what"
-        yield f"run kidx verify, too: it finds {what_else} is missing within logs{_not_compared_clause(plan)}"
+        but = ", and not what the missing checkpoints would tell" if plan.not_compared else ""
+        yield f"run kidx verify, too: it finds {what_else} is missing within logs{but}"
     if refusals and all(refusal.recovers for refusal in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
@@ -201,10 +202,6 @@ def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
     return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
 
 
-def _not_compared_clause(plan: RecoveryPlan) -> str:
-    return ", and not what the missing checkpoints would tell" if plan.not_compared else ""
-
-
 def _how_stopped(broker: StoppedBroker) -> str:
     if not broker.clean:
         return "stopped uncleanly"
@@ -214,7 +211,6 @@ def _how_stopped(broker: StoppedBroker) -> str:
 
 
 def _how_far_logs_are_read(broker: StoppedBroker) -> str:
-    """How far logs were read without --all."""
     if not broker.clean:
         return "from their recovery points on"
     if not broker.unclean:

@@ -433,7 +433,6 @@ class ForecastTask:
         return replace(self, threads=threads)
 
     def small_logs(self) -> Iterator[SmallLog]:
-        """The logs of `small`."""
         for base_offset in self.small:
             yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
 

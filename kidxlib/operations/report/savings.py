@@ -311,7 +311,6 @@ def _random_runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) 
 def _paths_by_segment(
     tables: TablesToRead, samples: Sequence[TopicSample]
 ) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
-    """The paths of the segments that are read, by their keys."""
     chosen = [
         sample.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in sample.runs})))
         for sample in samples
@@ -450,7 +449,6 @@ class Producer:
                 self._missing += max(1 - self._estimated_batch_bytes(plain, ratio) / max(self._batch_size, 1), 0)
 
     def _estimated_batch_bytes(self, plain: int, ratio: np.float32) -> float:
-        """The producer's estimate of a batch's size."""
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
         return BATCH_V2_BYTES_MIN + plain * factor
 

@@ -416,7 +416,6 @@ def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
 
 
 def _is_topic_in_several_sources(answers: Answers) -> bool:
-    """Whether a topic is in several sources."""
     topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
     return len(topics) > len(set(topics))
 
@@ -490,7 +489,6 @@ def _losses(health: Mapping[str, Any]) -> _Problems:
 
 
 def _problems_of_whole_sources(held: Collection[PartitionKey], health: Mapping[str, Any]) -> _Problems:
-    """What is wrong with all partitions of a source."""
     of_sources = [(row["source"], State.BAD, "its log dir is older than others") for row in health["log_dirs_older"]]
     for row in health["not_reached"]:
         state = State.BAD if row["is_empty"] else State.UNKNOWN

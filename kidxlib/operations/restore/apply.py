@@ -60,7 +60,6 @@ from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.choose_replicas import PlannedReplica
 from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, read_logs
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
-from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.new_nodes import UNFINISHED, NewBroker, write_metadata
 from kidxlib.operations.restore.record_digest import IsolatedRecords
 from kidxlib.operations.restore.restore_plan import RestorePlan
@@ -225,8 +224,7 @@ def _checkpoint_contents(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]
         name: {} for name in (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)
     }
     for replica in replicas:
-        source, partition = replica.source, replica.topic_partition
-        assert source is not None
+        source, partition = replica.copied_from, replica.topic_partition
         stop = source.last_stop
         offsets[HIGH_WATERMARK_CHECKPOINT][partition] = source.end_offset
         for name, of_stop in (
@@ -272,14 +270,10 @@ def _known_topics(plan: RestorePlan) -> KnownTopics:
     return KnownTopics({str(path): of_source for broker in plan.brokers for path in broker.log_dirs})
 
 
-def _log_dir_owner(log_dir: Path) -> Owner:
-    return Owner.of((log_dir / META_PROPERTIES).stat())
-
-
 def _publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
     with Publisher() as publisher:
         for log_dir, contents in files.items():
-            owner = replace(_log_dir_owner(log_dir), mode=0o644)
+            owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
             for name, content in contents.items():
                 publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()
@@ -310,7 +304,7 @@ def _copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, reader: _R
     """
     tasks = _ForecastTasks(plan, known, scans)
     alone = [replica for replica in plan.copied if _is_read_alone(replica)]
-    read_bytes = sum(_source(replica).kept_bytes for replica in alone)
+    read_bytes = sum(replica.copied_from.kept_bytes for replica in alone)
     before = engine.done()
     begin_phase(
         "copying, and reading the copies",
@@ -340,7 +334,8 @@ class _ForecastTasks:
         self._known, self._scans = known, scans
         self._numbers = itertools.count()
         self._policy_of = known.policy_of(
-            (str(replica.log_dir), replica.topic_partition.topic, _source(replica).topic_id) for replica in plan.copied
+            (str(replica.log_dir), replica.topic_partition.topic, replica.copied_from.topic_id)
+            for replica in plan.copied
         )
         brokers = (stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers)
         self._stops = {log_dir.path: log_dir.stop for broker in brokers for log_dir in broker.log_dirs}
@@ -354,8 +349,8 @@ class _ForecastTasks:
         return ForecastTask(
             number=next(self._numbers),
             topic_partition=partition,
-            directory=_directory(replica),
-            options=choice.of_id(_source(replica).topic_id),
+            directory=replica.directory,
+            options=choice.of_id(replica.copied_from.topic_id),
             stop=self._stops[log_dir].of(partition),
             everything=False,
             trusts=False,
@@ -367,19 +362,9 @@ class _ForecastTasks:
         )
 
 
-def _source(replica: PlannedReplica) -> OldReplica:
-    assert replica.source is not None
-    return replica.source
-
-
-def _directory(replica: PlannedReplica) -> Path:
-    assert replica.log_dir is not None
-    return replica.log_dir / replica.topic_partition.directory
-
-
 def _logs(replica: PlannedReplica) -> dict[int, int]:
     """The bytes that are copied of each log, up to its last whole batch, by base offset."""
-    segments = _source(replica).forecast.simulation.segments
+    segments = replica.copied_from.forecast.simulation.segments
     return {each.base_offset: each.kept_bytes for each in segments if each.action is not StartupAction.DELETE}
 
 
@@ -400,7 +385,7 @@ def _groups(
 
 def _file_copies(replica: PlannedReplica) -> Iterator[FileCopy]:
     """The files to copy; their directory is made first."""
-    source, directory = _source(replica), _directory(replica)
+    source, directory = replica.copied_from, replica.directory
     owner = Owner.of((directory.parent / META_PROPERTIES).stat())
     make_directory(directory, source.directory, owner)
     for base_offset, size in _logs(replica).items():
@@ -419,10 +404,10 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
     """
     with Publisher() as publisher:
         for replica in replicas:
-            path = _directory(replica)
+            path = replica.directory
             epochs = read_leader_epochs(path)
             entries = () if epochs is None else epochs.entries
-            kept = [entry for entry in entries if entry.start_offset < _source(replica).end_offset]
+            kept = [entry for entry in entries if entry.start_offset < replica.copied_from.end_offset]
             if len(kept) < len(entries):
                 directory, owner = Directory(str(path.parent), path.name), replace(Owner.of(path.stat()), mode=0o644)
                 publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
@@ -431,7 +416,7 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
 
 def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
     """See that a copy is what its source is by the plan, which may have that from a file (`ScanCache`)."""
-    source, simulation = _source(replica), forecast.simulation
+    source, simulation = replica.copied_from, forecast.simulation
     expected = (source.start_offset, source.end_offset, source.kept_bytes)
     kept = sum(segment.kept_bytes for segment in simulation.segments)
     now = (simulation.log_start_offset or 0, simulation.log_end_offset or 0, kept)
@@ -547,9 +532,8 @@ def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> _PartitionC
 
 
 def _restored_logs(leaders: Iterable[PlannedReplica], cores: int) -> list[RestoredLog]:
-    """The logs of leaders that are read alone."""
     listed = list(leaders)
-    bytes_of_core = _kept_bytes(listed) // cores
+    bytes_of_core = sum(leader.kept_bytes for leader in listed) // cores
     return [replace(_restored_log(leader, bytes_of_core), number=number) for number, leader in enumerate(listed)]
 
 
@@ -562,7 +546,7 @@ def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     except (KidxError, OSError) as error:
         why_not = describe_error(error)  # of each partition that begins there
     leaders = [replica for replica in plan.copied if replica.is_leader and not _is_read_alone(replica)]
-    bytes_of_core = _kept_bytes(leaders) // cores
+    bytes_of_core = sum(leader.kept_bytes for leader in leaders) // cores
     logs = [_with_beginning(leader, _restored_log(leader, bytes_of_core), bucket, why_not) for leader in leaders]
     logs += [
         RestoredLog(topic_partition=TopicPartition(topic.name, partition.partition))
@@ -573,14 +557,9 @@ def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     return [replace(log, number=number) for number, log in enumerate(logs)]
 
 
-def _kept_bytes(replicas: Iterable[PlannedReplica]) -> int:
-    return sum(replica.source.kept_bytes for replica in replicas if replica.source is not None)
-
-
 def _restored_log(leader: PlannedReplica, bytes_of_core: int) -> RestoredLog:
     """The log of a leader. `bytes_of_core` is a core's share of all logs: several threads read a log of more."""
-    source = leader.source
-    assert source is not None
+    source = leader.copied_from
     return RestoredLog(
         log_dir=leader.log_dir,
         topic_partition=leader.topic_partition,
@@ -595,8 +574,7 @@ def _restored_log(leader: PlannedReplica, bytes_of_core: int) -> RestoredLog:
 
 def _with_beginning(leader: PlannedReplica, log: RestoredLog, bucket: RemoteBucket | None, why_not: str) -> RestoredLog:
     """A log with what a bucket has before it."""
-    assert leader.source is not None
-    if not leader.source.begins_in_bucket:
+    if not leader.copied_from.begins_in_bucket:
         return log
     return replace(log, bucket=None if bucket is None else _bucket_with_partition_alone(bucket, log), why_not=why_not)
 

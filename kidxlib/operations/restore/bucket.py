@@ -70,7 +70,7 @@ from kidxlib.messages.remote_log_metadata import (
     write_remote_log_metadata,
 )
 from kidxlib.operations.restore.bucket_protection import Protected, protection_of
-from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
+from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_made_log_dir
 from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker, overlapping_directory
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
@@ -89,6 +89,23 @@ _RECORDS_PER_BATCH: Final = 500
 _COPYING_BROKER: Final = 0
 #: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
 _METADATA_PARTITIONS_DEFAULT: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketOptions:
+    """A bucket of tiered storage, and what somebody says of it.
+
+    Attributes:
+        place: a directory or a URL.
+        layout: its name; None for that of `LocalTieredStorage`.
+        protected: None: nobody has said how deletion is made impossible.
+        is_cluster_stopped: the cluster that wrote it no longer lives.
+    """
+
+    place: str
+    layout: str | None
+    protected: Protected | None
+    is_cluster_stopped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +201,12 @@ class _RemotePartition:
         return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.partition.topic, self.partition.partition)
+
+    @property
     def name(self) -> str:
-        return TopicPartition(self.partition.topic, self.partition.partition).directory
+        return self.topic_partition.directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,19 +235,17 @@ class _MadeFolder:
 
 
 @contextlib.contextmanager
-def opened_bucket(
-    text: str, layout: str | None, protected: Protected | None, *, is_cluster_stopped: bool
-) -> Iterator[Bucket]:
+def opened_bucket(options: BucketOptions) -> Iterator[Bucket]:
     """A bucket that a user names, with a directory of this machine that is gone at the end of the context.
 
     Raises:
         UsageError: it is not there, or cannot be looked at.
     """
-    plugin = LAYOUTS[layout or LOCAL.name]
-    place = bucket_at(text, plugin)
+    layout = LAYOUTS[options.layout or LOCAL.name]
+    place = bucket_at(options.place, layout)
     place = Path(os.path.realpath(place)) if isinstance(place, Path) else place
     with tempfile.TemporaryDirectory(prefix="kidx-bucket-", dir=temporary_place()) as directory:
-        yield Bucket(plugin, place, Path(os.path.realpath(directory)), protected, is_cluster_stopped)
+        yield Bucket(layout, place, Path(os.path.realpath(directory)), options.protected, options.is_cluster_stopped)
 
 
 def take_from_bucket(
@@ -297,7 +316,7 @@ def _folders_only_in_bucket(
     folders: dict[TopicPartition, _MadeFolder] = {}
     for remote in remotes:
         _count_segments(taken, remote)
-        name = TopicPartition(remote.partition.topic, remote.partition.partition)
+        name = remote.topic_partition
         replicas = taken.inventory.replicas.get(name, ())
         _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
         for replica in replicas:
@@ -310,9 +329,7 @@ def _folders_only_in_bucket(
 def _with_remote_starts(inventory: Inventory, remotes: Sequence[_RemotePartition]) -> Inventory:
     """The sources, whose replicas know where the bucket's part of them begins."""
     starts = {
-        TopicPartition(remote.partition.topic, remote.partition.partition): min(
-            visible.first_offset for visible in remote.visible.values()
-        )
+        remote.topic_partition: min(visible.first_offset for visible in remote.visible.values())
         for remote in remotes
         if remote.visible
     }
@@ -338,10 +355,10 @@ def _why_nothing_in_bucket(taken: TakenBucket, topic: str, what: str) -> str:
 
 def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_RemotePartition]) -> Iterator[str]:
     """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
-    in_bucket = {remote.name for remote in remotes}
+    in_bucket = {remote.topic_partition for remote in remotes}
     for partition, replicas in taken.inventory.replicas.items():
         for replica in replicas:
-            if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
+            if partition not in in_bucket and replica.first_offset < replica.start_offset:
                 yield (
                     f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
                     f"bucket, {_why_nothing_in_bucket(taken, partition.topic, 'segment')}"
@@ -525,7 +542,6 @@ def _count_segments(taken: TakenBucket, remote: _RemotePartition) -> None:
 
 
 def _gaps_between_segments(remote: _RemotePartition) -> Iterator[range]:
-    """Offsets between remote segments that none of them has."""
     end = None
     for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
         if end is not None and visible.first_offset > end:
@@ -699,8 +715,7 @@ def _write_log_dir(log_dir: Path, folders: Mapping[TopicPartition, _MadeFolder])
 def _with_made_log_dir(
     inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, _MadeFolder], engine: Engine
 ) -> Inventory:
-    """All sources, with the log dir that was made as one more."""
-    broker = read_broker(str(bucket.log_dir), inventory.known, engine, "forecasts-bucket")
+    broker = read_made_log_dir(bucket.log_dir, inventory.known, engine)
     replicas = [
         replace(
             replica,

@@ -102,6 +102,22 @@ class PlannedReplica:
     in_sync: bool
     why: str
 
+    @property
+    def copied_from(self) -> OldReplica:
+        """The source of one that does not begin empty."""
+        assert self.source is not None
+        return self.source
+
+    @property
+    def directory(self) -> Path:
+        """Where one goes that does not begin empty."""
+        assert self.log_dir is not None
+        return self.log_dir / self.topic_partition.directory
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self.source is None else self.source.kept_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class SortedOut:
@@ -466,6 +482,5 @@ class ReplicaPlacement:
         return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
 
     def _bytes_and_copies_on(self, node: int) -> tuple[int, int]:
-        """The bytes and the number of its copies."""
         paths = self._brokers[node].log_dirs
         return sum(self._bytes[path] for path in paths), sum(self._copies[path] for path in paths)

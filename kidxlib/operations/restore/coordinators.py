@@ -293,13 +293,9 @@ def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
     (`CsvUtils.CsvRecordWithGroup`).
     """
     text = io.StringIO()
-    rows = ((each.group, *_topic_and_number(each.topic_partition), each.end) for each in behind)
+    rows = ((each.group, each.topic_partition.topic, each.topic_partition.partition, each.end) for each in behind)
     csv.writer(text, lineterminator="\n").writerows(rows)
     try:
         path.write_text(text.getvalue())
     except OSError as error:
         raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}; nothing else was written") from error
-
-
-def _topic_and_number(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition

@@ -476,11 +476,11 @@ def take_inventory(
     return Inventory(brokers, known)
 
 
-def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
-    """Read one more source, as `take_inventory` does, with all of its topics."""
-    place = list_place(text, is_copy=True)
+def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> OldBroker:
+    """Read the log dir that was made of a bucket, as `take_inventory` reads sources."""
+    place = list_place(str(log_dir), is_copy=True)
     broker = stopped_broker([str(path) for path in place.log_dirs])
-    return _old_broker(place, broker, known, engine, name, ANY_TOPIC)
+    return _old_broker(place, broker, known, engine, "forecasts-bucket", ANY_TOPIC)
 
 
 def _old_broker(

@@ -121,7 +121,6 @@ class FormattedController:
 
     @property
     def features(self) -> dict[str, int]:
-        """The levels by name."""
         levels = (record.values for record in self.records if record.message.name == "FeatureLevelRecord")
         return {values["name"]: values["featureLevel"] for values in levels}
 
@@ -130,7 +129,6 @@ class FormattedController:
         return self.path.read_bytes() != self.content
 
     def content_with(self, restored: Sequence[FramedMessage]) -> bytes:
-        """The file with other records."""
         content, offset = self.header, self.header_records
         for values in _batches_of_records(map(write_framed, restored)):
             content += write_batch(values, base_offset=offset, leader_epoch=0, timestamp_ms=self.timestamp_ms)

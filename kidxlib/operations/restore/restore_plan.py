@@ -132,6 +132,10 @@ class RestorePlan:
         return [replica for replica in self.replicas if replica.source is not None]
 
     @property
+    def copied_leaders(self) -> list[OldReplica]:
+        return [replica.copied_from for replica in self.copied if replica.is_leader]
+
+    @property
     def not_known(self) -> Iterator[str]:
         """What lost checkpoints do not say of the brokers' log dirs, nor damaged metadata, nor producer snapshots."""
         yield from () if self.surviving is None else self.surviving.behind_damage
@@ -146,37 +150,32 @@ class RestorePlan:
 
     @property
     def copied_bytes(self) -> int:
-        return sum(replica.source.kept_bytes for replica in self.replicas if replica.source is not None)
+        return sum(replica.kept_bytes for replica in self.replicas)
 
     @property
     def cut(self) -> list[str]:
         """What of the copied logs is left out: what no start would keep."""
         return [
-            f"{replica.source.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why}); the copy "
-            f"ends at offset {replica.source.end_offset}"
-            for replica in self.copied
-            if replica.source is not None
-            for dropped in replica.source.forecast.dropped
+            f"{source.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why}); the copy ends at "
+            f"offset {source.end_offset}"
+            for source in (replica.copied_from for replica in self.copied)
+            for dropped in source.forecast.dropped
         ]
 
     @property
     def gaps(self) -> list[str]:
         """What is missing within logs that are copied."""
-        ends = {
-            (str(each.source.place.name), each.topic_partition): each.source.end_offset
-            for each in self.copied
-            if each.source is not None
-        }
+        sources = (each.copied_from for each in self.copied)
+        ends = {(str(each.place.name), each.topic_partition): each.end_offset for each in sources}
         between = [
             f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
             for broker in self.inventory.brokers
             for gap in broker.plan.gaps.lost
             if gap.first_offset < ends.get((str(broker.place.name), TopicPartition(gap.topic, gap.partition)), 0)
         ]
-        leaders = (each.source for each in self.copied if each.is_leader and each.source is not None)
         around = [
             f"{leader.topic_partition.directory} of broker {leader.node_id}: {text}"
-            for leader in leaders
+            for leader in self.copied_leaders
             for text in leader.missing
         ]
         return [*between, *around]
@@ -361,7 +360,6 @@ def _planned_ends_and_leaders(
 def _plan_refusals(
     plan: RestorePlan, known: RestoreEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
 ) -> Iterator[str]:
-    """Why the plan is not applied."""
     options, brokers = plan.options, plan.brokers
     yield from why_not_into_brokers(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
     yield from why_cluster_is_not_written(known, plan.cluster)
@@ -372,9 +370,13 @@ def _plan_refusals(
     yield from plan.groups.why_not(options.resets)
     yield from (each.why_not for each in plan.space if each.why_not is not None)
     if not options.accepts_loss:
-        yield from map(_accept_loss, plan.lost)
+        yield from (
+            f"{text}: look for another copy, and name it as a source; else --accept-loss goes on without"
+            for text in plan.lost
+        )
     if not options.accepts_divergence:
-        yield from map(_accept_divergence, plan.disagreements)
+        takes = "--accept-divergence takes the leader's records, and this broker fetches them anew"
+        yield from (f"{text}: {takes}" for text in plan.disagreements)
 
 
 def _topics_tiered_since(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
@@ -391,14 +393,6 @@ def _no_start(refusal: Refusal) -> str:
     """A refusal of `recover`, which may say that the broker is to start: here it would set its directories aside."""
     no_start = "; but start no old node: restore this partition from another copy, or take the directory out"
     return refusal.text + (no_start if refusal.recovers else "")
-
-
-def _accept_loss(text: str) -> str:
-    return f"{text}: look for another copy, and name it as a source; else --accept-loss goes on without"
-
-
-def _accept_divergence(text: str) -> str:
-    return f"{text}: --accept-divergence takes the leader's records, and this broker fetches them anew"
 
 
 #: What nobody knows without a checkpoint.

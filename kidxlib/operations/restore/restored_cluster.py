@@ -96,6 +96,7 @@ _LOCAL_AS_ALL: Final = {"local.retention.bytes": "-2", "local.retention.ms": "-2
 #: (`MetadataVersion.partitionRecordVersion`).
 _PARTITION_VERSIONS: Final = ((23, 2), (17, 1))
 _NO_BROKER: Final = -1
+_NAMES_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,10 +364,10 @@ def _partitions_not_found(
         )
 
 
-def _first_names(names: Iterable[str], shown: int = 5) -> str:
+def _first_names(names: Iterable[str]) -> str:
     listed = list(names)
-    more = len(listed) - shown
-    return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - _NAMES_SHOWN
+    return ", ".join(listed[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _overridden_min_in_sync(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:

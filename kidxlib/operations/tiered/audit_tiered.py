@@ -285,7 +285,6 @@ def _finding_sort_key(finding: RemoteFindingRow) -> tuple[Any, ...]:
 
 
 def _outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
-    """The outcome of an audit: the exit code, the lines and the JSON object."""
     fails = any(Verdict(finding.verdict).severity >= request.fail_on.severity for finding in found.findings)
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
     outcome = Outcome(

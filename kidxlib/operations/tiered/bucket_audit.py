@@ -147,7 +147,6 @@ class TieredPlan:
     def _segments_to_read_by_id(
         self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
     ) -> dict[str, RemoteSegmentToRead]:
-        """The segments of a partition by id."""
         first = rows[0]
         partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
         directory = self.directory(partition)
@@ -226,7 +225,6 @@ class TopicsOfTiered:
                     yield topic, topic_id
 
     def options(self, partition: TopicIdPartition, directory: Location) -> RecoverOptions:
-        """The options with which a partition's indexes are made."""
         source = self._source_of(partition.topic, partition.topic_id) or self.request.metadata[0]
         place = PartitionDirectory(source, TopicPartition(partition.topic, partition.partition), directory)
         interval_bytes, known = self.request.interval_bytes, self.request.known_topics

@@ -389,7 +389,6 @@ def _mended_as_json(mended: Mended) -> dict[str, Any]:
 
 
 def _outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
-    """The outcome of a repair: the exit code, the lines and the JSON object."""
     is_mended = not repaired.left and all(mended.outcome.is_mended for mended in repaired.objects)
     outcome = Outcome(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
@@ -429,7 +428,7 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
             planned = _put_planned(planned, _ObjectUpload(plan, reader, request.mirror, interrupted))
         if recorded_as is not None:
             begin_phase("recording in the catalog")
-            left = _findings_after_repair(findings, planned)
+            left = _findings_on_other_objects(findings, (each for each in planned if each.outcome.is_mended))
             _record_repair(backend.catalog.tables, recorded_as, audit.listed, left, planned, plan.as_of)
         logs = {_segment_key_of(row): row.log_bytes for row in made}
         local_logs_read = {_segment_key_of(row): row.log_bytes for row in made if row.is_local}
@@ -544,11 +543,6 @@ def _findings_on_other_objects(broken: Iterable[RemoteFindingRow], objects: Iter
         for finding in broken
         if finding.reason in _NOT_MENDED_BY_OBJECTS or (*_segment_key_of(finding), finding.file) not in named
     ]
-
-
-def _findings_after_repair(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
-    """The findings that still hold after the repair."""
-    return _findings_on_other_objects(findings, (mended for mended in objects if mended.outcome.is_mended))
 
 
 def _segment_key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _SegmentKey:
