@@ -305,11 +305,7 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
     )
     _tell_lines_by_kind(outcome, "too few replicas", plan.too_few_replicas)
-    gone = [
-        f"{each.kind}, {'how many is not known' if each.count is None else each.count}: {each.why}"
-        for each in plan.cluster.cannot_come_back
-    ]
-    _tell_lines_by_kind(outcome, "cannot come back", gone)
+    _tell_lines_by_kind(outcome, "cannot come back", [each.text for each in plan.cluster.cannot_come_back])
     _tell_lines_by_kind(outcome, "retention", [*_removed_in_first_day(plan, now)])
     _tell_lines_by_kind(outcome, "refused", plan.refusals)
 

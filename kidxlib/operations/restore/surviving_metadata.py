@@ -66,6 +66,10 @@ class CannotComeBack:
     count: int | None
     why: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.kind}, {'how many is not known' if self.count is None else self.count}: {self.why}"
+
 
 class _RecordKey(NamedTuple):
     """What a record sets, and the record that removes it again.

@@ -1,4 +1,6 @@
-"""What a check prints once all is equal. What it compares is tested beside real brokers."""
+"""What a check prints once all is equal, and which settings its client takes. What it compares is tested beside real
+brokers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The restored cluster: what metadata, folders and logs say of it together, and why it is not written."""
+"""The restored cluster: what metadata, folders and logs say of it together, and why it is not written; the order of its
+records, and no default of Kafka's in them; and the commands that give topics their settings back.
+"""
 
 from __future__ import annotations
 
