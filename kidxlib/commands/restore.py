@@ -188,10 +188,11 @@ class Restore(WithoutCatalog):
     @cached_property
     def resolved(self) -> RestoreRequest:
         from kidxlib.indexing.source import parse_topics
-        from kidxlib.operations.restore.protection import Protected
-        from kidxlib.operations.restore.restore import BucketOptions, RestoreRequest
+        from kidxlib.operations.restore.bucket import BucketOptions
+        from kidxlib.operations.restore.bucket_protection import Protected
+        from kidxlib.operations.restore.restore import RestoreRequest
         from kidxlib.operations.restore.restore_plan import RestoreOptions
-        from kidxlib.operations.restore.until import read_until_offsets
+        from kidxlib.operations.restore.until_offsets import read_until_offsets
         from kidxlib.text.times import milliseconds_of
 
         is_proposal, until = self.propose_until is not None, self.until_offsets

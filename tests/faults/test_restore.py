@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
-from kidxlib.operations.restore.targets import UNFINISHED
+from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.storage import file_copy
 from kidxlib.storage.log_bytes import UncachedReads
 from kidxlib.storage.publisher import Owner
@@ -58,26 +58,26 @@ _PARTITIONS: Final = 12
 #: No record was read for `restore-check` then.
 _KILLED_AS_IT_READS: Final = f"""
 import os, signal
-from kidxlib.operations.restore import contents
-contents.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from kidxlib.operations.restore import apply
+apply.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {KIDX}
 """
 _EACH_KIND: Final = pytest.mark.parametrize("old", [PARTITION, WITHOUT_TRANSACTIONS], indirect=True)
 #: Workers read the records for `restore-check`, however few these are, and each log by itself; {0} is what they do.
 _IN_WORKERS: Final = f"""
-from kidxlib.operations.restore import contents, copies
+from kidxlib.operations.restore import apply
 from tests.faults import children
-contents.read_logs = children.{{0}}
-contents.reads_little = copies.reads_little = lambda *_: False
-copies._GROUP_BYTES_A_CORE = 1
+apply.read_logs = children.{{0}}
+apply.reads_little = lambda *_: False
+apply._GROUP_BYTES_A_CORE = 1
 {KIDX}
 """
 
 
 #: As on a file system that does not say how many files it has room for.
 _WITHOUT_A_NUMBER_OF_FILES: Final = f"""
-from kidxlib.operations.restore import space
-space._free_files = lambda _: None
+from kidxlib.operations.restore import new_nodes
+new_nodes._free_files = lambda _: None
 {KIDX}
 """
 

@@ -21,20 +21,22 @@ from kidxlib.format.topic_partition import served_as
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.interpreter import json_object
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
-from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
-from kidxlib.operations.restore.cluster import (
+from kidxlib.operations.restore.inventory import LogEvidence
+from kidxlib.operations.restore.new_nodes import FormattedController, read_formatted, write_metadata
+from kidxlib.operations.restore.restored_cluster import (
     SAFE_CONFIGS,
     ConfigProof,
-    LogEvidence,
     RestoredBroker,
     RestoredCluster,
     RestoredConfig,
     RestoredPartition,
     RestoredTopic,
+    RestoreEvidence,
+    cluster_metadata_records,
+    restored_cluster,
+    why_cluster_is_not_written,
 )
-from kidxlib.operations.restore.formatted import FormattedController, read_formatted, write_metadata
-from kidxlib.operations.restore.records import records_of
-from kidxlib.operations.restore.surviving import surviving_metadata
+from kidxlib.operations.restore.surviving_metadata import surviving_metadata
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.storage.log_dir import read_topic_id
@@ -119,7 +121,7 @@ def _new(old: Broker, directory: Path, *, is_dynamic: bool) -> Broker:
     return new
 
 
-def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) -> Known:
+def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) -> RestoreEvidence:
     directory_id = controller.properties.directory_id
     assert directory_id is not None
     found = []
@@ -133,7 +135,7 @@ def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) 
                     topic=partition.topic, topic_id=topic_id, partition=partition.partition, leader_epoch=1, **alone
                 )
             )
-    return Known(
+    return RestoreEvidence(
         surviving=surviving_metadata([old.log_dir]) if has_metadata else None,
         found=found,
         brokers=[RestoredBroker(1, {str(controller.log_dir): directory_id})],
@@ -161,8 +163,8 @@ def test_a_node_serves_what_was_restored(old: Old, tmp_path: Path, *, has_metada
     known = _known(old.broker, controller, has_metadata=has_metadata)
     cluster = restored_cluster(known)
     cluster = replace(cluster, topics=tuple(map(_held, cluster.topics)))
-    assert list(why_not(known, cluster)) == []
-    write_metadata([controller], records_of(cluster, controller.records))
+    assert list(why_cluster_is_not_written(known, cluster)) == []
+    write_metadata([controller], cluster_metadata_records(cluster, controller.records))
     with new.running():
         seen = {level: read(new.bootstrap, _PLACES, level) for level in old.seen}
         assert seen == old.seen

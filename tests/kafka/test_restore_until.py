@@ -19,7 +19,7 @@ from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.format.topic_partition import TopicPartition as Partition
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.restore.inventory import source_brokers, take_inventory
-from kidxlib.operations.restore.until import plan_ends
+from kidxlib.operations.restore.until_offsets import plan_ends
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx

@@ -67,7 +67,7 @@ _DECIMALS: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class RecoveryRates:
     """How fast logs are recovered.
 
     Attributes:
@@ -82,7 +82,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class SourceStart:
     """A source at the next start of its broker.
 
     Attributes:
@@ -103,7 +103,7 @@ class Start:
     seconds_marker: float
 
 
-def starts_of(tables: TablesToAsk, rates: Rates) -> tuple[Sequence[Start], Sequence[str]]:
+def starts_of(tables: TablesToAsk, rates: RecoveryRates) -> tuple[Sequence[SourceStart], Sequence[str]]:
     """The next start of each source, the longest first; and the sources that were stopped cleanly, by name."""
     rows = tables.ask(UNFLUSHED).to_pylist()
     starts = [_estimated_start(row, rates) for row in rows if not row["clean_shutdown"]]
@@ -111,9 +111,9 @@ def starts_of(tables: TablesToAsk, rates: Rates) -> tuple[Sequence[Start], Seque
     return starts, [row["source"] for row in rows if row["clean_shutdown"]]
 
 
-def _estimated_start(row: dict[str, Any], rates: Rates) -> Start:
+def _estimated_start(row: dict[str, Any], rates: RecoveryRates) -> SourceStart:
     kidx = row["log_bytes"] / rates.kidx
-    return Start(
+    return SourceStart(
         source=row["source"],
         partitions=row["partitions"],
         log_bytes=row["log_bytes"],
@@ -124,12 +124,12 @@ def _estimated_start(row: dict[str, Any], rates: Rates) -> Start:
     )
 
 
-def _seconds_reading(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
+def _seconds_reading(log_bytes: int, largest_bytes: int, rates: RecoveryRates) -> float:
     """How long a broker reads, as it gives each partition to one of its threads."""
     return max(log_bytes / rates.threads, largest_bytes) / rates.broker
 
 
-def forecast(rates: Rates, tables: Tables) -> Outcome:
+def forecast_starts(rates: RecoveryRates, tables: Tables) -> Outcome:
     """Ask a catalog of brokers' log dirs, and give a row for each. Nothing is recorded, and no log is read; what the
     catalog says of a log dir that is not there may be long past.
     """
@@ -165,7 +165,9 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
     return outcome
 
 
-def _tell_starts(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
+def _tell_starts(
+    outcome: Outcome, catalog: str, rates: RecoveryRates, starts: Sequence[SourceStart], clean: Sequence[str]
+) -> None:
     if starts:
         outcome.table(
             f"the next start after a crash, by {catalog}: seconds that reading logs takes",
@@ -183,7 +185,7 @@ def _tell_starts(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[
         outcome.line(f"{catalog} knows of no partition that a broker would start with")
 
 
-def _start_row(start: Start) -> list[str | int]:
+def _start_row(start: SourceStart) -> list[str | int]:
     seconds = (start.seconds_alone, start.seconds_checkpoint, start.seconds_marker)
     shown = [f"{number:,.{_DECIMALS}f}" for number in seconds]
     return [start.source, *shown, start.partitions, start.log_bytes, start.last_bytes]

@@ -46,9 +46,9 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
-from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader, epochs_in, log_path
+from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
@@ -473,7 +473,7 @@ def _segments_give_snapshot(directory: Path, segments: Sequence[SimulatedSegment
     return fold.map_end_offset > 0 if len(segments) == 1 else first.next_offset == segments[1].base_offset
 
 
-def forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> str | None:
+def _forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> str | None:
     """What a broker forgets that finds no producer snapshot after a clean stop; None where it forgets nothing. Only
     then all of the log is read, for nothing else tells.
     """
@@ -530,7 +530,7 @@ def forecast_partition(
                 else _simulate_without_marker(directory, alone, options, stop, reader)
             )
         dropped = tuple(_dropped_of_segments(directory, without_marker or simulation, dropped_alone, options))
-        forgotten = forgotten_after_clean_stop(directory, alone, options)
+        forgotten = _forgotten_after_clean_stop(directory, alone, options)
         seen_logs = look_at_logs(directory, simulation, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
         simulation = alone = StartupSimulation(failures=[describe_error(error)])

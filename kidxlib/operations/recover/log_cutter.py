@@ -1,6 +1,6 @@
 """The only place that opens a `.log` for writing: it cuts off what a broker would cut off (`LogSegment.recover`).
 
-What is cut off has to be kept elsewhere before (`kidxlib.operations.recover.keep`).
+What is cut off has to be kept elsewhere before (`KeptCopies` of `kidxlib.operations.recover.make_ready`).
 """
 
 from __future__ import annotations

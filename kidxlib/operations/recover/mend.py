@@ -1,7 +1,8 @@
 """Mends small files that keep a broker from starting, or without which it starts badly.
 
 Only files that follow from the logs and the cluster's metadata are made. `quorum-state`, `meta.properties`, high
-watermarks and log start offsets are not: nothing on the disk says what they were.
+watermarks and log start offsets are not: nothing on the disk says what they were. That a partition's records are those
+of a topic id, replicas in other log dirs may confirm (`ConfirmingReplicas`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_offsets, accepted_topic_id, ensure_epochs_accepted
-from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
-from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
+from kidxlib.audit.startup import against_metadata, checkpoints
+from kidxlib.audit.startup.obstacles import KafkaThrows
+from kidxlib.audit.tiered.local_epochs import TieredPartition, finding_on_local_epochs, mended_epochs
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import ClusterMetadataError, LogChangedError, UsageError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -26,25 +29,31 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.metadata_image import Assignment, ClusterMetadata
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
-from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
-from kidxlib.operations.recover.confirm import Replicas
-from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
+from kidxlib.operations.compare.finding import Kind
+from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
+from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.operations.compare.replica import compare_pairs
+from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.operations.recover.recovery_plan import source_of
-from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
+from kidxlib.operations.recover.recovery_plan import log_dir_as_source
+from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
+from kidxlib.operations.tiered.local_partitions import local_log, local_partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.recover import recover
+from kidxlib.recovery.segment import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.location import Directory
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.text.words import counted
 
 _MISSING_OR_EMPTY: Final = "it is missing or empty"
+#: After such a finding nobody knows whether both replicas have the same records.
+_KINDS_SPEAKING_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class MendRequest:
     accepted_topics: Collection[str]
     sets_snapshot_aside: bool
     not_named: bool
-    replicas: Replicas
+    replicas: ConfirmingReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,7 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
 def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
-    read = accepted_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
+    read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
     if (why := _why_not_replaceable(path)) is not None:
@@ -212,7 +221,7 @@ def _why_epochs_unusable(path: Path) -> str | None:
     """Why a broker takes no epochs from a file; None where it takes some."""
     try:
         if path.stat().st_size:
-            ensure_epochs_accepted(path)
+            checkpoints.read_epochs(path)
             return None
     except FileNotFoundError:
         pass
@@ -232,9 +241,8 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 
 
 def _remote_segments_by_directory(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
-    """The remote segments of partitions, by the partitions' directories."""
-    sources = [source_of(log_dir) for log_dir in broker.log_dirs]
-    partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
+    sources = [log_dir_as_source(log_dir) for log_dir in broker.log_dirs]
+    partitions = [partition for source in sources for partition in local_partitions_in(source, ANY_TOPIC)]
     tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC).found
     return {Path(str(local.directory)): remote for local, remote in tiered.items()}
 
@@ -271,7 +279,7 @@ def _mend_topic_id(
     if not log_dir.meta.is_kraft:
         return
     try:
-        accepted_topic_id(path)
+        against_metadata.read_topic_id(path)
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:
@@ -389,3 +397,78 @@ def _why_not_replaceable(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     return None if stat.S_ISREG(status.st_mode) else "it is no regular file"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmingReplicas:
+    """Log dirs, or copies of them, that have replicas of a broker's partitions."""
+
+    places: Sequence[Place]
+    known: KnownTopics
+    engine: Engine
+
+    def testimonies(self, log_dir: LogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
+        """What each place says of the partition with the directory `name`, whose topic has this id by the metadata."""
+        if not self.places:
+            return
+        of_broker = list_place(str(log_dir.path / name))
+        here = of_broker.directories.get(name)
+        known = MetadataOfPlaces(self.known, [str(log_dir.path)])
+        if here is None or here.problem is not None:
+            return
+        for place in self.places:
+            there = place.directories.get(name)
+            if there is None:
+                yield _Testimony(None, f"{place.name} has no {name}")
+            elif there.problem is not None:
+                yield _Testimony(None, f"{there.path}: {there.problem}")
+            elif there.topic_id != topic_id:
+                has = "no topic id that can be read" if there.topic_id is None else f"topic id {there.topic_id}"
+                yield _Testimony(None, f"{there.path} has {has}, and the metadata {topic_id}")
+            else:
+                yield _testimony_of_replica(DirectoryPair(here, there), of_broker, place, known, self.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Testimony:
+    """What a replica says of a topic id.
+
+    Attributes:
+        confirms: None where the replica says nothing.
+        text: names the replica, and says what it has.
+    """
+
+    confirms: bool | None
+    text: str
+
+
+def _testimony_of_replica(
+    pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine
+) -> _Testimony:
+    [comparison] = compare_pairs([pair], one, other, known, engine)
+    against = [finding for finding in comparison.findings() if finding.kind in _KINDS_SPEAKING_AGAINST]
+    where = f"{pair.other.path}, a replica with that topic id,"
+    if differing := [finding for finding in against if finding.kind is Kind.DIFFERS]:
+        first, last = differing[0].first_offset, differing[0].last_offset
+        return _Testimony(False, f"{where} has other batches at offsets {first}–{last}")
+    if against:
+        return _Testimony(None, f"{where} cannot be compared to its end: {against[0].detail}")
+    if not comparison.same_batches:
+        cleaned = " above what a cleaner has worked on" if comparison.cleaned_to else ""
+        return _Testimony(None, f"{where} has no batch in common with it{cleaned}")
+    return _Testimony(
+        True, f"{where} has {counted(comparison.same_batches, 'batch')} in common, and no other ones there"
+    )
+
+
+def replica_places(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[Place]:
+    """The places that somebody has named with `--replica`; none may be one of the broker's log dirs."""
+    places = [list_place(text) for text in texts]
+    for place in places:
+        own = {str(path.resolve()) for path in log_dirs} & {str(path) for path in place.log_dirs}
+        if own:
+            raise UsageError(
+                f"--replica {place.name}: it is a log dir of this broker, and confirms nothing of itself; name one of "
+                "another replica, or a copy of that"
+            )
+    return places

@@ -207,10 +207,10 @@ def mount_of(directory: Path) -> Mount:
             f"{directory}: on {file_system or 'an unknown file system'}; expected one of "
             f"{', '.join(_TRUSTED_FILE_SYSTEMS)}: of others it is not known where their pages are"
         )
-    return Mount(boot_id, mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
+    return Mount(boot_id, _mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
 
 
-def devices_of(directory: Path) -> frozenset[str] | None:
+def _devices_of(directory: Path) -> frozenset[str] | None:
     """The kernel's names of the block device on which a directory is, and of its disk. None where these names are not
     all: the device lies on others (LVM, RAID, encryption), or has no name.
     """
@@ -224,7 +224,7 @@ def devices_of(directory: Path) -> frozenset[str] | None:
     return None if any(slave.is_dir() and os.listdir(slave) for slave in slaves) else frozenset(names)
 
 
-def mount_id_of(path: Path) -> int:
+def _mount_id_of(path: Path) -> int:
     """The unique id of the mount on which a file or a directory is; a symbolic link is not followed."""
     try:
         return _statx_mount_id(path, _UNIQUE_MOUNT_ID)
@@ -289,7 +289,7 @@ def ensure_noted(log_dir: Path) -> None:
     for name, what in _DIFFERENCES.items():
         if noted.get(name) != now[name]:
             raise UntrustedError(f"{note}: {what} (noted {noted.get(name)}, found {now[name]})")
-    devices = devices_of(log_dir)
+    devices = _devices_of(log_dir)
     ensure_no_kernel_errors(list(_kernel_messages()), kernel_log, devices)
 
 
@@ -345,9 +345,9 @@ def read_headers(
     """
     base_offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
     unflushed = base_offsets[max(bisect_right(base_offsets, recovery_point) - 1, 0) :]
-    mount = mount_id_of(directory.parent)
+    mount = _mount_id_of(directory.parent)
     logs = [directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in unflushed]
-    if any(path.is_symlink() or mount_id_of(path) != mount for path in (directory, *logs)):
+    if any(path.is_symlink() or _mount_id_of(path) != mount for path in (directory, *logs)):
         return None
     kept = _whole_segments_before_last(directory, unflushed)
     reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})

@@ -16,28 +16,39 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import Finding
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
-from kidxlib.operations.recover.broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
-from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
-from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.keep import KeptCopies
-from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
+from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, truncate_logs
+from kidxlib.operations.recover.mend import (
+    ConfirmingReplicas,
+    Mending,
+    MendRequest,
+    Unmended,
+    mend,
+    mendings_of,
+    replica_places,
+)
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
-from kidxlib.operations.recover.publish import make_ready
-from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.recovery_plan import (
+    Level,
+    PlannedLogDir,
+    RecoveryPlan,
+    log_dir_as_source,
+    recovery_plan,
+)
 from kidxlib.operations.recover.refusals import refusals_to_apply
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
+from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import MetadataOptions
+from kidxlib.terminal.gaps import first_logs_not_known, gap_lines
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
@@ -169,7 +180,8 @@ def _last_lines(plan: RecoveryPlan, refusals: Sequence[Refusal], *, applies: boo
             yield "it starts without what is missing, of which this plan has seen what is named above"
     if plan.lacks or (not refusals and not plan.drops):
         what_else = "what else" if plan.lacks else "what"
-        yield f"run kidx verify, too: it finds {what_else} is missing within logs{_not_compared_clause(plan)}"
+        but = ", and not what the missing checkpoints would tell" if plan.not_compared else ""
+        yield f"run kidx verify, too: it finds {what_else} is missing within logs{but}"
     if refusals and all(refusal.recovers for refusal in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
@@ -190,10 +202,6 @@ def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
     return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
 
 
-def _not_compared_clause(plan: RecoveryPlan) -> str:
-    return ", and not what the missing checkpoints would tell" if plan.not_compared else ""
-
-
 def _how_stopped(broker: StoppedBroker) -> str:
     if not broker.clean:
         return "stopped uncleanly"
@@ -203,7 +211,6 @@ def _how_stopped(broker: StoppedBroker) -> str:
 
 
 def _how_far_logs_are_read(broker: StoppedBroker) -> str:
-    """How far logs were read without --all."""
     if not broker.clean:
         return "from their recovery points on"
     if not broker.unclean:
@@ -334,7 +341,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
     with contextlib.ExitStack() as stack:
         try:
             broker = _lock_and_read_broker(request, stack)
-            replicas = places_of_replicas(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
+            replicas = replica_places(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
@@ -396,7 +403,7 @@ def _inspect_log_dirs(
     stack: contextlib.ExitStack,
     name: str,
 ) -> _Inspection:
-    known = read_known_topics(map(source_of, broker.log_dirs), options=request.metadata)
+    known = read_known_topics(request.metadata, map(log_dir_as_source, broker.log_dirs))
     plan = recovery_plan(
         broker,
         known,
@@ -418,7 +425,7 @@ def _inspect_log_dirs(
             request.accepted_topics,
             request.sets_snapshot_aside,
             bool(plan.not_named),
-            Replicas(replicas, known, backend.engine),
+            ConfirmingReplicas(replicas, known, backend.engine),
         )
         mendings, unmended = mendings_of(broker, known, mend_request)
     refusals = [
@@ -454,7 +461,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = truncate_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)

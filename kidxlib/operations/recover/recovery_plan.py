@@ -25,32 +25,32 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
-from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
-from kidxlib.audit.startup.node import directory_ids_of
+from kidxlib.audit.startup.log_dir_entries import Aside, folders_aside, lines_of_folders_aside
+from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
-from kidxlib.indexing.bins import into_bins
-from kidxlib.indexing.listing import numbers_in
-from kidxlib.indexing.plan import Plan, add_segments, find_partitions
+from kidxlib.indexing.bins import pack
+from kidxlib.indexing.discover import add_segments, find_partitions
+from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
+from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import SMALL_BYTES, room_of_pass, small_log_passes
-from kidxlib.terminal.console import begin_phase
+from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
+from kidxlib.terminal.progress import begin_phase
 
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
@@ -368,7 +368,7 @@ def recovery_plan(
     start = time.monotonic()
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
-    listed = {log_dir.path: listed_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
+    listed = {log_dir.path: list_log_dir_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
@@ -433,7 +433,6 @@ class ForecastTask:
         return replace(self, threads=threads)
 
     def small_logs(self) -> Iterator[SmallLog]:
-        """The logs of `small`."""
         for base_offset in self.small:
             yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
 
@@ -442,7 +441,7 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
     with engine.abandoning():
-        units = into_bins(tasks, engine.cores)
+        units = pack(tasks, engine.cores)
         is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}
@@ -461,12 +460,12 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
         contextlib.ExitStack() as writers,  # they are closed once no pass is at work
         ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
     ):
-        for of_pass in small_log_passes(tasks):
+        for of_pass in passes(tasks):
             if len(coming) < _PASSES_AT_ONCE:
                 writer: ScanWriter | None = None
                 if (scans := of_pass[0].scans) is not None:
                     writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
-                rooms.put(_PassRoom(room_of_pass(), writer))
+                rooms.put(_PassRoom(new_room(), writer))
             else:
                 yield coming.popleft().result()
             coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
@@ -516,7 +515,9 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     )
 
 
-def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]) -> list[PlannedLogDir]:
+def log_dirs_with_forecasts(
+    broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
+) -> list[PlannedLogDir]:
     """The log dirs of a broker, with forecasts that were made before, by directory.
 
     Raises:
@@ -524,7 +525,7 @@ def log_dirs_with(broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[
     """
     planned: list[PlannedLogDir] = []
     for log_dir in broker.log_dirs:
-        listed = listed_partitions(log_dir, known)
+        listed = list_log_dir_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
         expected = {directory for directory in forecasts if directory.parent == log_dir.path}
         if gone := expected.difference(directories):
@@ -638,7 +639,7 @@ def _missing_metadata_refusal(broker: StoppedBroker, known: KnownTopics) -> Iter
 
 def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
     """What becomes of a node without its copy of the cluster's metadata."""
-    sources = list(map(source_of, broker.log_dirs))
+    sources = list(map(log_dir_as_source, broker.log_dirs))
     does = ONLY_VOTER_WITHOUT_METADATA if is_only_voter else STARTS_WITHOUT_METADATA
     return [
         f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
@@ -694,9 +695,9 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Ab
         )
 
 
-def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
+def list_log_dir_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
-    source = source_of(log_dir)
+    source = log_dir_as_source(log_dir)
     plan = find_partitions(
         (source,),
         topics,
@@ -712,6 +713,6 @@ def listed_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[st
     return plan.part(kept)
 
 
-def source_of(log_dir: LogDir) -> Source:
+def log_dir_as_source(log_dir: LogDir) -> Source:
     """A log dir as a source, by which it is known to metadata."""
     return Source(str(log_dir.path), location(str(log_dir.path)))

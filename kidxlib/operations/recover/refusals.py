@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import is_moved
-from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
-from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
+from kidxlib.operations.recover.stopped_broker import Refusal
+from kidxlib.operations.tiered.local_partitions import refusals_on_lost_epochs
 from kidxlib.storage.logs_aside import LogsAside
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
 
@@ -26,7 +26,7 @@ def refusals_to_apply(plan: RecoveryPlan, *, applies: bool) -> Iterator[Refusal]
     yield from (refusal for refusal in plan.refusals if not (refusal.is_loss and plan.accepts_loss))
     log_dirs = [log_dir.path for log_dir in plan.broker.log_dirs]
     made_anew = [absent.directory for absent in plan.absent]
-    yield from map(Refusal, refusals_on_epochs(log_dirs, made_anew))
+    yield from map(Refusal, refusals_on_lost_epochs(log_dirs, made_anew))
     if applies:
         yield from (Refusal(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _log_dir_refusals(plan)

@@ -185,7 +185,6 @@ def _name_and_known_end(row: dict[str, Any]) -> str:
 
 
 def _attention_to_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:
-    """Sources that were built after they were last audited."""
     names = audited_before_build(health, builds)
     if not names:
         return []

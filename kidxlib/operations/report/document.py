@@ -1,14 +1,24 @@
-"""The report as a document (`make_report`): sections for each page, what the last build changed, and parts that a page
-unpacks once somebody asks for them.
+"""The report as a whole: its sections, what the last build changed, and parts that a page unpacks once somebody asks
+for them (`make_report`); and the page, one HTML file with its data, its styles, its scripts and the library that draws,
+and no network (`write_page`).
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import html
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +29,12 @@ from kidxlib.catalog.matching import Values, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.errors import CatalogError
+from kidxlib.errors import CatalogError, UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import Missing
+from kidxlib.operations.damage.missing import Missing
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
-from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections import (
     audited_before_build,
     builds_section,
@@ -51,18 +60,31 @@ from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partit
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.sources import as_sources, list_sources, source_paths, sources_in_one_directory
+from kidxlib.run.options import MetadataOptions
+from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
-from kidxlib.terminal.console import begin_phase
-from kidxlib.terminal.options import MetadataOptions
+from kidxlib.terminal.console import printable
+from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
+
+if TYPE_CHECKING:
+    from kidxlib.operations.report.savings import TopicSavings
 
 #: The version of the JSON object; it changes with a name or a meaning.
 REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
-
 #: How many versions are looked through for the state before a build, which makes a few commits.
 _VERSIONS_MAX: Final = 12
+#: The template of a page, its styles, its scripts and the library that draws.
+_PAGE_FILES: Final = files(__package__) / "page"
+#: In the order of the page: scripts that others use come first.
+_SCRIPTS: Final = (
+    *("data", "format", "dom", "table", "chart", "glance", "fleet", "overview", "health", "timeline_chart", "timeline"),
+    *("retention", "shape", "growth", "replicas", "builds", "main"),
+)
+#: Partitions whose details are unpacked together, once somebody looks at one of them.
+_PARTITIONS_A_PART: Final = 200
+_GZIP_LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,61 @@ class Report:
         ]
         parts = {"retention_partitions": self.retention_partitions, "timelines": lanes}
         return {**self.head, **self.sections, **parts}
+
+
+def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: MetadataOptions, sample: int) -> Report:
+    """Ask the catalog, try limits of retention, and put both together. `policy` has the configurations of topics,
+    completed from the clusters' metadata. `sample` batches of each topic are read to measure what other settings of
+    producers would save; 0 for none.
+    """
+    tables = backend.catalog.tables
+    assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
+    now_ms = to_ms(now)
+    begin_phase("asking the catalog")
+    started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
+    built_ms = min(max(started, default=now_ms), now_ms)
+    answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
+    seen = look_at(as_sources(paths))
+    begin_phase("trying limits of retention")
+    what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
+    begin_phase("putting the report together")
+    known = read_known_topics(metadata, as_sources(seen.answering(paths)))
+    missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
+    compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
+    ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
+    sections: dict[str, Any] = {
+        "overview": {**overview_section(answers), "changes": changes_section(tables)},
+        "health": {
+            **health_section(answers, paths, tables.path, missing.gaps),
+            **missing.in_log_dirs_as_json(),
+            "sources_twice": [asdict(source) for source in in_one_directory(tables, list(paths))],
+        },
+        "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
+        "shape": shape_section(answers, _measured_savings(tables, sample)),
+        "growth": growth_section(answers),
+        "replicas": replicas_section(tables, answers, compacted, known),
+        "builds": builds_section(answers, tables),
+    }
+    health = sections["health"]
+    not_audited = {*health["not_audited"], *audited_before_build(health, sections["builds"])}
+    sections["fleet"] = fleet_section(answers, sections, not_audited, now_ms)
+    listed = {name: path for name, path in paths.items() if name in seen.partitions}
+    sections["outlook"] = outlook_section(answers, sections, listed, built_ms)
+    lanes = _partition_timelines(tables, answers, sections, what_if, now_ms)
+    return Report(
+        head={
+            "report_version": REPORT_VERSION,
+            "kidx": importlib.metadata.version("kidx"),
+            "made_at_ms": now_ms,
+            "catalog": tables.path,
+            "attention": attention(sections, now_ms),
+            "sql": answers.sql,
+            "cut": answers.cut,
+        },
+        sections={**sections, "timeline": timeline_index(lanes)},
+        retention_partitions=what_if_partitions(what_if),
+        timelines=lanes,
+    )
 
 
 def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
@@ -146,61 +223,6 @@ def _gone_flags(statuses: Values) -> Any:
     return flags_of(is_gone)
 
 
-def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: MetadataOptions, sample: int) -> Report:
-    """Ask the catalog, try limits of retention, and put both together. `policy` has the configurations of topics,
-    completed from the clusters' metadata. `sample` batches of each topic are read to measure what other settings of
-    producers would save; 0 for none.
-    """
-    tables = backend.catalog.tables
-    assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
-    now_ms = to_ms(now)
-    begin_phase("asking the catalog")
-    started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
-    built_ms = min(max(started, default=now_ms), now_ms)
-    answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
-    seen = list_sources(as_sources(paths))
-    begin_phase("trying limits of retention")
-    what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
-    begin_phase("putting the report together")
-    known = read_known_topics(as_sources(seen.answering(paths)), options=metadata)
-    missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
-    compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
-    ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
-    sections: dict[str, Any] = {
-        "overview": {**overview_section(answers), "changes": changes_section(tables)},
-        "health": {
-            **health_section(answers, paths, tables.path, missing.gaps),
-            **missing.in_log_dirs_as_json(),
-            "sources_twice": [asdict(source) for source in sources_in_one_directory(tables, list(paths))],
-        },
-        "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
-        "shape": shape_section(answers, _measured_savings(tables, sample)),
-        "growth": growth_section(answers),
-        "replicas": replicas_section(tables, answers, compacted, known),
-        "builds": builds_section(answers, tables),
-    }
-    health = sections["health"]
-    not_audited = {*health["not_audited"], *audited_before_build(health, sections["builds"])}
-    sections["fleet"] = fleet_section(answers, sections, not_audited, now_ms)
-    listed = {name: path for name, path in paths.items() if name in seen.partitions}
-    sections["outlook"] = outlook_section(answers, sections, listed, built_ms)
-    lanes = _partition_timelines(tables, answers, sections, what_if, now_ms)
-    return Report(
-        head={
-            "report_version": REPORT_VERSION,
-            "kidx": importlib.metadata.version("kidx"),
-            "made_at_ms": now_ms,
-            "catalog": tables.path,
-            "attention": attention(sections, now_ms),
-            "sql": answers.sql,
-            "cut": answers.cut,
-        },
-        sections={**sections, "timeline": timeline_index(lanes)},
-        retention_partitions=what_if_partitions(what_if),
-        timelines=lanes,
-    )
-
-
 def _partition_timelines(
     tables: TablesToAsk, answers: Answers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
 ) -> dict[PartitionName, list[dict[str, Any]]]:
@@ -223,7 +245,7 @@ def _partition_timelines(
 def _measured_savings(tables: TablesToAsk, sample: int) -> list[TopicSavings]:
     if not sample:
         return []  # without importing what reads records, which takes twenty seconds to be compiled the first time
-    from kidxlib.operations.report.savings.measure import measure_savings
+    from kidxlib.operations.report.savings import measure_savings
 
     return measure_savings(tables, sample)
 
@@ -245,3 +267,89 @@ def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int]
 def _days_or_hours(ms: int) -> str:
     days = ms / _DAY_MS
     return f"{days:,.0f} days" if days >= 2 else f"{ms / 3_600_000:,.1f} hours"
+
+
+def write_page(report: Report, output: Path) -> int:
+    """Write the page, whole or not at all. Returns its bytes."""
+    page = page_of(report).encode()
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        try:
+            part.write_bytes(page)
+            part.replace(output)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {output}: cannot be written: {error.strerror}; name another place") from error
+    return len(page)
+
+
+def page_of(report: Report) -> str:
+    """The page as text. Names come into it only as data: the title is escaped, all else is packed."""
+    library = _read_asset("echarts/echarts.min.js")
+    scripts = '(() => {\n"use strict";\n' + "\n".join(_read_asset(f"scripts/{name}.js") for name in _SCRIPTS) + "})();"
+    styles = _read_asset("report.css")
+    parts = "\n".join(
+        f'<script type="application/gzip" id="part-{name}">{_gzip_as_base64(part)}</script>'
+        for name, part in _report_parts(report)
+    )
+    return Template(_read_asset("page.html")).substitute(
+        policy=_content_security_policy([library, scripts], styles),
+        title=html.escape(printable(report.head["catalog"])),
+        styles=styles,
+        parts=parts,
+        library=library,
+        scripts=scripts,
+    )
+
+
+def _report_parts(report: Report) -> Iterator[tuple[str, Any]]:
+    """Parts that are unpacked as a whole, by name. The first tells in which part the details of each topic and
+    partition are.
+    """
+    retention = list(_divide_details(report.retention_partitions))
+    timelines = list(
+        _divide_details({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()})
+    )
+    where = {
+        "retention_part": {topic: number for number, part in enumerate(retention) for topic in part},
+        "timeline_part": {name: number for number, part in enumerate(timelines) for name in part},
+    }
+    yield "main", {**report.head, **report.sections, **where}
+    yield from ((f"retention-{number}", part) for number, part in enumerate(retention))
+    yield from ((f"timeline-{number}", part) for number, part in enumerate(timelines))
+
+
+def _divide_details(details: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Sequence[Any]]]:
+    part: dict[str, Sequence[Any]] = {}
+    size = 0
+    for name, of_name in details.items():
+        if part and size + len(of_name) > _PARTITIONS_A_PART:
+            yield part
+            part, size = {}, 0
+        part[name] = of_name
+        size += len(of_name)
+    if part:
+        yield part
+
+
+def _gzip_as_base64(part: Any) -> str:
+    text = json.dumps(part, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), _GZIP_LEVEL, mtime=0)).decode()
+
+
+def _content_security_policy(scripts: Iterable[str], styles: str) -> str:
+    """A content security policy under which nothing runs or loads that is not in the file, and nothing is sent."""
+    allowed = " ".join(_csp_digest(script) for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_csp_digest(styles)}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _csp_digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _read_asset(name: str) -> str:
+    return _PAGE_FILES.joinpath(name).read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ may be too long for a page is `Listed`. `Answers.ask` asks each question once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -298,10 +298,7 @@ ORDER BY s.topic, s.partition, s.source
 
 #: Reasons of logs that lack offsets.
 _MISSING: Final = (MISSING, *BELOW_CHECKPOINT_REASONS)
-
-
-def _sql_list(values: Iterable[str]) -> str:
-    return f"({', '.join(repr(value) for value in values)})"
+_MISSING_IN_SQL: Final = ", ".join(map(repr, _MISSING))
 
 
 #: A finding may stand for several, one of which is of a log that lacks offsets.
@@ -326,7 +323,7 @@ LOCAL_FINDINGS: Final = _make_listed(
 SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
        l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
        a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap,
-       l.file = '.log' AND (l.reason IN {_sql_list(_MISSING)} OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
+       l.file = '.log' AND (l.reason IN ({_MISSING_IN_SQL}) OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
          AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
   ON {acceptance_join_condition(finding_columns_in_sql("l"))}

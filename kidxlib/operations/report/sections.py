@@ -12,7 +12,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
@@ -51,13 +51,16 @@ from kidxlib.operations.report.questions import (
     future_by_partition,
     written_lately,
 )
-from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
 from kidxlib.text.words import counted, shell_option
+
+if TYPE_CHECKING:
+    from kidxlib.operations.report.savings import TopicSavings
+
 
 _ABSENT_STATUSES: Final = tuple(status.value for status in ABSENT)
 #: Columns for a log dir that was not stopped cleanly.
@@ -413,7 +416,6 @@ def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
 
 
 def _is_topic_in_several_sources(answers: Answers) -> bool:
-    """Whether a topic is in several sources."""
     topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
     return len(topics) > len(set(topics))
 
@@ -487,7 +489,6 @@ def _losses(health: Mapping[str, Any]) -> _Problems:
 
 
 def _problems_of_whole_sources(held: Collection[PartitionKey], health: Mapping[str, Any]) -> _Problems:
-    """What is wrong with all partitions of a source."""
     of_sources = [(row["source"], State.BAD, "its log dir is older than others") for row in health["log_dirs_older"]]
     for row in health["not_reached"]:
         state = State.BAD if row["is_empty"] else State.UNKNOWN

@@ -143,7 +143,6 @@ def _with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
 
 
 def _lane_starts(rows: pa.Table) -> Any:
-    """Whether each segment is the first of its lane."""
     starts = np.ones(rows.num_rows, np.bool_)
     for number, name in enumerate(_LANE_KEY):
         column = rows[name]
@@ -265,7 +264,6 @@ def _lanes_shown_whole(
 
 
 def _places_in_lane(starts: Longs, counts: Longs) -> Longs:
-    """The place of each segment in its lane."""
     places: Longs = np.arange(int(counts.sum())) - np.repeat(starts, counts)
     return places
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.listing import findings_on_missing, findings_on_transaction_index, match_objects
-from kidxlib.audit.tiered.local_log import LocalLog, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
@@ -37,14 +37,18 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     EpochEntry,
     LeaderEpochs,
+    offset_checkpoint,
 )
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import ANY_TOPIC, LAYOUTS
+from kidxlib.indexing.remote_logs import LAYOUTS
+from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -63,27 +67,45 @@ from kidxlib.messages.remote_log_metadata import (
     RemoteSegment,
     RemoteSegmentUpdate,
     TopicIdPartition,
+    write_remote_log_metadata,
 )
-from kidxlib.operations.restore.formatted import FormattedController
-from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
-from kidxlib.operations.restore.made_log_dir import MadeFolder, metadata_log, write_log_dir
-from kidxlib.operations.restore.protection import Protected, protection_of
-from kidxlib.operations.restore.surviving import SurvivingMetadata
-from kidxlib.operations.restore.targets import NewBroker, overlapping
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.restore.bucket_protection import Protected, protection_of
+from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_made_log_dir
+from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker, overlapping_directory
+from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
 from kidxlib.operations.tiered.tiered_request import bucket_at
-from kidxlib.operations.tiered.what_to_audit import by_partition
+from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.scratch import temporary_place
-from kidxlib.terminal.console import begin_phase
+from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
+from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
+_RECORDS_PER_BATCH: Final = 500
 #: Who is to have copied segments whose metadata is made anew: no broker goes by it.
 _COPYING_BROKER: Final = 0
 #: `TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS`.
-METADATA_PARTITIONS_DEFAULT: Final = 50
+_METADATA_PARTITIONS_DEFAULT: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketOptions:
+    """A bucket of tiered storage, and what somebody says of it.
+
+    Attributes:
+        place: a directory or a URL.
+        layout: its name; None for that of `LocalTieredStorage`.
+        protected: None: nobody has said how deletion is made impossible.
+        is_cluster_stopped: the cluster that wrote it no longer lives.
+    """
+
+    place: str
+    layout: str | None
+    protected: Protected | None
+    is_cluster_stopped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +157,7 @@ class TakenBucket(Taken):
     """
 
     bucket: Bucket
-    metadata_partitions: int = METADATA_PARTITIONS_DEFAULT
+    metadata_partitions: int = _METADATA_PARTITIONS_DEFAULT
     made: list[int] = field(default_factory=list)
     segments: int = 0
     log_bytes: int = 0
@@ -179,27 +201,54 @@ class _RemotePartition:
         return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.partition.topic, self.partition.partition)
+
+    @property
     def name(self) -> str:
-        return TopicPartition(self.partition.topic, self.partition.partition).directory
+        return self.topic_partition.directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MadeFolder:
+    """A partition's directory that is made.
+
+    Attributes:
+        log_start_offset: for the checkpoint; None: the log begins with its first segment.
+        base_offset, end_offset: of the only segment.
+        log: its bytes.
+        epochs: the content of `leader-epoch-checkpoint`.
+        snapshot: that of the producers at `base_offset`; None: there are none.
+        origin: what it is made of.
+        highest_epoch: of all that it is made of.
+    """
+
+    topic_id: str
+    log_start_offset: int | None
+    base_offset: int
+    end_offset: int
+    log: bytes
+    epochs: bytes
+    snapshot: bytes | None
+    origin: Location
+    highest_epoch: int
 
 
 @contextlib.contextmanager
-def opened_bucket(
-    text: str, layout: str | None, protected: Protected | None, *, is_cluster_stopped: bool
-) -> Iterator[Bucket]:
+def opened_bucket(options: BucketOptions) -> Iterator[Bucket]:
     """A bucket that a user names, with a directory of this machine that is gone at the end of the context.
 
     Raises:
         UsageError: it is not there, or cannot be looked at.
     """
-    plugin = LAYOUTS[layout or LOCAL.name]
-    place = bucket_at(text, plugin)
+    layout = LAYOUTS[options.layout or LOCAL.name]
+    place = bucket_at(options.place, layout)
     place = Path(os.path.realpath(place)) if isinstance(place, Path) else place
     with tempfile.TemporaryDirectory(prefix="kidx-bucket-", dir=temporary_place()) as directory:
-        yield Bucket(plugin, place, Path(os.path.realpath(directory)), protected, is_cluster_stopped)
+        yield Bucket(layout, place, Path(os.path.realpath(directory)), options.protected, options.is_cluster_stopped)
 
 
-def taken_from(
+def take_from_bucket(
     bucket: Bucket | None,
     inventory: Inventory,
     surviving: SurvivingMetadata | None,
@@ -255,19 +304,19 @@ def taken_from(
     if remotes:
         folders |= _made_metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
     if folders:
-        write_log_dir(bucket.log_dir, folders)
+        _write_log_dir(bucket.log_dir, folders)
         taken.inventory = _with_made_log_dir(inventory, bucket, folders, engine)
     return taken
 
 
 def _folders_only_in_bucket(
     taken: TakenBucket, remotes: Sequence[_RemotePartition]
-) -> dict[TopicPartition, MadeFolder]:
+) -> dict[TopicPartition, _MadeFolder]:
     """The directories of partitions that no log dir has; the other directories are compared with remote segments."""
-    folders: dict[TopicPartition, MadeFolder] = {}
+    folders: dict[TopicPartition, _MadeFolder] = {}
     for remote in remotes:
         _count_segments(taken, remote)
-        name = TopicPartition(remote.partition.topic, remote.partition.partition)
+        name = remote.topic_partition
         replicas = taken.inventory.replicas.get(name, ())
         _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
         for replica in replicas:
@@ -280,9 +329,7 @@ def _folders_only_in_bucket(
 def _with_remote_starts(inventory: Inventory, remotes: Sequence[_RemotePartition]) -> Inventory:
     """The sources, whose replicas know where the bucket's part of them begins."""
     starts = {
-        TopicPartition(remote.partition.topic, remote.partition.partition): min(
-            visible.first_offset for visible in remote.visible.values()
-        )
+        remote.topic_partition: min(visible.first_offset for visible in remote.visible.values())
         for remote in remotes
         if remote.visible
     }
@@ -308,10 +355,10 @@ def _why_nothing_in_bucket(taken: TakenBucket, topic: str, what: str) -> str:
 
 def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_RemotePartition]) -> Iterator[str]:
     """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
-    in_bucket = {remote.name for remote in remotes}
+    in_bucket = {remote.topic_partition for remote in remotes}
     for partition, replicas in taken.inventory.replicas.items():
         for replica in replicas:
-            if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
+            if partition not in in_bucket and replica.first_offset < replica.start_offset:
                 yield (
                     f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
                     f"bucket, {_why_nothing_in_bucket(taken, partition.topic, 'segment')}"
@@ -320,7 +367,7 @@ def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_RemotePartition]) ->
 
 def _why_new_dirs_overlap_bucket(bucket: Bucket, new_dirs: Iterable[Path]) -> Iterator[str]:
     for path in sorted(set(new_dirs)):
-        if isinstance(bucket.place, Path) and overlapping(path, [bucket.place]) is not None:
+        if isinstance(bucket.place, Path) and overlapping_directory(path, [bucket.place]) is not None:
             yield f"{path}: it is, holds or lies in the bucket {bucket.place}, where nothing is written; name another"
 
 
@@ -332,7 +379,7 @@ def _count_metadata_partitions(
     """
     assigned = [] if surviving is None else [*surviving.metadata.assignments]
     numbers = [each.partition for each in assigned if each.topic == REMOTE_LOG_METADATA_TOPIC]
-    count = max([*numbers, *metadata.read], default=METADATA_PARTITIONS_DEFAULT - 1) + 1
+    count = max([*numbers, *metadata.read], default=_METADATA_PARTITIONS_DEFAULT - 1) + 1
     if metadata.known and count not in metadata.possible_counts:
         taken.refusals.append(
             f"{REMOTE_LOG_METADATA_TOPIC}: the sources have {count} partitions of it, and its records are not in "
@@ -385,8 +432,8 @@ def _remote_partitions(
     taken: TakenBucket, wanted: Mapping[TopicIdPartition, Location], metadata: RemoteMetadata
 ) -> Iterator[_RemotePartition]:
     """The remote segments of each partition: by the metadata that survives, else by the objects."""
-    rows = by_partition(metadata.segments, "start_offset")
-    forgotten = by_partition(metadata.forgotten, "start_offset")
+    rows = rows_by_partition(metadata.segments, "start_offset")
+    forgotten = rows_by_partition(metadata.forgotten, "start_offset")
     visible = _visible_in_metadata(taken.inventory.paths) if metadata.read else {}
     for partition, directory in wanted.items():
         number = metadata_partition(partition, taken.metadata_partitions)
@@ -495,7 +542,6 @@ def _count_segments(taken: TakenBucket, remote: _RemotePartition) -> None:
 
 
 def _gaps_between_segments(remote: _RemotePartition) -> Iterator[range]:
-    """Offsets between remote segments that none of them has."""
     end = None
     for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
         if end is not None and visible.first_offset > end:
@@ -547,7 +593,7 @@ def _compare_with_local_log(taken: TakenBucket, remote: _RemotePartition, replic
         )
 
 
-def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> MadeFolder | None:
+def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> _MadeFolder | None:
     """The directory of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
     refused.
     """
@@ -581,7 +627,7 @@ def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> MadeFolder | N
         f"{remote.name}: no log dir has it, and the bucket ends at offset {end - 1}: records that were not uploaded "
         "yet are gone"
     )
-    return MadeFolder(
+    return _MadeFolder(
         topic_id=remote.partition.topic_id,
         log_start_offset=start,
         base_offset=end,
@@ -600,7 +646,7 @@ def _made_metadata_folders(
     metadata: RemoteMetadata,
     surviving: SurvivingMetadata | None,
     cluster_id: str | None,
-) -> dict[TopicPartition, MadeFolder]:
+) -> dict[TopicPartition, _MadeFolder]:
     """The partitions of `__remote_log_metadata` that no source has, each with what it is to say of the bucket."""
     taken.made = [number for number in range(taken.metadata_partitions) if number not in metadata.read]
     records: dict[int, list[RemoteSegment | RemoteSegmentUpdate]] = {number: [] for number in taken.made}
@@ -610,18 +656,32 @@ def _made_metadata_folders(
     topic_id = _metadata_topic_id(taken.inventory, surviving, cluster_id)
     folders = {}
     for number, of_number in records.items():
-        folders[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)] = MadeFolder(
+        folders[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)] = _MadeFolder(
             topic_id=topic_id,
             log_start_offset=None,
             base_offset=0,
             end_offset=len(of_number),
-            log=metadata_log(of_number),
+            log=_metadata_log(of_number),
             epochs=LeaderEpochs([EpochEntry(0, 0)] if of_number else []).checkpoint(),
             snapshot=None,
             origin=taken.bucket.place,
             highest_epoch=0,
         )
     return folders
+
+
+def _metadata_log(records: Sequence[RemoteSegment | RemoteSegmentUpdate]) -> bytes:
+    """The log of a partition of `__remote_log_metadata`, from offset 0 on, in leader epoch 0."""
+    log = b""
+    for begin in range(0, len(records), _RECORDS_PER_BATCH):
+        of_batch = records[begin : begin + _RECORDS_PER_BATCH]
+        log += write_batch(
+            [write_remote_log_metadata(record) for record in of_batch],
+            base_offset=begin,
+            leader_epoch=0,
+            timestamp_ms=max(record.event_timestamp_ms for record in of_batch),
+        )
+    return log
 
 
 def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None, cluster_id: str | None) -> str:
@@ -635,11 +695,27 @@ def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
+def _write_log_dir(log_dir: Path, folders: Mapping[TopicPartition, _MadeFolder]) -> None:
+    """Write the log dir. It has no recovery points, so that all of it is read as after a crash."""
+    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=0\n")
+    for partition, folder in folders.items():
+        directory = log_dir / partition.directory
+        directory.mkdir()
+        (directory / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {folder.topic_id}")
+        (directory / segment_file(folder.base_offset, LOG_SUFFIX)).write_bytes(folder.log)
+        (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(folder.epochs)
+        if folder.snapshot is not None:
+            (directory / segment_file(folder.base_offset, SNAPSHOT_SUFFIX)).write_bytes(folder.snapshot)
+    starts = {name: each.log_start_offset for name, each in folders.items() if each.log_start_offset is not None}
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint(starts))
+    marks = {name: each.end_offset for name, each in folders.items()}
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(marks))
+
+
 def _with_made_log_dir(
-    inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, MadeFolder], engine: Engine
+    inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, _MadeFolder], engine: Engine
 ) -> Inventory:
-    """All sources, with the log dir that was made as one more."""
-    broker = read_broker(str(bucket.log_dir), inventory.known, engine, "forecasts-bucket")
+    broker = read_made_log_dir(bucket.log_dir, inventory.known, engine)
     replicas = [
         replace(
             replica,

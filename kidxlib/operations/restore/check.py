@@ -1,31 +1,45 @@
-"""Compares a running cluster with the restore that made it: `kidx restore-check`. Nothing is written."""
+"""Compares a running cluster with the restore that made it: `kidx restore-check`. Nothing is written.
+
+`RunningCluster` is the cluster as a client sees it. The client is librdkafka's (`confluent_kafka`). Nothing is
+produced, and no offset is committed: no group is joined, as partitions are assigned.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, IsolatedRecords
-from kidxlib.operations.restore.running_cluster import (
-    RunningCluster,
-    RunningPartition,
-    RunningTopic,
-    client_settings,
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
 )
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from kidxlib.errors import NoAnswerError, UsageError
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, Consumed, IsolatedRecords, RecordDigest
 from kidxlib.reading.request import READ_COMMITTED
-from kidxlib.storage.log_dir import small_file
-from kidxlib.terminal.console import begin_phase, first_of_each_kind
+from kidxlib.storage.small_files import parse_properties, small_file
+from kidxlib.terminal.console import first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted, shell_option
 
 _LINES_SHOWN: Final = 20
@@ -33,6 +47,39 @@ _MORE_IN_JSON: Final = "; --json has them all"
 #: So long a high watermark may take to reach the end of a log whose followers are in sync.
 _SETTLES_SECONDS: Final = 30.0
 _STRAY_SUFFIX: Final = "-stray"
+#: So long a broker may say nothing.
+_TIMEOUT_SECONDS: Final = 60.0
+#: So many partitions are asked for at a time.
+_PARTITIONS_AT_ONCE: Final = 1_000
+#: So many records, or bytes of them, are kept before they are added to a digest.
+_RECORDS_AT_ONCE: Final = 10_000
+_BYTES_AT_ONCE: Final = 16 * 1024 * 1024
+#: With these nothing is written, whatever a user's file says.
+_CONSUMER_SETTINGS: Final[Mapping[str, str | int | bool]] = {
+    "group.id": "kidx-restore-check",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "allow.auto.create.topics": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "check.crcs": True,
+    "fetch.message.max.bytes": 4 * 1024 * 1024,
+}
+#: Settings that librdkafka calls otherwise than Java.
+_SETTINGS_RENAMED: Final = {"sasl.mechanism": "sasl.mechanisms"}
+#: Those that librdkafka needs not be told.
+_SETTINGS_NOT_NEEDED: Final = frozenset(
+    {"ssl.enabled.protocols", "ssl.protocol", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
+)
+_TRUST_STORE: Final = "ssl.truststore.location"
+_KEY_STORE: Final = "ssl.keystore.location"
+_HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
+_JAAS_CONFIG: Final = "sasl.jaas.config"
+#: A user and a password, as `PlainLoginModule` and `ScramLoginModule` take them.
+_LOGIN_IN_JAAS: Final = re.compile(r'\s(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+#: Errors of a connection: the client connects again.
+_TRANSIENT_ERRORS: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +98,7 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedPartition:
+class _AppliedPartition:
     """A partition as it was restored.
 
     Attributes:
@@ -70,7 +117,7 @@ class AppliedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedRestore:
+class _AppliedRestore:
     """What `kidx restore --apply` has done.
 
     Attributes:
@@ -82,13 +129,13 @@ class AppliedRestore:
 
     cluster_id: str
     topics: Mapping[str, str]
-    partitions: Mapping[TopicPartition, AppliedPartition]
+    partitions: Mapping[TopicPartition, _AppliedPartition]
     groups: Mapping[str, Mapping[TopicPartition, int]] | None
     log_dirs: Sequence[Path]
     lifts: Sequence[str]
 
 
-def read_applied(path: Path) -> AppliedRestore:
+def _read_applied(path: Path) -> _AppliedRestore:
     """Read the output of `kidx restore --apply ID --json`.
 
     Raises:
@@ -112,15 +159,15 @@ def read_applied(path: Path) -> AppliedRestore:
         ) from error
 
 
-def _parse_applied_restore(given: Mapping[str, Any]) -> AppliedRestore:
+def _parse_applied_restore(given: Mapping[str, Any]) -> _AppliedRestore:
     contents = {_parse_partition(each["partition"]): each for each in given["contents"]}
-    partitions: dict[TopicPartition, AppliedPartition] = {}
+    partitions: dict[TopicPartition, _AppliedPartition] = {}
     for topic in given["topics"]:
         for each in topic["partitions"]:
             partition = TopicPartition(topic["topic"], each["partition"])
             of_partition = contents[partition]
             levels = {READ_UNCOMMITTED: of_partition["uncommitted"], READ_COMMITTED: of_partition["committed"]}
-            partitions[partition] = AppliedPartition(
+            partitions[partition] = _AppliedPartition(
                 leader=each["leader"],
                 replicas=tuple(each["replicas"]),
                 in_sync=frozenset(each["in_sync"]),
@@ -132,7 +179,7 @@ def _parse_applied_restore(given: Mapping[str, Any]) -> AppliedRestore:
     groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
     for each in given["groups"] or ():
         groups[each["group"]][_parse_partition(each["partition"])] = each["offset"]
-    return AppliedRestore(
+    return _AppliedRestore(
         cluster_id=given["cluster_id"],
         topics={topic["topic"]: topic["topic_id"] for topic in given["topics"]},
         partitions=partitions,
@@ -170,7 +217,7 @@ class _CheckFindings:
 
 def check_restore(request: CheckRequest) -> Outcome:
     """Compare the running cluster with what was restored, and print the commands that lift the hold if all is equal."""
-    applied = read_applied(request.plan)
+    applied = _read_applied(request.plan)
     cluster = RunningCluster(request.bootstrap, client_settings(request.command_config))
     try:
         found = _CheckFindings()
@@ -192,7 +239,7 @@ def check_restore(request: CheckRequest) -> Outcome:
     return _check_outcome(request, applied, found)
 
 
-def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _CheckFindings) -> list[TopicPartition]:
+def _check_topics(cluster: RunningCluster, applied: _AppliedRestore, found: _CheckFindings) -> list[TopicPartition]:
     """Compare topics and replicas. Return the partitions whose records can be read, in order."""
     topics = cluster.topics(sorted(applied.topics))
     readable: list[TopicPartition] = []
@@ -220,7 +267,7 @@ def _check_topics(cluster: RunningCluster, applied: AppliedRestore, found: _Chec
     return readable
 
 
-def _replica_differences(restored: AppliedPartition, running: RunningPartition) -> Iterator[str]:
+def _replica_differences(restored: _AppliedPartition, running: _RunningPartition) -> Iterator[str]:
     if running.leader is None:
         yield "it has no leader"
     if set(running.replicas) != set(restored.replicas):
@@ -235,7 +282,7 @@ def _node_ids_in_words(nodes: Any) -> str:
     return ", ".join(map(str, sorted(nodes)))
 
 
-def _added_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic]) -> Iterator[str]:
+def _added_partitions(applied: _AppliedRestore, topics: Mapping[str, RunningTopic]) -> Iterator[str]:
     for name, topic in topics.items():
         for number in sorted(topic.partitions):
             partition = TopicPartition(name, number)
@@ -243,7 +290,7 @@ def _added_partitions(applied: AppliedRestore, topics: Mapping[str, RunningTopic
                 yield f"{partition.directory}: not restored; somebody has added partitions"
 
 
-def _look_for_stray_directories(applied: AppliedRestore, found: _CheckFindings) -> None:
+def _look_for_stray_directories(applied: _AppliedRestore, found: _CheckFindings) -> None:
     """Look for directories that a broker has set aside, where its log dirs are on this machine."""
     for log_dir in applied.log_dirs:
         try:
@@ -259,7 +306,7 @@ def _look_for_stray_directories(applied: AppliedRestore, found: _CheckFindings) 
 
 
 def _settled_offsets(
-    cluster: RunningCluster, applied: AppliedRestore, readable: Sequence[TopicPartition]
+    cluster: RunningCluster, applied: _AppliedRestore, readable: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
     """The offsets of each partition, once its high watermark has reached the restored end. Until the followers of a
     leader that has just started have fetched from it, consumers see less (`Partition.maybeIncrementLeaderHW`).
@@ -278,7 +325,7 @@ def _settled_offsets(
 def _check_partition(
     cluster: RunningCluster,
     partition: TopicPartition,
-    restored: AppliedPartition,
+    restored: _AppliedPartition,
     offsets: tuple[int, int],
     found: _CheckFindings,
 ) -> None:
@@ -317,7 +364,7 @@ def _record_differences(expected: IsolatedRecords, found: IsolatedRecords) -> It
         yield f"{counted(found.records, 'record')}, and other offsets, times, keys, values or headers than restored"
 
 
-def _check_groups(cluster: RunningCluster, applied: AppliedRestore, found: _CheckFindings) -> None:
+def _check_groups(cluster: RunningCluster, applied: _AppliedRestore, found: _CheckFindings) -> None:
     if applied.groups is None:
         found.not_compared.append("groups: their offsets could not be read when they were restored")
     for group, offsets in sorted((applied.groups or {}).items()):
@@ -328,7 +375,7 @@ def _check_groups(cluster: RunningCluster, applied: AppliedRestore, found: _Chec
                 found.differs.append(f"group {group}, {partition.directory}: {now}, restored at {offset}")
 
 
-def _check_outcome(request: CheckRequest, applied: AppliedRestore, found: _CheckFindings) -> Outcome:
+def _check_outcome(request: CheckRequest, applied: _AppliedRestore, found: _CheckFindings) -> Outcome:
     is_equal = not found.differs and not found.not_compared
     offsets = sum(map(len, (applied.groups or {}).values()))
     outcome = Outcome(
@@ -376,3 +423,225 @@ def _client_options(request: CheckRequest) -> str:
     if request.command_config is None:
         return bootstrap
     return f"{bootstrap} {shell_option('--command-config', request.command_config)}"
+
+
+def client_settings(path: Path | None) -> dict[str, str]:
+    """The settings of a file that Kafka's tools take as `--command-config`, as librdkafka names them. What it has no
+    other name for goes to it as it is.
+
+    Raises:
+        UsageError: the file cannot be read, or has what librdkafka cannot use.
+    """
+    if path is None:
+        return {}
+    try:
+        given = parse_properties(small_file(path))
+    except OSError as error:
+        raise UsageError(f"--command-config {path}: cannot be read: {error.strerror}") from error
+    settings: dict[str, str] = {}
+    for name, value in given.items():
+        if name == _JAAS_CONFIG:
+            login = dict(_LOGIN_IN_JAAS.findall(value))
+            if login.keys() != {"username", "password"}:
+                raise UsageError(
+                    f"--command-config {path}: {_JAAS_CONFIG}: expected a username and a password, each in quotes; for "
+                    "other logins give librdkafka's own settings, as sasl.oauthbearer.config or sasl.kerberos.keytab"
+                )
+            settings |= {f"sasl.{key}": re.sub(r"\\(.)", r"\1", text) for key, text in login.items()}
+        elif name == _TRUST_STORE:
+            _ensure_store_type(path, given, "ssl.truststore.type", "PEM", "ssl.ca.location")
+            settings["ssl.ca.location"] = value
+        elif name == _KEY_STORE:
+            _ensure_store_type(
+                path, given, "ssl.keystore.type", "PKCS12", "ssl.certificate.location and ssl.key.location"
+            )
+            settings[name] = value
+        elif name == _HOST_NAME_CHECK:
+            settings[name] = value or "none"
+        elif name not in _SETTINGS_NOT_NEEDED:
+            settings[_SETTINGS_RENAMED.get(name, name)] = value
+    return settings
+
+
+def _ensure_store_type(path: Path, given: Mapping[str, str], name: str, expected: str, instead: str) -> None:
+    found = given.get(name, "JKS")
+    if found.upper() != expected:
+        raise UsageError(
+            f"--command-config {path}: {name} is {found}, and expected {expected}, which librdkafka reads; or give "
+            f"{instead}, with PEM files"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningPartition:
+    """
+    Attributes:
+        leader: None: it has none.
+    """
+
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTopic:
+    topic_id: str
+    partitions: Mapping[int, _RunningPartition]
+
+
+class RunningCluster:
+    """The client of a running cluster. All errors that a broker gives are `NoAnswerError`."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
+        """
+        Args:
+            bootstrap: `HOST:PORT[,HOST:PORT]`.
+            settings: those of `client_settings`.
+        """
+        self._bootstrap = bootstrap
+        # What is wrong is told by errors; librdkafka's own log would be lines amid the output.
+        self._settings: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap}
+        try:
+            self._admin = AdminClient(self._settings)
+            self._consumers = {
+                isolation: Consumer({**self._settings, **_CONSUMER_SETTINGS, "isolation.level": isolation})
+                for isolation in ("read_uncommitted", "read_committed")
+            }
+        except KafkaException as error:
+            raise UsageError(
+                f"--command-config: {_error_text(error)}; expected settings that Kafka's tools or librdkafka know"
+            ) from error
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def cluster_id(self) -> str:
+        return str(self._answer_of(self._admin.describe_cluster(request_timeout=_TIMEOUT_SECONDS)).cluster_id)
+
+    def topic_names(self) -> set[str]:
+        try:
+            return set(self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics)
+        except KafkaException as error:
+            raise self._no_answer_error(error) from error
+
+    def topics(self, names: Sequence[str]) -> dict[str, RunningTopic]:
+        """The topics that there are of `names`."""
+        found: dict[str, RunningTopic] = {}
+        for start in range(0, len(names), _PARTITIONS_AT_ONCE):
+            asked = TopicCollection([*names[start : start + _PARTITIONS_AT_ONCE]])
+            for name, future in self._admin.describe_topics(asked, request_timeout=_TIMEOUT_SECONDS).items():
+                described = self._answer_of(future, unless=KafkaError.UNKNOWN_TOPIC_OR_PART)
+                if described is not None:
+                    found[name] = RunningTopic(
+                        topic_id_text(described.topic_id),
+                        {
+                            each.id: _RunningPartition(
+                                None if each.leader is None else each.leader.id,
+                                tuple(node.id for node in each.replicas),
+                                frozenset(node.id for node in each.isr),
+                            )
+                            for each in described.partitions
+                        },
+                    )
+        return found
+
+    def offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """The log start and the log end (the high watermark) of each partition. Each needs a leader."""
+        starts = self._list_offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._list_offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {partition: (starts[partition], ends[partition]) for partition in partitions}
+
+    def _list_offsets(self, partitions: Sequence[TopicPartition], which: OffsetSpec) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
+            asked = {
+                ClientPartition(each.topic, each.partition): which
+                for each in partitions[start : start + _PARTITIONS_AT_ONCE]
+            }
+            answers = self._admin.list_offsets(asked, request_timeout=_TIMEOUT_SECONDS)
+            for place, future in answers.items():
+                found[TopicPartition(place.topic, place.partition)] = self._answer_of(future).offset
+        return found
+
+    def records(self, partition: TopicPartition, start: int, end: int, isolation: str) -> IsolatedRecords:
+        """The records from an offset to below another, which the partition has; fewer where what is readable ends
+        before.
+        """
+        consumer, digest = self._consumers[isolation], RecordDigest()
+        pending: list[Consumed] = []
+        pending_bytes, reached = 0, start
+        consumer.assign([ClientPartition(partition.topic, partition.partition, start)])
+        while reached < end:
+            message = consumer.poll(_TIMEOUT_SECONDS)
+            if message is None:
+                raise NoAnswerError(
+                    f"{partition.directory}: no record from offset {reached} on within {_TIMEOUT_SECONDS:.0f} s: look "
+                    "at its leader's log, and check again"
+                )
+            error, offset = message.error(), message.offset()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                assert offset is not None
+                reached = min(offset, end)
+                break
+            if error is not None:
+                if error.retriable() or error.code() in _TRANSIENT_ERRORS:
+                    continue
+                raise NoAnswerError(f"{partition.directory}: from offset {reached} on: {error.str()}; check again")
+            record = _consumed_record(message)
+            if record.offset >= end:
+                reached = end
+                break
+            reached = record.offset + 1
+            pending.append(record)
+            pending_bytes += len(record.key or b"") + len(record.value or b"")
+            if len(pending) >= _RECORDS_AT_ONCE or pending_bytes >= _BYTES_AT_ONCE:
+                digest.add_consumed(pending)
+                pending, pending_bytes = [], 0
+        digest.add_consumed(pending)
+        return IsolatedRecords(end_offset=reached, records=digest.records, digest=digest.hexdigest())
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed; none if there is no such group."""
+        [future] = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=_TIMEOUT_SECONDS
+        ).values()
+        answer = self._answer_of(future, unless=KafkaError.GROUP_ID_NOT_FOUND)
+        found: Iterable[ClientPartition] = () if answer is None else answer.topic_partitions or ()
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def _answer_of(self, future: Future[_Answer], unless: int | None = None) -> _Answer:
+        """What a broker answers; None where the error is the expected one."""
+        try:
+            return future.result()
+        except KafkaException as error:
+            if unless is not None and error.args[0].code() == unless:
+                return None  # type: ignore[return-value]
+            raise self._no_answer_error(error) from error
+
+    def _no_answer_error(self, error: KafkaException) -> NoAnswerError:
+        return NoAnswerError(
+            f"--bootstrap-server {self._bootstrap}: {_error_text(error)}; look whether its brokers run, and whether "
+            "--command-config has what they ask of clients"
+        )
+
+
+def topic_id_text(topic_id: Any) -> str:
+    """A topic id as Kafka shows it (`Uuid.toString`). In librdkafka's text, `+` and `/` stand for `-` and `_`."""
+    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    return base64.urlsafe_b64encode(b"".join(half.to_bytes(8, signed=True) for half in halves)).decode()[:-2]
+
+
+def _error_text(error: KafkaException) -> str:
+    return str(error.args[0].str())
+
+
+def _consumed_record(message: Message) -> Consumed:
+    offset, headers = message.offset(), message.headers()
+    assert offset is not None
+    key: Any = message.key()
+    value: Any = message.value()
+    _, timestamp_ms = message.timestamp()
+    of_record: Any = headers or ()
+    return Consumed(offset, timestamp_ms, key, value, of_record)

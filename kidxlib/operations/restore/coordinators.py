@@ -1,18 +1,33 @@
 """What the coordinators' topics say: committed offsets of groups, transactions that are about to commit, producer ids,
 and versions of records. A log is read once, and nothing is rewritten.
 
+Groups may have committed offsets behind the ends of restored partitions (`GroupOffsets`). A consumer that comes with
+such an offset begins where `auto.offset.reset` says; and if new records have been written up to there before, it passes
+them over and nobody tells. Kafka's own tool sets the offsets back, by a file that is written here
+(`kafka-consumer-groups --reset-offsets --from-file`).
+
 Sources: `GroupCoordinatorService`, `CoordinatorLoaderImpl.load`, `TransactionStateManager.loadTransactionMetadata`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+import csv
+import io
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from kidxlib.errors import MalformedError, MalformedRecordsError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.errors import (
+    KidxError,
+    MalformedError,
+    MalformedRecordsError,
+    UnknownRecordTypeError,
+    UnreadableMessageError,
+)
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import hash_of
 from kidxlib.messages.typed_records import (
@@ -28,6 +43,7 @@ from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.text.words import counted, shell_option
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
@@ -48,6 +64,7 @@ _PARTITIONS_DEFAULT: Final = 50
 _PARTITIONS_MAX: Final = 1_000
 #: `Utils.abs` has 0 for the smallest number.
 _INT_MAX: Final = 2**31 - 1
+_OPTION: Final = "--reset-offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +196,106 @@ def _records_of_log(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
         with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
             for batch in batches(log):
                 yield from ((batch, record) for record in records(log, batch))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BehindEnd:
+    """An offset that a group has committed, or may yet commit by a transaction, behind the end of a log."""
+
+    group: str
+    topic_partition: TopicPartition
+    committed: int
+    end: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "group": self.group,
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            "committed": self.committed,
+            "end": self.end,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """
+    Attributes:
+        expected: what each group has committed of a partition, once the offsets behind ends are set back.
+        behind: offsets behind the ends, in order.
+        not_restored: how many offsets there are of each topic that is not restored.
+        missing: the largest offset of each partition that is not restored, and whose topic is.
+    """
+
+    expected: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    behind: Sequence[BehindEnd] = ()
+    not_restored: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def lines(self) -> Iterator[str]:
+        for each in self.behind:
+            yield (
+                f"{each.group}: committed offset {each.committed} of {each.topic_partition.directory}, which ends at "
+                f"{each.end}"
+            )
+        for topic, count in self.not_restored.items():
+            yield (
+                f"{counted(count, 'committed offset')} of topic {topic}, which is not restored: delete them before a "
+                "topic of that name is made (kafka-consumer-groups --delete-offsets --group GROUP "
+                f"{shell_option('--topic', topic)})"
+            )
+
+    def why_not(self, path: Path | None) -> Iterator[str]:
+        """Why a plan is refused that does not say where the file is to be written."""
+        if self.behind and path is None:
+            first = self.behind[0]
+            yield (
+                f"groups have committed {counted(len(self.behind), 'offset')} beyond the ends of partitions, as "
+                f"{first.group} has {first.committed} of {first.topic_partition.directory}, which ends at {first.end}: "
+                f"they would pass over new records; {_OPTION} FILE writes the file with which kafka-consumer-groups "
+                "sets them back"
+            )
+
+
+def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, int]) -> GroupOffsets:
+    """What the leaders' logs of `__consumer_offsets` say.
+
+    Args:
+        ends: where each restored partition ends.
+    """
+    expected: dict[tuple[str, TopicPartition], int] = {}
+    behind: list[BehindEnd] = []
+    not_restored: Counter[str] = Counter()
+    missing: Counter[TopicPartition] = Counter()
+    topics = {partition.topic for partition in ends}
+    for log in read:
+        expected |= log.offsets
+        for (group, partition), offset in log.highest_offsets.items():
+            end = ends.get(partition)
+            if end is None and partition.topic in topics:
+                missing[partition] = max(missing[partition], offset)
+            elif end is None:
+                not_restored[partition.topic] += 1
+            elif offset > end:
+                behind.append(BehindEnd(group, partition, offset, end))
+                expected[group, partition] = end
+    return GroupOffsets(
+        dict(sorted(expected.items())),
+        sorted(behind),
+        dict(sorted(not_restored.items())),
+        dict(sorted(missing.items())),
+    )
+
+
+def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
+    """Write the file for `kafka-consumer-groups --reset-offsets --from-file`: group, topic, partition, offset
+    (`CsvUtils.CsvRecordWithGroup`).
+    """
+    text = io.StringIO()
+    rows = ((each.group, each.topic_partition.topic, each.topic_partition.partition, each.end) for each in behind)
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    try:
+        path.write_text(text.getvalue())
+    except OSError as error:
+        raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}; nothing else was written") from error

@@ -1,5 +1,9 @@
 """What the sources of a restore have: the brokers, their replicas as a start without recovery points would take them,
-and what the logs say of producers and coordinators. Nothing is written, and every log is read once.
+and what the logs say of producers and coordinators. Nothing is written into them, and every log is read once.
+
+What was found in logs is kept in a file (`--scan-cache`, `ScanCache`): a later plan, and `--apply`, read no log again
+that has not changed since. Only logs without damage are kept, and of these only the ones that are copied: each copy is
+compared with what the plan has of its source before any metadata is written.
 """
 
 from __future__ import annotations
@@ -7,19 +11,27 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kidxlib.audit.startup.last_stop import LastStop
+from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.catalog.tables import FACTS_VERSION
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
     SnapshotError,
     UsageError,
+    describe_error,
 )
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_DIR_CHECKPOINTS, EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
@@ -33,30 +45,78 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
-from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.read_logs import FoundBefore
-from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
-from kidxlib.operations.restore.cluster import LogEvidence
+from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, log_path
+from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, log_dir_as_source, recovery_plan
+from kidxlib.operations.recover.stopped_broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
     CoordinatorLog,
     partitions_by_names,
     read_coordinator_log,
 )
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs, regular_file
+from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
+from kidxlib.terminal.console import warn
 from kidxlib.text.words import counted
 
 #: The node id of what is made of a bucket: no broker has it.
 BUCKET_NODE: Final = -1
 _INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 #: A log dir's own files, of which a restore reads what it says.
-_FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
+_LOG_DIR_FILES: Final = (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *LOG_DIR_CHECKPOINTS)
+_OPTION: Final = "--scan-cache"
+_CACHE_KIND: Final = b"kidx.restore.scans"
+_CACHE_VERSION: Final = str(FACTS_VERSION).encode()
+#: Where a log was written to so shortly before it is read, the time of the next write may be the same.
+_RESTING: Final = timedelta(seconds=2)
+#: What tells that a log has not changed. Nobody but the kernel sets `ctime`.
+_OF_FILE: Final = ("device", "inode", "size", "mtime_ns", "ctime_ns")
+_SCAN_OPTIONS: Final = ("interval_bytes", "max_index_bytes")
+#: Fields of `Recovery`; the others follow from the size, as the log is whole.
+_FACTS_OF_LOG: Final = (
+    "next_offset",
+    "map_end_offset",
+    "batches",
+    "records",
+    "max_timestamp_ms",
+    "highest_producer_id",
+    "transactional_batches",
+)
+SCAN_CACHE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        *(pa.field(name, pa.uint64() if name in ("device", "inode") else pa.int64()) for name in _OF_FILE),
+        *(pa.field(name, pa.int64()) for name in (*_SCAN_OPTIONS, *_FACTS_OF_LOG)),
+        pa.field("epochs", pa.list_(pa.struct([("epoch", pa.int32()), ("start_offset", pa.int64())]))),
+    ]
+)
+_FileState: TypeAlias = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvidence:
+    """What the logs of all sources say of the cluster as a whole.
+
+    Attributes:
+        highest_producer_id: of all batches, producer snapshots and `__transaction_state`; −1: there is none.
+        coordinator_records: the records in the internal topics: module of the messages (`CONSUMER_OFFSETS`, …), type of
+            the key, and the largest version of the value.
+        partitions: how many partitions a coordinator's topic had, by the names of groups and transactions in it.
+    """
+
+    highest_producer_id: int
+    coordinator_records: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +378,7 @@ def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[
         if any(is_object(part) for part in text.split(",")):
             raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
         place = list_place(text, is_of_no_use="nothing can be restored from it")
-        ensure_readable(place, topics)
+        _ensure_readable(place, topics)
         for root in place.log_dirs:
             ensure_text("", root)
         if place.is_partition:
@@ -360,7 +420,7 @@ def _ensure_named(broker: StoppedBroker) -> None:
             )
 
 
-def ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
+def _ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
     """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics.
 
     Raises:
@@ -378,7 +438,7 @@ def ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
 def _not_readable(place: Place, topics: re.Pattern[str]) -> Iterator[Path]:
     """The files and directories that this user may not read. Of a directory nothing more is looked at then."""
     for log_dir in map(str, place.log_dirs):
-        for name in _FILES:
+        for name in _LOG_DIR_FILES:
             if _is_forbidden(path := os.path.join(log_dir, name), os.R_OK):
                 yield Path(path)
     for directory in place.directories.values():
@@ -408,7 +468,7 @@ def take_inventory(
     """
     before = found_before or {}
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
-    known = read_known_topics(map(source_of, log_dirs))
+    known = read_known_topics(MetadataOptions(), map(log_dir_as_source, log_dirs))
     brokers = [
         _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)
@@ -416,11 +476,11 @@ def take_inventory(
     return Inventory(brokers, known)
 
 
-def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
-    """Read one more source, as `take_inventory` does, with all of its topics."""
-    place = list_place(text, is_copy=True)
+def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> OldBroker:
+    """Read the log dir that was made of a bucket, as `take_inventory` reads sources."""
+    place = list_place(str(log_dir), is_copy=True)
     broker = stopped_broker([str(path) for path in place.log_dirs])
-    return _old_broker(place, broker, known, engine, name, ANY_TOPIC)
+    return _old_broker(place, broker, known, engine, "forecasts-bucket", ANY_TOPIC)
 
 
 def _old_broker(
@@ -502,3 +562,104 @@ def _index_without_log(names: Collection[str], end: int) -> str | None:
 def _highest_producer_id(snapshot: Path) -> int:
     with regular_file(snapshot) as file:
         return int(read_snapshot(file.read(SNAPSHOT_BYTES_MAX))["producer_id"].max(initial=-1))
+
+
+class ScanCache:
+    """The logs of a file, and those that this run asks for.
+
+    Args:
+        path: the file, or a link to it; None: there is none, and all logs are read.
+        now: before this run lists logs.
+
+    Raises:
+        UsageError: the file is not one of these, or cannot be read; or no file can be written there.
+    """
+
+    def __init__(self, path: Path | None, now: datetime) -> None:
+        self._path = path = None if path is None else Path(os.path.realpath(path))
+        self._resting_since_ns = int((now - _RESTING).timestamp() * 1e9)
+        self._rows: Mapping[str, dict[str, Any]] = {} if path is None else _read_scan_cache(path)
+        self._states: dict[str, _FileState] = {}
+
+    def found_before(self, path: str, options: RecoverOptions) -> LogRead | None:
+        """What was found in a log with these options; None: it was not read, or has changed since, or may have."""
+        if self._path is None:
+            return None
+        try:
+            status = os.stat(path)
+        except OSError:  # who reads it says what is wrong
+            return None
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if status.st_ctime_ns < self._resting_since_ns:
+            self._states[path] = state
+        row = self._rows.get(path)
+        if row is None or tuple(row[name] for name in _OF_FILE) != state or not options.verify_crc:
+            return None
+        if any(row[name] != getattr(options, name) for name in _SCAN_OPTIONS):
+            return None
+        recovery = Recovery(
+            log_bytes=state[2],
+            end=ScanEnd(Status.OK, None, state[2], None),
+            past=NOTHING_PAST,
+            **{name: row[name] for name in _FACTS_OF_LOG},
+        )
+        return LogRead(options, recovery, tuple(EpochEntry(**entry) for entry in row["epochs"]))
+
+    def write(self, forecasts: Iterable[Forecast]) -> None:
+        """Write what is known of these logs in place of the file. A warning says so where that cannot be done."""
+        if self._path is None:
+            return
+        rows = [row for forecast in forecasts for row in self._rows_of(forecast)]
+        table = pa.Table.from_pylist(rows, SCAN_CACHE_SCHEMA.with_metadata({_CACHE_KIND: _CACHE_VERSION}))
+        try:
+            descriptor, unfinished = tempfile.mkstemp(prefix=".kidx-scans-", dir=self._path.parent)
+            with contextlib.ExitStack() as stack:
+                stack.callback(Path(unfinished).unlink, missing_ok=True)
+                with open(descriptor, "wb") as file:
+                    pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+                os.replace(unfinished, self._path)
+        except OSError as error:
+            warn(f"{_OPTION} {self._path}: cannot be written: {_first_line(error)}; the next run reads all logs again")
+
+    def _rows_of(self, forecast: Forecast) -> Iterator[dict[str, Any]]:
+        for log in forecast.seen.logs:
+            path = log_path(forecast.directory, log.base_offset)
+            recovery, state = forecast.recoveries.get(log.base_offset), self._states.get(path)
+            if recovery is None or recovery.end.status is not Status.OK or state is None or not log.is_read:
+                continue
+            if recovery.log_bytes == state[2] == recovery.end.position:
+                yield {
+                    "path": path,
+                    **dict(zip(_OF_FILE, state, strict=True)),
+                    **{name: getattr(forecast.options, name) for name in _SCAN_OPTIONS},
+                    **{name: getattr(recovery, name) for name in _FACTS_OF_LOG},
+                    "epochs": [{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in log.epochs],
+                }
+
+
+def _read_scan_cache(path: Path) -> dict[str, dict[str, Any]]:
+    """The rows of a file by their logs' paths; none if there is no file, or another release has written it."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{_OPTION} {path}: no file can be written there; name one in a directory where it can")
+    if not os.path.lexists(path):
+        return {}
+    if not path.is_file():  # whoever opens a pipe waits
+        raise UsageError(f"{_OPTION} {path}: no regular file; name a new file")
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            version = (file.schema_arrow.metadata or {}).get(_CACHE_KIND)
+            is_known = version == _CACHE_VERSION and file.schema_arrow.equals(SCAN_CACHE_SCHEMA)
+            rows = file.read().to_pylist() if is_known else []
+    except (pa.ArrowException, ValueError) as error:  # names in a damaged footer may be no UTF-8
+        raise UsageError(
+            f"{_OPTION} {path}: {_first_line(error)}; expected a file that kidx restore wrote, or none"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{_OPTION} {path}: cannot be read: {_first_line(error)}; name a new file") from error
+    if version is None:
+        raise UsageError(f"{_OPTION} {path}: a Parquet file of something else; name a new file")
+    return {row["path"]: row for row in rows}
+
+
+def _first_line(error: Exception) -> str:
+    return describe_error(error).split("\n", 1)[0]

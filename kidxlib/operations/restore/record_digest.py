@@ -52,7 +52,6 @@ class RecordDigest:
             self._add_headers(sizes, _joined_bytes(names), _joined_bytes(contents))
 
     def add_consumed(self, records: Sequence[Consumed]) -> None:
-        """Add records as a consumer has got them."""
         numbers = [
             (
                 record.offset,

@@ -18,21 +18,28 @@ from rich.filesize import decimal
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.restore.apply import RESTORED, Restored, apply_restore
-from kidxlib.operations.restore.bucket import Bucket, opened_bucket
-from kidxlib.operations.restore.choose import leader_of
-from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
-from kidxlib.operations.restore.contents import Contents
-from kidxlib.operations.restore.formatted import FormattedController, read_formatted
-from kidxlib.operations.restore.group_offsets import write_resets
-from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
-from kidxlib.operations.restore.propose import propose_ends, write_proposal
-from kidxlib.operations.restore.protection import Protected
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, on_two_disks, plan_restore, sort_out
-from kidxlib.operations.restore.scan_cache import ScanCache
-from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
-from kidxlib.operations.restore.surviving import surviving_or_refused
-from kidxlib.operations.restore.targets import UNFINISHED, new_brokers, overlapping
+from kidxlib.operations.restore.apply import RESTORED, Contents, Restored, apply_restore
+from kidxlib.operations.restore.bucket import Bucket, BucketOptions, opened_bucket
+from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
+from kidxlib.operations.restore.coordinators import write_resets
+from kidxlib.operations.restore.inventory import OldReplica, ScanCache, source_brokers, take_inventory
+from kidxlib.operations.restore.new_nodes import (
+    UNFINISHED,
+    FormattedController,
+    new_brokers,
+    overlapping_directory,
+    read_formatted,
+)
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
+from kidxlib.operations.restore.restored_cluster import (
+    ConfigProof,
+    ProvenSettings,
+    RestoredTopic,
+    hold_lifting_arguments,
+    unproven_settings,
+)
+from kidxlib.operations.restore.surviving_metadata import surviving_or_refused
+from kidxlib.operations.restore.until_offsets import propose_ends, write_proposal
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal import interrupts
@@ -47,23 +54,6 @@ _LINES_SHOWN: Final = 20
 _MORE_IN_JSON: Final = "; --json has them all"
 _DAY: Final = timedelta(days=1)
 _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BucketOptions:
-    """A bucket of tiered storage, and what somebody says of it.
-
-    Attributes:
-        place: a directory or a URL.
-        layout: its name; None for that of `LocalTieredStorage`.
-        protected: None: nobody has said how deletion is made impossible.
-        is_cluster_stopped: the cluster that wrote it no longer lives.
-    """
-
-    place: str
-    layout: str | None
-    protected: Protected | None
-    is_cluster_stopped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +101,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))
+        bucket = None if request.bucket is None else stack.enter_context(opened_bucket(request.bucket))
         only_read = of_sources | _bucket_directories(bucket)
         _ensure_output_elsewhere("--scan-cache", request.scan_cache, only_read | new_dirs)
         for path in sorted(of_sources):
@@ -160,7 +150,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
 
 def _write_cache(cache: ScanCache, plan: RestorePlan) -> None:
     """Write what was found in the logs that are copied: of all others no copy would confirm it."""
-    copied = {replica.source.directory for replica in plan.copied if replica.source is not None}
+    copied = {replica.copied_from.directory for replica in plan.copied}
     found = (forecast for broker in plan.inventory.brokers for forecast in broker.plan.forecasts)
     cache.write(forecast for forecast in found if forecast.directory in copied)
 
@@ -191,12 +181,6 @@ def _contents_not_compared(contents: Contents) -> Iterator[str]:
             )
 
 
-def _open_bucket(options: BucketOptions) -> AbstractContextManager[Bucket]:
-    return opened_bucket(
-        options.place, options.layout, options.protected, is_cluster_stopped=options.is_cluster_stopped
-    )
-
-
 def _bucket_directories(bucket: Bucket | None) -> set[Path]:
     """The directory of the bucket; none if it is in an object store."""
     return {bucket.place} if bucket is not None and isinstance(bucket.place, Path) else set()
@@ -208,14 +192,14 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     outcome, sources = Outcome(), source_brokers(request.sources, request.options.topics)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(_open_bucket(request.bucket))
+        bucket = None if request.bucket is None else stack.enter_context(opened_bucket(request.bucket))
         _ensure_output_elsewhere("--until-offsets", request.until, [*of_sources, *_bucket_directories(bucket)])
         for path in of_sources:
             stack.enter_context(locked_to_read(path))
         inventory = take_inventory(sources, backend.engine, request.options.topics)
         warn_of_first(inventory.known.warnings)
         newest = surviving_or_refused(inventory.paths)
-        sorted_out = sort_out(inventory, newest, request.options.topics)
+        sorted_out = sort_out_replicas(inventory, newest, request.options.topics)
         twice = {name for name, replicas in inventory.replicas.items() if any(on_two_disks(replicas))}
         whole = [each for each in sorted_out.partitions if each[0].topic_partition not in twice]
         proposed = propose_ends(whole, request.proposes_ms, backend.engine.cores)
@@ -245,12 +229,12 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
 
 def _lock_new_dir(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
     """The lock of a new log dir. In what is only read, where the plan refuses it, no file of a lock is made."""
-    return locked_to_read(path) if is_plan or overlapping(path, only_read) is not None else locked(path)
+    return locked_to_read(path) if is_plan or overlapping_directory(path, only_read) is not None else locked(path)
 
 
 def _ensure_output_elsewhere(option: str, path: Path | None, places: Iterable[Path]) -> None:
     """See that a file which is written lies in no log dir and in no bucket."""
-    if path is not None and (found := overlapping(path.resolve(), places)) is not None:
+    if path is not None and (found := overlapping_directory(path.resolve(), places)) is not None:
         raise UsageError(f"{option} {path}: in {found}, where nothing else is written; name a file elsewhere")
 
 
@@ -321,9 +305,7 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
     )
     _tell_lines_by_kind(outcome, "too few replicas", plan.too_few_replicas)
-    _tell_lines_by_kind(
-        outcome, "cannot come back", [_cannot_come_back_line(each) for each in plan.cluster.cannot_come_back]
-    )
+    _tell_lines_by_kind(outcome, "cannot come back", [each.text for each in plan.cluster.cannot_come_back])
     _tell_lines_by_kind(outcome, "retention", [*_removed_in_first_day(plan, now)])
     _tell_lines_by_kind(outcome, "refused", plan.refusals)
 
@@ -379,33 +361,28 @@ def _broker_row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | in
         sum(1 for replica in of_node if replica.source is not None),
         sum(1 for replica in of_node if replica.is_leader),
         sum(1 for replica in of_node if replica.in_sync),
-        sum(replica.source.kept_bytes for replica in of_node if replica.source is not None),
+        sum(replica.kept_bytes for replica in of_node),
     ]
 
 
 def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
     of_topic = [replica for replica in plan.replicas if replica.topic_partition.topic == topic.name]
-    settings = "none is proven" if unproven(topic) else "by the metadata"
+    settings = "none is proven" if unproven_settings(topic) else "by the metadata"
     if topic.name == REMOTE_LOG_METADATA_TOPIC and any(config.proof is ConfigProof.KAFKA for config in topic.configs):
         settings = "as Kafka makes it"
     if any(config.proof is ConfigProof.DESCRIBED for config in topic.configs):
         settings = "by --topic-configs"
     in_sync = sum(1 for each in topic.partitions if set(each.in_sync) == set(each.replicas))
-    copied = sum(replica.source.kept_bytes for replica in of_topic if replica.source is not None and replica.is_leader)
+    copied = sum(replica.kept_bytes for replica in of_topic if replica.is_leader)
     return [topic.name, topic.topic_id, settings, len(topic.partitions), in_sync, copied]
-
-
-def _cannot_come_back_line(what: CannotComeBack) -> str:
-    return f"{what.kind}, {'how many is not known' if what.count is None else what.count}: {what.why}"
 
 
 def _removed_in_first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     """What Kafka would remove in the first day by the settings that are proven."""
     until_ms = int((now + _DAY).timestamp() * 1000)
     leaders: dict[str, list[OldReplica]] = defaultdict(list)
-    for replica in plan.copied:
-        if replica.is_leader and replica.source is not None:
-            leaders[replica.topic_partition.topic].append(replica.source)
+    for leader in plan.copied_leaders:
+        leaders[leader.topic_partition.topic].append(leader)
     for topic in plan.cluster.topics:
         was = {config.name: config.was for config in topic.configs}
         removed = [*_bytes_removed_by_retention(leaders[topic.name], was, until_ms)]
@@ -439,7 +416,7 @@ def _bytes_removed_by_retention(
 
 
 def _hold_lifting_commands(plan: RestorePlan) -> list[str]:
-    return [command for topic in plan.cluster.topics for command in lifts(topic)]
+    return [command for topic in plan.cluster.topics for command in hold_lifting_arguments(topic)]
 
 
 def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> None:
@@ -462,7 +439,6 @@ def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> Non
 
 
 def _steps_to_do(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
-    """What to do, in order."""
     yield "see that no node of the old cluster runs, or will be started again"
     if is_to_apply:
         yield f"run the same command with --apply {plan.id} --json > restored.json, and keep that file for the check"
@@ -494,7 +470,7 @@ def _steps_to_do(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     if plan.options.holds:
         count = len(_hold_lifting_commands(plan))
         yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, which restore-check prints"
-    unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
+    unknown = [topic.name for topic in plan.cluster.topics if unproven_settings(topic)]
     if unknown:
         yield (
             f"set retention and cleanup.policy of {counted(len(unknown), 'topic')} that nothing proves, as "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,31 +19,50 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.format.topic_partition import TopicPartition, loaded_as, parse_partition_directory
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.metadata_image import Assignment
-from kidxlib.operations.recover.broker import Refusal
-from kidxlib.operations.restore.assemble import MIN_IN_SYNC, Known, restored_cluster, why_not
-from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, taken_from
-from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
-from kidxlib.operations.restore.cluster import (
+from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.operations.recover.stopped_broker import Refusal
+from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
+from kidxlib.operations.restore.choose_replicas import (
+    Choice,
+    PlannedReplica,
+    ReplicaPlacement,
+    choose_leaders,
+    sort_out_replicas,
+)
+from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC, GroupOffsets, group_offsets
+from kidxlib.operations.restore.inventory import Inventory, OldReplica
+from kidxlib.operations.restore.new_nodes import (
+    FileSystemSpace,
+    FormattedController,
+    NewBroker,
+    space_needed,
+    why_not_into_brokers,
+    why_not_into_controllers,
+)
+from kidxlib.operations.restore.restored_cluster import (
+    MIN_IN_SYNC,
     UNASSIGNED,
-    CannotComeBack,
+    ProvenSettings,
     RestoredBroker,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
+    RestoreEvidence,
+    hold_lifting_arguments,
+    restored_cluster,
+    why_cluster_is_not_written,
+    will_be_tiered,
+    with_topic_settings,
 )
-from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kidxlib.operations.restore.formatted import FormattedController
-from kidxlib.operations.restore.group_offsets import GroupOffsets, group_offsets
-from kidxlib.operations.restore.inventory import Inventory, OldReplica
-from kidxlib.operations.restore.settings import ProvenSettings, lifts, will_be_tiered, with_settings
-from kidxlib.operations.restore.space import FileSystemSpace, disk_sizes, space_of
-from kidxlib.operations.restore.subset import left_out_topics, only_topics
-from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
-from kidxlib.operations.restore.targets import NewBroker, why_not_into, why_not_into_controllers
-from kidxlib.operations.restore.until import Ends, cut_commits, never_ended, plan_ends
+from kidxlib.operations.restore.surviving_metadata import (
+    CannotComeBack,
+    SurvivingMetadata,
+    only_topics,
+    surviving_or_refused,
+)
+from kidxlib.operations.restore.until_offsets import Ends, cut_commits, never_ended, plan_ends
 from kidxlib.text.words import counted
 
 _REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -71,25 +89,6 @@ class RestoreOptions:
     topics: re.Pattern[str] = ANY_TOPIC
     until: Mapping[TopicPartition, int] | None = None
     resets: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedReplica:
-    """A replica of a restored partition on a new broker.
-
-    Attributes:
-        log_dir: None where it begins empty: the broker chooses.
-        source: the directory that is copied; None where it begins empty.
-        why: whether it is in sync, in words.
-    """
-
-    topic_partition: TopicPartition
-    node_id: int
-    log_dir: Path | None
-    source: OldReplica | None
-    is_leader: bool
-    in_sync: bool
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +132,10 @@ class RestorePlan:
         return [replica for replica in self.replicas if replica.source is not None]
 
     @property
+    def copied_leaders(self) -> list[OldReplica]:
+        return [replica.copied_from for replica in self.copied if replica.is_leader]
+
+    @property
     def not_known(self) -> Iterator[str]:
         """What lost checkpoints do not say of the brokers' log dirs, nor damaged metadata, nor producer snapshots."""
         yield from () if self.surviving is None else self.surviving.behind_damage
@@ -147,37 +150,32 @@ class RestorePlan:
 
     @property
     def copied_bytes(self) -> int:
-        return sum(replica.source.kept_bytes for replica in self.replicas if replica.source is not None)
+        return sum(replica.kept_bytes for replica in self.replicas)
 
     @property
     def cut(self) -> list[str]:
         """What of the copied logs is left out: what no start would keep."""
         return [
-            f"{replica.source.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why}); the copy "
-            f"ends at offset {replica.source.end_offset}"
-            for replica in self.copied
-            if replica.source is not None
-            for dropped in replica.source.forecast.dropped
+            f"{source.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why}); the copy ends at "
+            f"offset {source.end_offset}"
+            for source in (replica.copied_from for replica in self.copied)
+            for dropped in source.forecast.dropped
         ]
 
     @property
     def gaps(self) -> list[str]:
         """What is missing within logs that are copied."""
-        ends = {
-            (str(each.source.place.name), each.topic_partition): each.source.end_offset
-            for each in self.copied
-            if each.source is not None
-        }
+        sources = (each.copied_from for each in self.copied)
+        ends = {(str(each.place.name), each.topic_partition): each.end_offset for each in sources}
         between = [
             f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
             for broker in self.inventory.brokers
             for gap in broker.plan.gaps.lost
             if gap.first_offset < ends.get((str(broker.place.name), TopicPartition(gap.topic, gap.partition)), 0)
         ]
-        leaders = (each.source for each in self.copied if each.is_leader and each.source is not None)
         around = [
             f"{leader.topic_partition.directory} of broker {leader.node_id}: {text}"
-            for leader in leaders
+            for leader in self.copied_leaders
             for text in leader.missing
         ]
         return [*between, *around]
@@ -262,7 +260,7 @@ def _topic_as_json(topic: RestoredTopic) -> dict[str, Any]:
             {"name": config.name, "value": config.value, "proof": config.proof.value, "was": config.was}
             for config in topic.configs
         ],
-        "lift": lifts(topic),
+        "lift": hold_lifting_arguments(topic),
     }
 
 
@@ -283,13 +281,6 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
     }
 
 
-def sort_out(inventory: Inventory, newest: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
-    """Which replicas of these topics may be restored, by the newest metadata."""
-    of_other_topics = list(left_out_topics(inventory, newest, topics))
-    sorted_out = _sort_out(inventory, only_topics(newest, topics), topics)
-    return replace(sorted_out, left_out=[*of_other_topics, *sorted_out.left_out])
-
-
 def plan_restore(
     options: RestoreOptions,
     inventory: Inventory,
@@ -302,13 +293,13 @@ def plan_restore(
     """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
     newest = surviving_or_refused(inventory.paths)
     surviving = only_topics(newest, options.topics)
-    taken = taken_from(bucket, inventory, newest, options.topics, brokers, controllers, engine)
+    taken = take_from_bucket(bucket, inventory, newest, options.topics, brokers, controllers, engine)
     inventory = taken.inventory
-    sorted_out = sort_out(inventory, newest, options.topics)
+    sorted_out = sort_out_replicas(inventory, newest, options.topics)
     ends, choices = _planned_ends_and_leaders(options, inventory, sorted_out.partitions, surviving, engine)
-    placed = _ReplicaPlacement(brokers, surviving)
+    placed = ReplicaPlacement(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
-    known = Known(
+    known = RestoreEvidence(
         surviving=surviving,
         found=list(_partitions_found(choices, replicas, brokers)),
         brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
@@ -317,7 +308,7 @@ def plan_restore(
         has_bucket=bucket is not None,
     )
     settled = {} if surviving is None else surviving.metadata.topics
-    cluster = with_settings(restored_cluster(known), proven, settled, taken.topics, holds=options.holds)
+    cluster = with_topic_settings(restored_cluster(known), proven, settled, taken.topics, holds=options.holds)
     cluster = _with_replaced_values_lost(cluster, ends)
     groups = _planned_group_offsets(inventory, choices, cluster)
     lost = [
@@ -340,7 +331,7 @@ def plan_restore(
         lost=lost,
         disagreements=[text for choice in choices for text in choice.disagreements],
         left_out=[*sorted_out.left_out, *taken.left_out],
-        space=space_of((path for broker in brokers for path in broker.log_dirs), copies),
+        space=space_needed((path for broker in brokers for path in broker.log_dirs), copies),
         refusals=(),
         ends=ends,
         groups=groups,
@@ -361,18 +352,17 @@ def _planned_ends_and_leaders(
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     assignments = {} if surviving is None else surviving.metadata.assignments
     ends = plan_ends(options.until, partitions, elsewhere, engine.cores, assignments)
-    return ends, choose(
+    return ends, choose_leaders(
         [ends.cut(replicas) for replicas in partitions], inventory.known, engine, assignments, settled=ends.by_partition
     )
 
 
 def _plan_refusals(
-    plan: RestorePlan, known: Known, choices: Sequence[Choice], of_sources: Iterable[str]
+    plan: RestorePlan, known: RestoreEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
 ) -> Iterator[str]:
-    """Why the plan is not applied."""
     options, brokers = plan.options, plan.brokers
-    yield from why_not_into(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
-    yield from why_not(known, plan.cluster)
+    yield from why_not_into_brokers(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
+    yield from why_cluster_is_not_written(known, plan.cluster)
     yield from why_not_into_controllers(plan.controllers, brokers, plan.inventory.brokers)
     yield from of_sources
     yield from (_no_start(refusal) for choice in choices for refusal in choice.leader.forecast.refusals)
@@ -380,9 +370,13 @@ def _plan_refusals(
     yield from plan.groups.why_not(options.resets)
     yield from (each.why_not for each in plan.space if each.why_not is not None)
     if not options.accepts_loss:
-        yield from map(_accept_loss, plan.lost)
+        yield from (
+            f"{text}: look for another copy, and name it as a source; else --accept-loss goes on without"
+            for text in plan.lost
+        )
     if not options.accepts_divergence:
-        yield from map(_accept_divergence, plan.disagreements)
+        takes = "--accept-divergence takes the leader's records, and this broker fetches them anew"
+        yield from (f"{text}: {takes}" for text in plan.disagreements)
 
 
 def _topics_tiered_since(cluster: RestoredCluster, taken: Taken) -> Iterator[str]:
@@ -401,175 +395,12 @@ def _no_start(refusal: Refusal) -> str:
     return refusal.text + (no_start if refusal.recovers else "")
 
 
-def _accept_loss(text: str) -> str:
-    return f"{text}: look for another copy, and name it as a source; else --accept-loss goes on without"
-
-
-def _accept_divergence(text: str) -> str:
-    return f"{text}: --accept-divergence takes the leader's records, and this broker fetches them anew"
-
-
 #: What nobody knows without a checkpoint.
 _TOLD_BY_CHECKPOINTS: Final = {
     HIGH_WATERMARK_CHECKPOINT: "whether records are lost that consumers have seen",
     RECOVERY_POINT_CHECKPOINT: "whether records are lost that were flushed",
     LOG_START_OFFSET_CHECKPOINT: "what DeleteRecords has deleted, and it may be served again",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class SortedOut:
-    """
-    Attributes:
-        partitions: the replicas of each partition that may be restored.
-        left_out, refusals: as in `RestorePlan`.
-    """
-
-    partitions: Sequence[Sequence[OldReplica]]
-    left_out: Sequence[str]
-    refusals: Sequence[str]
-
-
-def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
-    """Leave out directories of other topics of the same name, and of nodes that the metadata does not assign."""
-    partitions: list[list[OldReplica]] = []
-    left_out: list[str] = []
-    refusals: list[str] = []
-    ids: dict[str, set[str]] = defaultdict(set)
-    for partition, replicas in inventory.replicas.items():
-        assignment = None if surviving is None else surviving.metadata.assignments.get(partition)
-        topic_id = None if surviving is None else surviving.metadata.topics.get(partition.topic)
-        kept = []
-        refusals += on_two_disks(replicas)
-        for replica in replicas:
-            listed = replica.place.directories.get(replica.directory.name)
-            if listed is not None and listed.problem is not None:
-                refusals.append(
-                    f"{listed.problem}: nothing in {replica.directory} can be looked at: take the directory out of the "
-                    "source, if another one has the partition; or mend the disk, or copy it, first"
-                )
-            elif replica.topic_id is None:
-                refusals.append(
-                    f"{replica.directory}: no partition.metadata that can be read, so nobody knows which topic it is: "
-                    "take the directory out of the source; or put the file in place with kidx recover --mend on a copy"
-                )
-            elif topic_id is not None and replica.topic_id != topic_id:
-                left_out.append(
-                    f"{replica.directory}: topic id {replica.topic_id}, and the metadata has {topic_id} for this name: "
-                    "it is of a topic that was deleted, or that was made after the end of the metadata"
-                )
-            else:
-                kept.append(replica)
-        assigned = [each for each in kept if assignment is None or each.node_id in assignment.replicas]
-        if assigned:
-            names = {id(each) for each in assigned}
-            left_out += [
-                f"{each.directory}: the metadata does not assign it to broker {each.node_id}"
-                for each in kept
-                if id(each) not in names
-            ]
-            kept = assigned
-        ids[partition.topic] |= {replica.topic_id for replica in kept if replica.topic_id is not None}
-        if kept:
-            partitions.append(kept)
-    for topic, of_topic in ids.items():
-        if len(of_topic) > 1:
-            refusals.append(
-                f"topic {topic}: directories with several topic ids ({', '.join(sorted(of_topic))}), and no metadata "
-                "says which of them was deleted: take those of the deleted topic out of the sources"
-            )
-    aside, of_aside = _directories_set_aside(inventory, topics)
-    return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
-
-
-def on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
-    """Refusals of partitions that a broker has in two log dirs: it does not start with both, and nothing tells which of
-    them it used (`LogManager.loadLog`).
-    """
-    first: dict[int, OldReplica] = {}
-    for replica in replicas:
-        if (other := first.setdefault(replica.node_id, replica)) is not replica:
-            yield (
-                f"{replica.directory}: {other.directory.parent} has that partition too; no broker starts with both: "
-                f"look which is whole (kidx compare {shlex.quote(str(other.directory))} "
-                f"{shlex.quote(str(replica.directory))}), and take the other out of the sources"
-            )
-
-
-def _directories_set_aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Directories that a broker deletes, moves or has set aside; and refusals where such a one is the only one."""
-    left_out: list[str] = []
-    refusals: list[str] = []
-    for broker in inventory.brokers:
-        for folder in broker.plan.aside:
-            partition = loaded_as(folder.path.name)
-            is_wanted = partition is not None and topics.fullmatch(partition.topic) is not None
-            if not is_wanted or partition is None or partition in inventory.replicas or folder.kind == "-delete":
-                left_out.append(f"{folder.path}: a directory {folder.kind}")
-            else:
-                refusals.append(
-                    f"{folder.path}: a directory {folder.kind}, and no source has {partition.directory}: if its "
-                    f"records are wanted, rename it to {partition.directory} in a copy of the log dir; else take it "
-                    "away there"
-                )
-    return left_out, refusals
-
-
-class _ReplicaPlacement:
-    """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
-    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes for the size of its disk: not by
-    what is free, which changes by itself, and the plan with it. Where two have as many, as what is made of a bucket has
-    none, the number of copies decides.
-    """
-
-    def __init__(self, brokers: Sequence[NewBroker], surviving: SurvivingMetadata | None) -> None:
-        self._brokers = {broker.node_id: broker for broker in brokers}
-        self._surviving = surviving
-        self._bytes: Counter[Path] = Counter({path: 0 for broker in brokers for path in broker.log_dirs})
-        self._copies: Counter[Path] = Counter()
-        self._sizes = {path: size for broker in brokers for path, size in disk_sizes(broker.log_dirs).items()}
-
-    def place(self, choice: Choice) -> Iterator[PlannedReplica]:
-        leader, partition = choice.leader, choice.leader.topic_partition
-        judged = {other.replica.node_id: other for other in choice.others}
-        assignment = None if self._surviving is None else self._surviving.metadata.assignments.get(partition)
-        wanted = (leader.node_id, *judged) if assignment is None else assignment.replicas
-        nodes = [node for node in dict.fromkeys(wanted) if node in self._brokers]
-        if (leads := leader.node_id) not in nodes:
-            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (*self._bytes_and_copies_on(node), node))
-            nodes = nodes or [leads]
-        for node in nodes:
-            if node == leads:
-                of = f"old broker {leader.node_id}" if leader.origin is None else "the bucket"
-                where = "" if node == leader.node_id else f", from {of}"
-                why = f"leads{where}: epoch {leader.last_epoch}, end {leader.end_offset}"
-                yield self._place_copy(partition, node, leader, is_leader=True, in_sync=True, why=why)
-            else:
-                yield self._place_judged(partition, node, judged.get(node))
-
-    def _place_judged(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
-        if judged is None or not judged.is_copied:
-            why = "begins empty: no source has its directory of this topic id" if judged is None else judged.why
-            return PlannedReplica(partition, node, None, None, False, False, why)
-        return self._place_copy(
-            partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why
-        )
-
-    def _place_copy(
-        self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
-    ) -> PlannedReplica:
-        log_dir = min(
-            self._brokers[node].log_dirs,
-            key=lambda path: (self._bytes[path] / self._sizes[path], self._copies[path], str(path)),
-        )
-        self._bytes[log_dir] += source.kept_bytes
-        self._copies[log_dir] += 1
-        return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
-
-    def _bytes_and_copies_on(self, node: int) -> tuple[int, int]:
-        """The bytes and the number of its copies."""
-        paths = self._brokers[node].log_dirs
-        return sum(self._bytes[path] for path in paths), sum(self._copies[path] for path in paths)
 
 
 def _partitions_found(

@@ -15,10 +15,24 @@ from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRo
 from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.tiered.find import Counts, TieredAudit, findings_on_log_dirs, plan_audit, read_metadata
-from kidxlib.operations.tiered.numbers import CopyLag, Deleted, FreedOfTopic, Numbers, TopicSizes, numbers_of, stalled
-from kidxlib.operations.tiered.record import record_segments
+from kidxlib.operations.tiered.bucket_audit import (
+    Counts,
+    TieredAudit,
+    plan_bucket_audit,
+    read_remote_metadata,
+    record_segments,
+)
+from kidxlib.operations.tiered.local_partitions import findings_on_log_dirs
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.sizes_and_lag import (
+    BucketNumbers,
+    CopyLag,
+    Deleted,
+    FreedOfTopic,
+    TopicSizes,
+    bucket_numbers,
+    findings_on_stalled_copies,
+)
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.terminal.console import begin_phase, warn_of_first
@@ -40,7 +54,7 @@ class TieredFound:
 
     findings: Sequence[RemoteFindingRow]
     counts: Counts
-    numbers: Numbers
+    numbers: BucketNumbers
     metadata: RemoteMetadata
     as_of: AsOf
     requests: Requests
@@ -57,7 +71,7 @@ class TieredFound:
         return sum(finding.verdict == verdict.value for finding in self.findings)
 
 
-def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
+def _numbers_as_json(numbers: BucketNumbers) -> dict[str, Any]:
     return {
         "as_of_ms": numbers.as_of_ms,
         "log_dirs": list(map(str, numbers.log_dirs)),
@@ -67,7 +81,7 @@ def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     }
 
 
-def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
+def _tell_numbers(outcome: Outcome, numbers: BucketNumbers) -> None:
     """Show the largest topics, and the partitions whose segments wait longest for their copies."""
     largest = sorted(numbers.topics, key=lambda sizes: -(sizes.object_bytes + (sizes.local_bytes or 0)))
     if largest:
@@ -97,7 +111,7 @@ def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
     outcome.more(len(numbers.lags) - _LINES_SHOWN, "; --json has them all")
 
 
-def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) -> None:
+def _tell_what_if(outcome: Outcome, numbers: BucketNumbers, settings: dict[str, int]) -> None:
     if not settings:
         return
     shown = ", ".join(f"{name}={value}" for name, value in settings.items())
@@ -268,8 +282,7 @@ def _finding_sort_key(finding: RemoteFindingRow) -> tuple[Any, ...]:
     )
 
 
-def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
-    """The outcome of an audit: the exit code, the lines and the JSON object."""
+def _outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
     fails = any(Verdict(finding.verdict).severity >= request.fail_on.severity for finding in found.findings)
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
     outcome = Outcome(
@@ -295,19 +308,19 @@ def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
     """Audit a bucket, and record the findings if there is a catalog."""
     warn_of_first(request.known_topics.warnings)
     reader = MetadataReader(request.places, request.topics)
-    metadata = read_metadata(reader, request)
-    plan = plan_audit(request, metadata)
+    metadata = read_remote_metadata(reader, request)
+    plan = plan_bucket_audit(request, metadata)
     audit = TieredAudit(backend.engine, plan, reader)
     if request.recorded_as is not None:
         backend.catalog.make_tables()
     findings, counts = audit.find(metadata)
-    findings += findings_on_log_dirs(request, reader)
+    findings += findings_on_log_dirs(request.log_dirs, reader)
     begin_phase("counting")
-    numbers = numbers_of(request, plan, metadata, counts)
-    findings += stalled(numbers, plan.topics, request.stuck_ms)
+    numbers = bucket_numbers(request, plan, metadata, counts)
+    findings += findings_on_stalled_copies(numbers, plan.topics, request.stuck_ms)
     if request.recorded_as is not None:
         begin_phase("recording in the catalog")
         record_segments(backend.catalog.tables, request.recorded_as, audit.listed, findings, plan.as_of)
     requests = requests_made() - request.asked_before + backend.engine.requests()
     findings = sorted(findings, key=_finding_sort_key)
-    return outcome_of(request, TieredFound(findings, counts, numbers, metadata, plan.as_of, requests))
+    return _outcome_of(request, TieredFound(findings, counts, numbers, metadata, plan.as_of, requests))

@@ -14,23 +14,24 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
-from kidxlib.audit.tiered.finding import RemoteSegmentKey
-from kidxlib.audit.tiered.local_log import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey
+from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import Skipped, list_source_partitions
+from kidxlib.indexing.listing import list_partitions
+from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
-from kidxlib.operations.tiered.what_to_audit import by_partition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, read_topic_id
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
+from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.terminal.console import warn, warn_of_first
 from kidxlib.text.words import counted
 
 
@@ -78,7 +79,7 @@ def tiered_partitions(
     warnings: list[str] = []
     for cluster, of_cluster in by_cluster.items():
         try:
-            metadata, tiered = with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
+            metadata, tiered = _with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
         except (RemoteLogMetadataError, OSError) as error:
             warnings.append(f"leader epochs are not compared with remote segments: {describe_error(error)}")
             continue
@@ -88,15 +89,36 @@ def tiered_partitions(
     return TieredPartitions(found, warnings)
 
 
-def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
+def local_partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
     return [
         LocalPartition(directory.log_dir, directory.topic_partition, _topic_id_or_none(directory.path))
-        for directory in list_source_partitions(source, Skipped())
+        for directory in list_partitions(source, Skipped())
         if topics.fullmatch(directory.topic_partition.topic)
     ]
 
 
-def findings_on_local(
+def findings_on_log_dirs(log_dirs: Iterable[Source], reader: MetadataReader) -> list[RemoteFindingRow]:
+    """Findings on what leaders that start with the metadata's log dirs would do to remote segments. Warns of log dirs
+    that cannot be listed.
+    """
+    findings: list[RemoteFindingRow] = []
+    for source in log_dirs:
+        try:
+            _, tiered = _with_remote_segments(reader, local_partitions_in(source, reader.topics))
+            for local, found in _findings_on_local(tiered):
+                if isinstance(found, OSError):
+                    not_compared = f"leader epochs in {local.directory} are not compared with remote segments"
+                    warn(f"{describe_error(found)}; {not_compared}")
+                    continue
+                key, finding = found
+                path = str(local.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
+                findings.append(RemoteFindingRow.found(tiered[local].partition, key, finding, path))
+        except (UsageError, OSError) as error:
+            warn(f"{describe_error(error)}; leader epochs in {source.path} are not compared with remote segments")
+    return findings
+
+
+def _findings_on_local(
     tiered: Mapping[LocalPartition, TieredPartition],
 ) -> Iterator[tuple[LocalPartition, tuple[RemoteSegmentKey, Finding] | OSError]]:
     """The harm that leaders which start with these partitions do to remote segments, and offsets that neither side has;
@@ -118,13 +140,13 @@ def findings_on_local(
                 yield local, found
 
 
-def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location]) -> Iterator[str]:
+def refusals_on_lost_epochs(log_dirs: Iterable[Location], absent: Iterable[Location]) -> Iterator[str]:
     """Why no broker should start with these log dirs: leaders would delete remote segments, or not find them. A line
     for each `leader-epoch-checkpoint`, and for each directory that cannot be read. Warns of what is not compared.
     `absent` are directories of partitions that a broker would make anew in these log dirs.
     """
     sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
-    partitions = [partition for source in sources for partition in partitions_in(source, ANY_TOPIC)]
+    partitions = [partition for source in sources for partition in local_partitions_in(source, ANY_TOPIC)]
     partitions += [
         LocalPartition(directory.parent, named, None)
         for directory in absent
@@ -132,7 +154,7 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location])
     ]
     tiered = tiered_partitions([source.path for source in sources], partitions, ANY_TOPIC)
     warn_of_first(tiered.warnings)
-    for partition, found in findings_on_local(tiered.found):
+    for partition, found in _findings_on_local(tiered.found):
         if isinstance(found, OSError):
             yield f"{describe_error(found)}; it has remote segments, and what a leader does to these is not known"
             continue
@@ -171,7 +193,7 @@ def _log_dirs_by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Locatio
     return by_cluster
 
 
-def with_remote_segments(
+def _with_remote_segments(
     reader: MetadataReader, partitions: Sequence[LocalPartition]
 ) -> tuple[RemoteMetadata, dict[LocalPartition, TieredPartition]]:
     """The partitions of one cluster that have remote segments. Its brokers may be running: the metadata is read again
@@ -198,7 +220,7 @@ def _segments_by_local_partition(
     metadata: RemoteMetadata, partitions: Iterable[LocalPartition]
 ) -> dict[LocalPartition, pa.Table]:
     """The rows of `REMOTE_METADATA` of each partition that has some."""
-    rows = by_partition(metadata.segments, "start_offset")
+    rows = rows_by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
     for key, segments in rows.items():
         if read_segments(segments):

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.tiered.listing import flag_since
+from kidxlib.audit.tiered.metadata import flag_since
+from kidxlib.catalog.matching import Values
 from kidxlib.log.remote.metadata_topic import (
     ExportedPartition,
     MetadataPartition,
@@ -65,27 +67,6 @@ class RemoteMetadata:
         return all(metadata_partition(partition, count) in self.read for count in self.possible_counts)
 
 
-@dataclass(frozen=True, slots=True)
-class _FoldedPartition:
-    """A metadata partition that was read: the result of all its records, and the rows of segments that only records
-    below its log start tell of.
-    """
-
-    partition: MetadataPartition | ExportedPartition
-    log_start_offset: int
-    all: FoldedMetadata
-    forgotten: pa.Table
-
-
-def _fold_partition(partition: MetadataPartition | ExportedPartition) -> _FoldedPartition:
-    start, of_all = partition.log_start_offset, fold_metadata(partition.records())
-    if start <= partition.start_offset:
-        return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())
-    left = fold_metadata(record for record in partition.records() if record.offset >= start).segments
-    is_known = pc.is_in(of_all.segments["segment_id"], value_set=left["segment_id"].combine_chunks())
-    return _FoldedPartition(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
-
-
 @dataclass(slots=True)
 class MetadataReader:
     places: Sequence[Location]
@@ -125,5 +106,44 @@ class MetadataReader:
         return rows.filter(pc.is_in(rows["topic"], pa.array(wanted, pa.string())))
 
 
+@dataclass(frozen=True, slots=True)
+class _FoldedPartition:
+    """A metadata partition that was read: the result of all its records, and the rows of segments that only records
+    below its log start tell of.
+    """
+
+    partition: MetadataPartition | ExportedPartition
+    log_start_offset: int
+    all: FoldedMetadata
+    forgotten: pa.Table
+
+
+def _fold_partition(partition: MetadataPartition | ExportedPartition) -> _FoldedPartition:
+    start, of_all = partition.log_start_offset, fold_metadata(partition.records())
+    if start <= partition.start_offset:
+        return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())
+    left = fold_metadata(record for record in partition.records() if record.offset >= start).segments
+    is_known = pc.is_in(of_all.segments["segment_id"], value_set=left["segment_id"].combine_chunks())
+    return _FoldedPartition(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
+
+
 def _tables_called(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
     return [getattr(metadata, name) for metadata in folded.values()]
+
+
+def rows_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
+    """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with
+    all rows.
+    """
+    if not rows.num_rows:
+        return {}
+    rows = rows.sort_by([(name, "ascending") for name in ("topic_id", "partition", order)])
+    ids: Values = pc.dictionary_encode(rows["topic_id"].combine_chunks())
+    keys = np.column_stack([ids.indices.to_numpy(), rows["partition"].to_numpy()])
+    begins = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=-1), axis=1))
+    firsts = rows.select(["topic_id", "topic", "partition"]).take(begins).to_pylist()
+    parts = np.split(np.arange(rows.num_rows), begins[1:])
+    return {
+        TopicIdPartition(first["topic_id"], first["topic"], first["partition"]): rows.take(part)
+        for first, part in zip(firsts, parts, strict=True)
+    }

@@ -25,34 +25,43 @@ import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow, what_to_do
-from kidxlib.audit.tiered.listing import AsOf
+from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
-from kidxlib.format.checksums import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name
 from kidxlib.log.remote.segments import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadata
-from kidxlib.operations.tiered.numbers import local_logs
-from kidxlib.operations.tiered.record import Key, keys_of_remote_segments, record_segments
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.bucket_audit import (
+    SegmentRowKey,
+    TieredAudit,
+    TieredPlan,
+    keys_of_remote_segments,
+    plan_bucket_audit,
+    read_remote_metadata,
+    record_segments,
+)
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
+from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
-from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
-from kidxlib.storage.location import Location, read_file
+from kidxlib.storage.directory import read_file
+from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import begin_phase, warn_of_first
+from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
+from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -217,8 +226,8 @@ def _record_repair(
     """Record the segments of a bucket as they were listed before the repair (rows of `ListedSegmentRow`), the findings
     that are not mended, and the outcome of the objects that are or seemed missing or broken.
     """
-    repairs: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
-    put: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
+    repairs: defaultdict[SegmentRowKey, list[Mapping[str, Any]]] = defaultdict(list)
+    put: defaultdict[SegmentRowKey, list[dict[str, Any]]] = defaultdict(list)
     for mended in objects:
         row = mended.row
         repair = {"suffix": row.file, "reason": row.reason, "outcome": mended.outcome.value, "why": mended.why}
@@ -255,7 +264,7 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
         )
 
 
-def _with_objects_put(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]]]) -> pa.Table:
+def _with_objects_put(listed: pa.Table, put: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]]) -> pa.Table:
     """The listing with the objects that were put since. Their times and ETags are null: no request asked for them."""
     if not put:
         return listed
@@ -268,7 +277,7 @@ def _with_objects_put(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, 
     return listed.set_column(listed.schema.get_field_index("objects"), "objects", pa.array(objects, column.type))
 
 
-def _recorded_key(mended: Mended) -> Key:
+def _recorded_key(mended: Mended) -> SegmentRowKey:
     row = mended.row
     return row.topic_id, row.partition, row.start_offset, row.segment_id
 
@@ -379,8 +388,7 @@ def _mended_as_json(mended: Mended) -> dict[str, Any]:
     return {**columns, "outcome": mended.outcome.value, "why": mended.why}
 
 
-def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
-    """The outcome of a repair: the exit code, the lines and the JSON object."""
+def _outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
     is_mended = not repaired.left and all(mended.outcome.is_mended for mended in repaired.objects)
     outcome = Outcome(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
@@ -403,8 +411,8 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
     """Make missing and broken objects of a bucket anew, and put them there if the request says so."""
     warn_of_first(request.audit.known_topics.warnings)
     reader = MetadataReader(request.audit.places, request.audit.topics)
-    metadata = read_metadata(reader, request.audit)
-    plan = plan_audit(request.audit, metadata)
+    metadata = read_remote_metadata(reader, request.audit)
+    plan = plan_bucket_audit(request.audit, metadata)
     interrupted = threading.Event()
     recorded_as = request.audit.recorded_as
     audit = TieredAudit(backend.engine, plan, reader)
@@ -420,7 +428,7 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
             planned = _put_planned(planned, _ObjectUpload(plan, reader, request.mirror, interrupted))
         if recorded_as is not None:
             begin_phase("recording in the catalog")
-            left = _findings_after_repair(findings, planned)
+            left = _findings_on_other_objects(findings, (each for each in planned if each.outcome.is_mended))
             _record_repair(backend.catalog.tables, recorded_as, audit.listed, left, planned, plan.as_of)
         logs = {_segment_key_of(row): row.log_bytes for row in made}
         local_logs_read = {_segment_key_of(row): row.log_bytes for row in made if row.is_local}
@@ -438,7 +446,7 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
             metadata=metadata,
             requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
         )
-    return outcome_of(request, repaired)
+    return _outcome_of(request, repaired)
 
 
 def _local_copies_of_logs(sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> _LocalCopies:
@@ -503,7 +511,7 @@ def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPar
         metadata.segments["is_read"],
         pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
     )
-    of_partitions = by_partition(metadata.segments.filter(is_read), "start_offset")
+    of_partitions = rows_by_partition(metadata.segments.filter(is_read), "start_offset")
     epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:
@@ -535,11 +543,6 @@ def _findings_on_other_objects(broken: Iterable[RemoteFindingRow], objects: Iter
         for finding in broken
         if finding.reason in _NOT_MENDED_BY_OBJECTS or (*_segment_key_of(finding), finding.file) not in named
     ]
-
-
-def _findings_after_repair(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
-    """The findings that still hold after the repair."""
-    return _findings_on_other_objects(findings, (mended for mended in objects if mended.outcome.is_mended))
 
 
 def _segment_key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _SegmentKey:

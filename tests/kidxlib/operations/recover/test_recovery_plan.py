@@ -17,7 +17,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
-from kidxlib.operations.recover.publish import rebuild_and_look
+from kidxlib.operations.recover.make_ready import rebuild_and_look
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
 from kidxlib.recovery.options import RecoverOptions

@@ -1,4 +1,6 @@
-"""What a check prints once all is equal. What it compares is tested beside real brokers."""
+"""What a check prints once all is equal, and which settings its client takes. What it compares is tested beside real
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Uuid
 
+from kidxlib.errors import UsageError
 from kidxlib.operations.restore import check
-from kidxlib.operations.restore.check import CheckRequest, check_restore
-from kidxlib.operations.restore.running_cluster import RunningTopic
+from kidxlib.operations.restore.check import CheckRequest, RunningTopic, check_restore, client_settings, topic_id_text
 
 _LIFT = "--alter --entity-type topics --entity-name=orders --delete-config retention.ms"
 
@@ -47,3 +50,42 @@ def test_the_hold_is_lifted_as_the_cluster_was_reached(
     outcome = check_restore(CheckRequest(plan=plan, bootstrap="host:9093", command_config=path))
     command = f"kafka-configs --bootstrap-server host:9093{option.format(path)} {_LIFT}"
     assert outcome.values["lift"] == [command] and f"  {command}" in outcome.items
+
+
+def test_settings_of_kafkas_tools_are_taken(tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    config.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        f'sasl.jaas.config={login} username="a" \\\n  password="b\\\\"c";\n'
+        "ssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\nssl.endpoint.identification.algorithm=\n"
+        "socket.timeout.ms=7\n"
+    )
+    assert client_settings(config) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "a",
+        "sasl.password": 'b"c',
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+        "socket.timeout.ms": "7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ssl.truststore.location=/trust.jks", "ssl.truststore.type is JKS, and expected PEM"),
+        ("ssl.keystore.location=/key.jks", "ssl.keystore.type is JKS, and expected PKCS12"),
+        ("sasl.jaas.config=Krb5LoginModule required;", "expected a username and a password"),
+    ],
+)
+def test_settings_that_librdkafka_cannot_use_are_refused(line: str, expected: str, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"{line}\n")
+    with pytest.raises(UsageError, match=expected):
+        client_settings(config)
+
+
+def test_topic_ids_are_shown_as_by_kafka() -> None:
+    assert topic_id_text(Uuid(-1, -(2**60) - 5)) == "___________v________-w"

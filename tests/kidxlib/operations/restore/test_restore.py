@@ -23,15 +23,16 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kidxlib.format.checksums import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.restore.targets import UNFINISHED, overlapping
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.restore.new_nodes import UNFINISHED, overlapping_directory
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended
@@ -64,6 +65,16 @@ _CRC_FROM: Final = 21
 _BASE_TIMESTAMP_AT: Final = 27
 
 
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return _old(tmp_path, 1)
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> dict[int, Path]:
+    return {1: _new(tmp_path, 1)}
+
+
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
     brokers = [word for node, log_dir in new.items() for word in ("--broker", f"{node}={log_dir}")]
     controllers = ("--controller", str(controller or next(iter(new.values()))))
@@ -80,6 +91,11 @@ def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
     ended = _restore(old, new, *options, "--apply", planned.json["plan"])
     assert ended.out and ended.json["applied"], ended
     return ended
+
+
+def _write_metadata(log_dir: Path, values: Sequence[bytes]) -> None:
+    level = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30)
+    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, [*values, level])})
 
 
 def _logs(log_dir: Path) -> list[Path]:
@@ -214,9 +230,9 @@ def _copied(path: Path, name: str, *, node: int | None = None, directory: str | 
     return copy
 
 
-def test_each_controller_is_named_once(tmp_path: Path) -> None:
+def test_each_controller_is_named_once(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     """Of two directories with one node id, or one directory id, only one can be in the cluster."""
-    old, new, first = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, _new(tmp_path, 9)
+    first = _new(tmp_path, 9)
     (tmp_path / "link").symlink_to(first)
 
     def refused(second: Path) -> list[str]:
@@ -239,8 +255,10 @@ def test_each_controller_is_named_once(tmp_path: Path) -> None:
     assert combined.json["refused"] == [], "a broker's log dir may have the metadata of its own controller"
 
 
-def test_a_bind_mount_of_a_controllers_directory_is_the_same_one(tmp_path: Path) -> None:
-    old, new, first, mounted = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, _new(tmp_path, 9), tmp_path / "mounted"
+def test_a_bind_mount_of_a_controllers_directory_is_the_same_one(
+    old: Path, new: dict[int, Path], tmp_path: Path
+) -> None:
+    first, mounted = _new(tmp_path, 9), tmp_path / "mounted"
     mounted.mkdir()
     with _bind_mount(first, mounted):
         ended = _restore([old], new, "--controller", str(mounted), controller=first)
@@ -278,12 +296,12 @@ def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
     controller = _new(tmp_path, 9)
     with _bind_mount(old, elsewhere):
         assert is_refused(elsewhere / inside.name) and is_refused(elsewhere)
-        assert overlapping(old, [elsewhere / inside.name]) == elsewhere / inside.name
-        assert overlapping(tmp_path / "new", [old]) is None
+        assert overlapping_directory(old, [elsewhere / inside.name]) == elsewhere / inside.name
+        assert overlapping_directory(tmp_path / "new", [old]) is None
     with _bind_mount(inside, elsewhere):
         assert is_refused(elsewhere), "a directory of the source under another name"
-        assert overlapping(elsewhere / "not" / "there", [old]) == old
-        assert overlapping(old, [elsewhere / "below"]) == elsewhere / "below"
+        assert overlapping_directory(elsewhere / "not" / "there", [old]) == old
+        assert overlapping_directory(old, [elsewhere / "below"]) == elsewhere / "below"
 
 
 @contextmanager
@@ -331,14 +349,12 @@ def _not_utf_8(old: Path) -> list[str]:
         (_not_utf_8, "bytes that are not UTF-8"),
     ],
 )
-def test_what_is_no_source(named: Callable[[Path], list[str]], says: str, tmp_path: Path) -> None:
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+def test_what_is_no_source(named: Callable[[Path], list[str]], says: str, old: Path, new: dict[int, Path]) -> None:
     _restore([Path(text) for text in named(old)], new).assert_one_line(ExitCode.USAGE, says)
 
 
-def test_a_directory_that_cannot_be_listed_is_not_one_without_an_id(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_listed_is_not_one_without_an_id(old: Path, new: dict[int, Path]) -> None:
     """No `kidx recover --mend` puts anything right on a disk that fails."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     with unlistable_directory() as failing:
         (old / "failing-0").symlink_to(failing)
         refused = _restore([old], new)
@@ -347,9 +363,8 @@ def test_a_directory_that_cannot_be_listed_is_not_one_without_an_id(tmp_path: Pa
     assert f"nothing in {old / 'failing-0'} can be looked at" in line and "--mend" not in line
 
 
-def test_a_partition_behind_a_symlink_is_copied(tmp_path: Path) -> None:
+def test_a_partition_behind_a_symlink_is_copied(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     """Nothing is written through it, and nothing has to be."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     (old / _PARTITION).rename(elsewhere := tmp_path / "elsewhere")
     (old / _PARTITION).symlink_to(elsewhere)
     before = _contents(elsewhere)
@@ -358,31 +373,28 @@ def test_a_partition_behind_a_symlink_is_copied(tmp_path: Path) -> None:
     assert [log.read_bytes() for log in _logs(new[1])] == [log.read_bytes() for log in _logs(old)]
 
 
-def test_no_old_node_is_to_start(tmp_path: Path) -> None:
+def test_no_old_node_is_to_start(old: Path, new: dict[int, Path]) -> None:
     """Whatever `kidx recover` would say: it would set its directories aside."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     shutil.copy(log := _logs(old)[0], f"{log}.swap")
     [line] = _restore([old], new).json["refused"]
     assert "let it start by itself; but start no old node: restore this partition from another copy" in line
 
 
-def test_too_few_replicas_are_told(tmp_path: Path) -> None:
+def test_too_few_replicas_are_told(old: Path, new: dict[int, Path]) -> None:
     """Nobody writes to a partition with fewer replicas than `min.insync.replicas`."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     values = [topic("txn-mixed", _TOPIC_ID), partition(_TOPIC_ID, 0, [1, 2, 3], [])]
-    values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
     for more, says in (
         ([], "1 replica of 3: give it more (kafka-reassign-partitions) before you rely on it"),
         ([config("txn-mixed", "min.insync.replicas", "2")], "1 replica of 3, and min.insync.replicas=2: nobody writes"),
     ):
-        write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, [*values, *more])})
+        _write_metadata(old, [*values, *more])
         [line] = _restore([old], new).json["too_few_replicas"]
         assert line.startswith(f"topic txn-mixed: {says}")
 
 
-def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
+def test_a_partition_on_two_disks_of_a_broker(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     """Neither is taken by a guess, as they may be of two topics, or one of them old."""
-    old, new, second = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, tmp_path / "second"
+    second = tmp_path / "second"
     other = _folder(second, _PARTITION, _id("older"))
     _properties(second, 1, "old")
     refused = _restore([Path(f"{old},{second}")], new)
@@ -395,9 +407,8 @@ def test_a_partition_on_two_disks_of_a_broker(tmp_path: Path) -> None:
     assert (proposed.code, proposed.json["ends"]) == (ExitCode.OK, []), "no end is proposed for either"
 
 
-def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_told(old: Path, new: dict[int, Path]) -> None:
     """Nobody knows without it that a log is too short."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     assert "warning" not in _restore([old], new).err
     (old / HIGH_WATERMARK_CHECKPOINT).write_text("0\n2\n")
     (old / RECOVERY_POINT_CHECKPOINT).unlink()
@@ -408,9 +419,8 @@ def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert f"{old / RECOVERY_POINT_CHECKPOINT}: missing" in missing
 
 
-def test_producer_snapshots_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_producer_snapshots_that_cannot_be_read_are_told(old: Path, new: dict[int, Path]) -> None:
     """Of topics that are restored and of others: nothing else may name the ids of producers whose records are gone."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     other = _folder(old, "other-0", _id("other"))
     part = ("--topics", "txn-mixed")
     assert "warning" not in _restore([old], new, *part).err
@@ -472,8 +482,7 @@ def test_which_leads_of_logs_that_end_alike_and_disagree(
     if replicas:
         values = [topic("txn-mixed", _TOPIC_ID), partition(_TOPIC_ID, 0, replicas, [])]
         values.append(change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=list(in_sync)))
-        values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
-        write_copy(old[0] / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+        _write_metadata(old[0], values)
     planned = _restore(old, new).json
     assert planned["topics"][0]["partitions"][0]["leader"] == leader
     assert planned["disagreements"] and all(
@@ -550,8 +559,7 @@ def test_a_damaged_replica_does_not_lead(tmp_path: Path) -> None:
     assert (planned["leader"], planned["in_sync"]) == (2, [2])
 
 
-def test_what_is_lost_has_to_be_accepted_and_the_source_keeps_it(tmp_path: Path) -> None:
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+def test_what_is_lost_has_to_be_accepted_and_the_source_keeps_it(old: Path, new: dict[int, Path]) -> None:
     _damage(old)
     before = _contents(old)
     refused = _restore([old], new)
@@ -573,9 +581,8 @@ def test_an_end_that_consumers_have_seen_is_missed(tmp_path: Path) -> None:
     assert refused.code == ExitCode.USAGE and any("to 999999 are in no log" in line for line in refused.json["refused"])
 
 
-def test_a_partition_that_only_a_checkpoint_names_is_missed(tmp_path: Path) -> None:
+def test_a_partition_that_only_a_checkpoint_names_is_missed(old: Path, new: dict[int, Path]) -> None:
     """Without metadata nothing else tells of it. A topic that is not asked for is not missed."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     (old / HIGH_WATERMARK_CHECKPOINT).write_text(f"0\n2\n{_PARTITION.replace('-0', ' 0')} 0\nlost 0 500\n")
     refused = _restore([old], new)
     [lost] = refused.json["lost"]
@@ -584,9 +591,9 @@ def test_a_partition_that_only_a_checkpoint_names_is_missed(tmp_path: Path) -> N
     assert _applied([old], new, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
 
 
-def test_a_second_disk_that_is_not_mounted_is_missed(tmp_path: Path) -> None:
+def test_a_second_disk_that_is_not_mounted_is_missed(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     """A broker's log dir has `meta.properties`, also where it has no partition."""
-    old, new, second = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, tmp_path / "second"
+    second = tmp_path / "second"
     second.mkdir()
     both = [Path(f"{old},{second}")]
     refused = _restore(both, new)
@@ -597,17 +604,15 @@ def test_a_second_disk_that_is_not_mounted_is_missed(tmp_path: Path) -> None:
     assert _restore(both, new).code == ExitCode.OK
 
 
-def test_no_source_was_in_sync(tmp_path: Path) -> None:
+def test_no_source_was_in_sync(old: Path, new: dict[int, Path]) -> None:
     """Where the last that was in sync is lost, records that it had acknowledged may be in no log."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     values = [
         topic("txn-mixed", _TOPIC_ID),
         partition(_TOPIC_ID, 0, [1, 2], []),
-        change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30),
     ]
     shrunk = change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=[2])
     for metadata, is_lost in ((values, False), ([*values, shrunk], True)):
-        write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, metadata)})
+        _write_metadata(old, metadata)
         planned = _restore([old], new)
         assert (planned.code == ExitCode.USAGE) == is_lost, planned
         assert any("only brokers 2 were in sync" in line for line in planned.json["lost"]) == is_lost
@@ -623,8 +628,7 @@ def test_a_topic_that_was_made_again_after_the_metadata_is_not_said_to_be_nowher
             of_log_dir = _id("after") if log_dir in made_again else topic_id
             (log_dir / _PARTITION / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {of_log_dir}\n")
         values = [topic("txn-mixed", topic_id), partition(topic_id, 0, [1, 2], [])]
-        values.append(change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30))
-        write_copy(old[0] / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+        _write_metadata(old[0], values)
         planned = _restore(old, new).json
         assert [line.partition(":")[0] for line in planned["left_out"]] == [
             str(each / _PARTITION) for each in made_again
@@ -647,16 +651,14 @@ def test_a_log_of_a_broker_that_is_gone_goes_to_another(tmp_path: Path) -> None:
     assert (replica["node_id"], replica["leader"], replica["from"]) == (2, True, str(old[0] / _PARTITION))
 
 
-def test_another_plan_is_not_applied(tmp_path: Path) -> None:
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+def test_another_plan_is_not_applied(old: Path, new: dict[int, Path]) -> None:
     plan = _restore([old], new).json["plan"]
     _shorten(old)
     _restore([old], new, "--apply", plan).assert_one_line(ExitCode.USAGE, f"--apply {plan}", "by now")
     assert not (new[1] / _PARTITION).exists() and not (new[1] / UNFINISHED).exists()
 
 
-def test_two_files_that_are_written_are_not_one(tmp_path: Path) -> None:
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+def test_two_files_that_are_written_are_not_one(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     files = "--scan-cache", str(tmp_path / "file"), "--reset-offsets", str(link / "file")
@@ -664,11 +666,10 @@ def test_two_files_that_are_written_are_not_one(tmp_path: Path) -> None:
     assert not (tmp_path / "file").exists()
 
 
-def test_copies_are_files_of_their_own(tmp_path: Path) -> None:
+def test_copies_are_files_of_their_own(old: Path, new: dict[int, Path]) -> None:
     """A broker appends to logs, and cuts them in place: a hard link would change the source. The marker has the epoch
     with which the controller takes the stop for an unclean one.
     """
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     _applied([old], new)
     assert not (new[1] / UNFINISHED).exists()
     assert (new[1] / CLEAN_SHUTDOWN_FILE).read_text() == '{"version":0,"brokerEpoch":-1}'
@@ -680,9 +681,8 @@ def test_copies_are_files_of_their_own(tmp_path: Path) -> None:
     assert again.code == ExitCode.USAGE  # what was restored is not written over
 
 
-def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
+def test_no_topic_is_deleted_by_a_guess(old: Path, new: dict[int, Path], tmp_path: Path) -> None:
     """What nobody says gets the value with which nothing is removed, held or not; what is proven is held at first."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     configs = tmp_path / "configs"
     configs.write_text(
         "All configs for topic txn-mixed are:\n"
@@ -710,16 +710,14 @@ def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
     ]
 
 
-def test_a_part_of_the_topics(tmp_path: Path) -> None:
+def test_a_part_of_the_topics(old: Path, new: dict[int, Path]) -> None:
     """What is left out has a line, and is not in the metadata, where it would be served empty."""
-    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
     for name in ("left", "__transaction_state"):
         _folder(old, f"{name}-0", _id(name))
     values = [
         *(record for name in ("txn-mixed", "left", "nowhere") for record in _topic_of(name)),
-        change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30),
     ]
-    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, values)})
+    _write_metadata(old, values)
     _restore([old], new, "--topics", "txn").assert_one_line(ExitCode.USAGE, "--topics txn: no topic", "txn-mixed")
     applied = _applied([old], new, "--topics", "txn.*")
     assert applied.code == ExitCode.OK
@@ -739,9 +737,11 @@ def _topic_of(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("hold", [(), ("--no-hold-retention",)], ids=["held", "retention not held"])
-def test_no_unclean_election_whatever_is_proven(hold: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_unclean_election_whatever_is_proven(
+    hold: tuple[str, ...], old: Path, new: dict[int, Path], tmp_path: Path
+) -> None:
     """A shorter replica whose broker starts first would lead. The setting comes back with the others."""
-    old, new, name = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, "unclean.leader.election.enable"
+    name = "unclean.leader.election.enable"
     configs = tmp_path / "configs"
     of_topic = f"synonyms={{DYNAMIC_TOPIC_CONFIG:{name}=true}}"
     configs.write_text(f"All configs for topic txn-mixed are:\n  {name}=true sensitive=false {of_topic}\n")

@@ -1,5 +1,5 @@
 """Repairs of a bucket, from its own logs and from those of a log dir: what is put is what the broker had, and what is
-not certain is not put.
+not certain is not put; and what a repair refuses.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS
+from kidxlib.cli.main import kidx
+from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.layouts import BATCH_V2, field_position
 from kidxlib.format.segment_files import (
@@ -29,6 +32,8 @@ from tests.support.audits import repaired
 from tests.support.tiered_sites import RemoteSegment, Site, damages
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
+_HERE: Final = (str(PROJECT / "samples" / "tiered"),)
+_METADATA: Final = ("--tiered-metadata", str(_SAMPLE.log_dir))
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
 _DAMAGES: Final = damages("readings", "payments")
 #: No object mends these.
@@ -266,3 +271,26 @@ def test_what_the_metadata_says_otherwise_proves_nothing(
     assert found["local_logs"]["segments"] == 0
     assert "not-made" in {each["outcome"] for each in found["objects"]}
     assert not lost.object(TRANSACTION_INDEX_SUFFIX).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((*_HERE, *_METADATA), "no --index-dir: name a directory"),
+        ((*_HERE, "--index-dir", "x"), "no --tiered-metadata"),
+        ((*_HERE, *_METADATA, "--settings", "x"), "--settings: only with --catalog"),
+        ((*_HERE, *_METADATA, "--index-dir", "x", "--catalog", "no such"), "no catalog"),
+        (("no such", *_METADATA, "--index-dir", "x"), "no such: no such directory"),
+    ],
+)
+def test_options_that_do_not_go_together(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        CliRunner().invoke(kidx, ["repair-tiered", *options], standalone_mode=False, catch_exceptions=False)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("inside", ["", "kafka-tiered-storage", "kafka-tiered-storage/x", "log-dir/x"])
+def test_the_mirror_is_a_place_of_its_own(inside: str) -> None:
+    options = [*_HERE, *_METADATA, "--index-dir", str(PROJECT / "samples" / "tiered" / inside)]
+    with pytest.raises(UsageError):
+        CliRunner().invoke(kidx, ["repair-tiered", *options], standalone_mode=False, catch_exceptions=False)

@@ -11,7 +11,7 @@ import pytest
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import write_framed
-from kidxlib.operations.restore.surviving import surviving_metadata
+from kidxlib.operations.restore.surviving_metadata import surviving_metadata
 from kidxlib.records.reader import Record
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_4, levels, properties, user
 from tests.support.cluster_metadata import (

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,7 +18,6 @@ from kidxlib.log.metadata_image import ClusterMetadata, changes_in, read_despite
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY, Replica, read_replica
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage
-from kidxlib.operations.restore.cluster import CannotComeBack, MetadataSource
 from kidxlib.records.reader import Record
 from kidxlib.recovery.past_end import next_whole_batch
 from kidxlib.storage.location import Location, files_in
@@ -26,7 +26,49 @@ from kidxlib.storage.opened_log import LogFile
 
 #: `ConfigResource.Type`. Topics' settings are the image's.
 _BROKER_RESOURCE: Final = 4
-_TOPIC_RESOURCE: Final = 2
+TOPIC_RESOURCE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSource:
+    """The copy of `__cluster_metadata` that the restored metadata comes from.
+
+    Attributes:
+        directory: the copy.
+        node_id: the node whose copy it is; None: no `meta.properties` says.
+        epoch: the epoch of the last record (the leader epoch of its batch).
+        end_offset: the offset after the last record.
+        timestamp_ms: the time of the last record, in ms since the epoch; None: there is none.
+        is_committed: whether all its records are known to be committed. With several voters the last ones may not be.
+        older: the copies that were not taken, as they end before this one.
+    """
+
+    directory: Location
+    node_id: int | None
+    epoch: int
+    end_offset: int
+    timestamp_ms: int | None
+    is_committed: bool
+    older: tuple[MetadataSource, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CannotComeBack:
+    """Something that the old cluster may have had, and that the restored one lacks.
+
+    Attributes:
+        kind: such as `ACLs`.
+        count: how many; None: not known.
+        why: a sentence.
+    """
+
+    kind: str
+    count: int | None
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.kind}, {'how many is not known' if self.count is None else self.count}: {self.why}"
 
 
 class _RecordKey(NamedTuple):
@@ -86,6 +128,22 @@ class SurvivingMetadata:
         """A line on each copy that cannot be read, and on the one that counts in its place."""
         for directory, why in self.unreadable.items():
             yield self.metadata.instead_of(why if str(directory) in why else f"{directory}: {why}")
+
+
+def only_topics(surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> SurvivingMetadata | None:
+    """The metadata without the topics whose full names do not match."""
+    if surviving is None:
+        return None
+    metadata = surviving.metadata
+    return replace(
+        surviving,
+        metadata=replace(
+            metadata,
+            topics={name: id_ for name, id_ in metadata.topics.items() if topics.fullmatch(name)},
+            assignments={each: of for each, of in metadata.assignments.items() if topics.fullmatch(each.topic)},
+            topic_configs={name: of for name, of in metadata.topic_configs.items() if topics.fullmatch(name)},
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +271,7 @@ class _CarriedRecords:
             self.next_producer_id = values["nextProducerId"]
         elif name in _REMOVED_RECORDS:
             self.records.pop(_record_key(_REMOVED_RECORDS[name], values), None)
-        elif name == "ConfigRecord" and values["resourceType"] == _TOPIC_RESOURCE:
+        elif name == "ConfigRecord" and values["resourceType"] == TOPIC_RESOURCE:
             pass  # the image has them
         elif name == "ConfigRecord" and values["resourceType"] == _BROKER_RESOURCE and values["resourceName"]:
             configs = self.broker_configs.setdefault(values["resourceName"], {})

@@ -32,8 +32,8 @@ from kidxlib.indexing.plan import add_segments, find_partitions
 from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.find import Counts
-from kidxlib.operations.tiered.remote_metadata import RemoteMetadata
+from kidxlib.operations.tiered.bucket_audit import Counts, TieredPlan, TopicsOfTiered
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, rows_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
@@ -42,7 +42,6 @@ from kidxlib.operations.tiered.tiered_request import (
     SETTINGS,
     TieredRequest,
 )
-from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, by_partition
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.decide import Bounds, Longs, Segments, decide
 from kidxlib.retention.policy import UNLIMITED, TopicPolicy
@@ -54,12 +53,10 @@ from kidxlib.text.words import counted
 #: The value of a local limit that stands for the limit without `local.`.
 _SAME_AS_TOTAL_LIMIT: Final = -2
 _NO_END: Final = 2**63 - 1
-
 #: The name and the id of a topic.
 TopicId = tuple[str, str]
 #: The highest copied offset of a partition without a copied segment.
 _NOTHING_COPIED: Final = -1
-
 _NO_TIME: Final = -1
 
 
@@ -100,58 +97,6 @@ class LocalLog:
             return _NO_TIME
         timestamp = int(np.frombuffer(end, layouts.TIME_INDEX_ENTRY)["timestamp"][0])
         return timestamp if timestamp > 0 else _NO_TIME  # zeros: the index is still preallocated
-
-
-def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
-    """List the logs of some topics, which are given by name and id. Sources are log dirs, or directories of single
-    partitions.
-    """
-    if not topic_ids:
-        return []
-    topics = re.compile("|".join(sorted(re.escape(topic) for topic, _ in topic_ids)))
-    wanted = set(topic_ids)
-    return [
-        log
-        for source in {str(source.path): source for source in sources}.values()
-        for log in _local_logs_in(source, topics)
-        if (log.partition.topic, log.partition.topic_id) in wanted
-    ]
-
-
-def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
-    try:
-        plan = find_partitions(
-            [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
-        )
-    except UsageError as error:
-        warn(f"{error}; its logs are not counted")
-        return []
-    add_segments(plan)
-    for unlistable in plan.unlistable.values():
-        warn(f"{unlistable.directory}: {unlistable.reason}; its log is not counted")
-    logs = []
-    for listed, rows in plan.by_partition():
-        place = listed.directory.topic_partition
-        sizes = _int64_values(rows["log_bytes"])
-        is_seen = sizes >= 0
-        if not is_seen.any():
-            continue
-        segments = Segments(
-            base_offsets=rows["base_offset"].to_numpy()[is_seen],
-            sizes=sizes[is_seen],
-            max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
-            mtimes_ms=_int64_values(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
-            fully_read=np.ones(int(is_seen.sum()), np.bool_),
-        )
-        partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        logs.append(LocalLog(partition, listed.directory.path, segments))
-    return logs
-
-
-def _int64_values(column: Values) -> Longs:
-    filled: Any = pc.fill_null(column, pa.scalar(NOT_SEEN, pa.int64()))
-    numbers: Longs = filled.to_numpy()
-    return numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,124 +154,25 @@ class TopicSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """Partitions in the bucket and in log dirs.
-
-    Attributes:
-        remote: the rows of `REMOTE_METADATA` of copied segments that brokers read, in the order of start offsets.
-        as_of_ms: the time of the newest record or file, or a time that was asked for; ms since the epoch.
-    """
-
-    remote: Mapping[TopicIdPartition, pa.Table]
-    logs: Mapping[TopicIdPartition, Sequence[LocalLog]]
-    as_of_ms: int
-
-    @classmethod
-    def from_rows(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
-        """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
-        is_read = segments["is_read"].to_numpy() & (
-            segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
-        )
-        by_log: defaultdict[TopicIdPartition, list[LocalLog]] = defaultdict(list)
-        for log in logs:
-            by_log[log.partition].append(log)
-        written = [int(log.segments.mtimes_ms.max()) for of_partition in by_log.values() for log in of_partition]
-        latest = as_of_ms if is_given else max([as_of_ms, *written])
-        return cls(by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
-
-    def remote_of(self, partition: TopicIdPartition) -> pa.Table:
-        return self.remote.get(partition, REMOTE_METADATA.empty_table())
-
-    def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
-        """The log of a partition that goes furthest (`LocalLog.end`); None if no log dir has one."""
-        return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
-
-    @property
-    def partitions(self) -> list[TopicIdPartition]:
-        return sorted(
-            {*self.remote, *self.logs},
-            key=lambda partition: (partition.topic, partition.topic_id, partition.partition),
-        )
-
-
-def _last_copied_offset(remote: pa.Table) -> int:
-    """The last offset in the bucket."""
-    return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else _NOTHING_COPIED
-
-
-def _topic_sizes(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
-    """The sizes of each topic, in the order of names. `object_bytes` are by the listing, and `copied` the topics that
-    brokers copy, as far as is known.
-    """
-    are_copied = set(copied)
-    by_topic: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
-    for partition in sides.partitions:
-        by_topic[partition.topic, partition.topic_id].append(partition)
-    topics = []
-    for topic in sorted({*by_topic, *object_bytes}):
-        partitions = by_topic.get(topic, [])
-        lags = (_copy_lag(sides, partition) for partition in partitions if topic in are_copied)
-        remote = [sides.remote_of(partition) for partition in partitions]
-        log_sizes = [log.bytes for partition in partitions for log in sides.logs.get(partition, ())]
-        topics.append(
-            TopicSizes(
-                topic=topic[0],
-                topic_id=topic[1],
-                segments=sum(rows.num_rows for rows in remote),
-                log_bytes=sum(int(rows["log_bytes"].to_numpy().sum()) for rows in remote),
-                object_bytes=object_bytes.get(topic, 0),
-                partitions=len(partitions),
-                partitions_with_log=sum(partition in sides.logs for partition in partitions),
-                local_bytes=sum(log_sizes) if log_sizes else None,
-                lags=[lag for lag in lags if lag is not None],
-            )
-        )
-    return topics
-
-
-def _copy_lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
-    """The lag of a partition; None if all segments but the last, to which the leader writes, are copied."""
-    log = sides.furthest(partition)
-    if log is None:
-        return None
-    remote = sides.remote_of(partition)
-    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > _last_copied_offset(remote))
-    if not len(waiting):
-        return None
-    first = int(waiting[0])
-    [largest] = log.largest_timestamps([first]).tolist()
-    written_ms = int(log.segments.mtimes_ms[first])
-    return CopyLag(
-        partition=partition,
-        segments=len(waiting),
-        bytes=int(log.segments.sizes[waiting].sum()),
-        first_offset=int(log.segments.base_offsets[first]),
-        since_ms=largest if 0 <= largest <= written_ms else written_ms,
-        written_ms=written_ms,
-        copied_ms=int(remote["state_since_ms"].to_numpy().max()) if remote.num_rows else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
+class _Amount:
     """A number of segments, and the size of their logs."""
 
     segments: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.segments + other.segments, self.bytes + other.bytes)
+    def __add__(self, other: _Amount) -> _Amount:
+        return _Amount(self.segments + other.segments, self.bytes + other.bytes)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.segments - other.segments, self.bytes - other.bytes)
+    def __sub__(self, other: _Amount) -> _Amount:
+        return _Amount(self.segments - other.segments, self.bytes - other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """What retention deletes in the bucket and in log dirs."""
 
-    remote: Amount = Amount()
-    local: Amount = Amount()
+    remote: _Amount = _Amount()
+    local: _Amount = _Amount()
 
     def __add__(self, other: Deleted) -> Deleted:
         return Deleted(self.remote + other.remote, self.local + other.local)
@@ -357,8 +203,224 @@ class FreedOfTopic:
         return self.then - self.due
 
 
-def what_if(
-    sides: Sides,
+@dataclass(frozen=True, slots=True)
+class BucketNumbers:
+    """The numbers of topics in the bucket and in log dirs.
+
+    Attributes:
+        as_of_ms: the time from which ages are counted, ms since the epoch.
+        log_dirs: the log dirs that were listed.
+        topics, what_if: in the order of names; `what_if` is empty if no other settings were given.
+    """
+
+    as_of_ms: int
+    log_dirs: Sequence[Location] = ()
+    topics: Sequence[TopicSizes] = ()
+    what_if: Sequence[FreedOfTopic] = ()
+
+    @property
+    def lags(self) -> list[CopyLag]:
+        """The lags of all partitions that have one, the longest first."""
+        lags = (lag for topic in self.topics for lag in topic.lags)
+        return sorted(lags, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
+
+
+def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> BucketNumbers:
+    """List the log dirs of the metadata, and compute the numbers of topics."""
+    in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
+    topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
+        *plan.topics.copied()
+    }
+    log_dirs = request.log_dirs
+    logs = local_logs(log_dirs, topics)
+    sides = _Sides.from_rows(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
+    copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
+    settings = {
+        topic: {name: value for name in SETTINGS if (value := plan.topics.setting(*topic, name)) is not None}
+        for topic in topics
+    }
+    return BucketNumbers(
+        as_of_ms=sides.as_of_ms,
+        log_dirs=[source.path for source in log_dirs],
+        topics=_topic_sizes(sides, counts.object_bytes, copied),
+        what_if=freed_by_settings(sides, settings, request.what_if, request.kafka.release) if request.what_if else (),
+    )
+
+
+def findings_on_stalled_copies(
+    numbers: BucketNumbers, topics: TopicsOfTiered, stuck_ms: int
+) -> Iterator[RemoteFindingRow]:
+    """A finding on each partition whose full segments wait for longer than its topic allows and `stuck_ms` besides."""
+    for lag in numbers.lags:
+        copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
+        waiting_ms = lag.waiting_ms(numbers.as_of_ms)
+        allowed = copying.why_stalled(waiting_ms, lag.bytes, stuck_ms)
+        if allowed is None:
+            continue
+        last = (
+            "none was ever copied" if lag.copied_ms is None else f"the last one was copied {show_time(lag.copied_ms)}"
+        )
+        detail = (
+            f"{counted(lag.segments, 'full segment')} of {lag.bytes:,} bytes wait in a log dir, for "
+            f"{timedelta(milliseconds=waiting_ms)}; {last}; {allowed}"
+        )
+        key = RemoteSegmentKey(start_offset=lag.first_offset, segment_id=None)
+        yield RemoteFindingRow.found(lag.partition, key, broken(METADATA, STALLED, detail, STALLS))
+
+
+def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
+    """List the logs of some topics, which are given by name and id. Sources are log dirs, or directories of single
+    partitions.
+    """
+    if not topic_ids:
+        return []
+    topics = re.compile("|".join(sorted(re.escape(topic) for topic, _ in topic_ids)))
+    wanted = set(topic_ids)
+    return [
+        log
+        for source in {str(source.path): source for source in sources}.values()
+        for log in _local_logs_in(source, topics)
+        if (log.partition.topic, log.partition.topic_id) in wanted
+    ]
+
+
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
+    try:
+        plan = find_partitions(
+            [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
+        )
+    except UsageError as error:
+        warn(f"{error}; its logs are not counted")
+        return []
+    add_segments(plan)
+    for unlistable in plan.unlistable.values():
+        warn(f"{unlistable.directory}: {unlistable.reason}; its log is not counted")
+    logs = []
+    for listed, rows in plan.by_partition():
+        place = listed.directory.topic_partition
+        sizes = _int64_values(rows["log_bytes"])
+        is_seen = sizes >= 0
+        if not is_seen.any():
+            continue
+        segments = Segments(
+            base_offsets=rows["base_offset"].to_numpy()[is_seen],
+            sizes=sizes[is_seen],
+            max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
+            mtimes_ms=_int64_values(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
+            fully_read=np.ones(int(is_seen.sum()), np.bool_),
+        )
+        partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
+        logs.append(LocalLog(partition, listed.directory.path, segments))
+    return logs
+
+
+def _int64_values(column: Values) -> Longs:
+    filled: Any = pc.fill_null(column, pa.scalar(NOT_SEEN, pa.int64()))
+    numbers: Longs = filled.to_numpy()
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Partitions in the bucket and in log dirs.
+
+    Attributes:
+        remote: the rows of `REMOTE_METADATA` of copied segments that brokers read, in the order of start offsets.
+        as_of_ms: the time of the newest record or file, or a time that was asked for; ms since the epoch.
+    """
+
+    remote: Mapping[TopicIdPartition, pa.Table]
+    logs: Mapping[TopicIdPartition, Sequence[LocalLog]]
+    as_of_ms: int
+
+    @classmethod
+    def from_rows(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> _Sides:
+        """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
+        is_read = segments["is_read"].to_numpy() & (
+            segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
+        )
+        by_log: defaultdict[TopicIdPartition, list[LocalLog]] = defaultdict(list)
+        for log in logs:
+            by_log[log.partition].append(log)
+        written = [int(log.segments.mtimes_ms.max()) for of_partition in by_log.values() for log in of_partition]
+        latest = as_of_ms if is_given else max([as_of_ms, *written])
+        return cls(rows_by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
+
+    def remote_of(self, partition: TopicIdPartition) -> pa.Table:
+        return self.remote.get(partition, REMOTE_METADATA.empty_table())
+
+    def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
+        """The log of a partition that goes furthest (`LocalLog.end`); None if no log dir has one."""
+        return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
+
+    @property
+    def partitions(self) -> list[TopicIdPartition]:
+        return sorted(
+            {*self.remote, *self.logs},
+            key=lambda partition: (partition.topic, partition.topic_id, partition.partition),
+        )
+
+
+def _last_copied_offset(remote: pa.Table) -> int:
+    """The last offset in the bucket."""
+    return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else _NOTHING_COPIED
+
+
+def _topic_sizes(sides: _Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
+    """The sizes of each topic, in the order of names. `object_bytes` are by the listing, and `copied` the topics that
+    brokers copy, as far as is known.
+    """
+    are_copied = set(copied)
+    by_topic: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
+    for partition in sides.partitions:
+        by_topic[partition.topic, partition.topic_id].append(partition)
+    topics = []
+    for topic in sorted({*by_topic, *object_bytes}):
+        partitions = by_topic.get(topic, [])
+        lags = (_copy_lag(sides, partition) for partition in partitions if topic in are_copied)
+        remote = [sides.remote_of(partition) for partition in partitions]
+        log_sizes = [log.bytes for partition in partitions for log in sides.logs.get(partition, ())]
+        topics.append(
+            TopicSizes(
+                topic=topic[0],
+                topic_id=topic[1],
+                segments=sum(rows.num_rows for rows in remote),
+                log_bytes=sum(int(rows["log_bytes"].to_numpy().sum()) for rows in remote),
+                object_bytes=object_bytes.get(topic, 0),
+                partitions=len(partitions),
+                partitions_with_log=sum(partition in sides.logs for partition in partitions),
+                local_bytes=sum(log_sizes) if log_sizes else None,
+                lags=[lag for lag in lags if lag is not None],
+            )
+        )
+    return topics
+
+
+def _copy_lag(sides: _Sides, partition: TopicIdPartition) -> CopyLag | None:
+    """The lag of a partition; None if all segments but the last, to which the leader writes, are copied."""
+    log = sides.furthest(partition)
+    if log is None:
+        return None
+    remote = sides.remote_of(partition)
+    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > _last_copied_offset(remote))
+    if not len(waiting):
+        return None
+    first = int(waiting[0])
+    [largest] = log.largest_timestamps([first]).tolist()
+    written_ms = int(log.segments.mtimes_ms[first])
+    return CopyLag(
+        partition=partition,
+        segments=len(waiting),
+        bytes=int(log.segments.sizes[waiting].sum()),
+        first_offset=int(log.segments.base_offsets[first]),
+        since_ms=largest if 0 <= largest <= written_ms else written_ms,
+        written_ms=written_ms,
+        copied_ms=int(remote["state_since_ms"].to_numpy().max()) if remote.num_rows else None,
+    )
+
+
+def freed_by_settings(
+    sides: _Sides,
     own: Mapping[TopicId, Mapping[str, int]],
     others: Mapping[str, int],
     release: KafkaRelease,
@@ -382,7 +444,7 @@ def what_if(
 
 
 def _deleted_by_retention(
-    sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int], release: KafkaRelease
+    sides: _Sides, partition: TopicIdPartition, settings: Mapping[str, int], release: KafkaRelease
 ) -> Deleted:
     rows = sides.remote_of(partition)
     remote, copied_to = _segments_for_retention(rows), _last_copied_offset(rows) + 1
@@ -401,7 +463,7 @@ def _deleted_by_retention(
         retention_ms=ms if local_ms == _SAME_AS_TOTAL_LIMIT else local_ms,
         retention_bytes=bytes_ if local_bytes == _SAME_AS_TOTAL_LIMIT else local_bytes,
     )
-    in_log_dirs = Amount()
+    in_log_dirs = _Amount()
     for log in sides.logs.get(partition, ()):
         segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
         decisions = decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms)
@@ -436,68 +498,5 @@ def _with_local_segments(
     return Segments(*(np.concatenate(pair) for pair in pairs)), max(int(only_local.base_offsets[0]), copied_to)
 
 
-def _amount_of_first_segments(segments: Segments, count: int) -> Amount:
-    return Amount(count, int(segments.sizes[:count].sum()))
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The numbers of topics in the bucket and in log dirs.
-
-    Attributes:
-        as_of_ms: the time from which ages are counted, ms since the epoch.
-        log_dirs: the log dirs that were listed.
-        topics, what_if: in the order of names; `what_if` is empty if no other settings were given.
-    """
-
-    as_of_ms: int
-    log_dirs: Sequence[Location] = ()
-    topics: Sequence[TopicSizes] = ()
-    what_if: Sequence[FreedOfTopic] = ()
-
-    @property
-    def lags(self) -> list[CopyLag]:
-        """The lags of all partitions that have one, the longest first."""
-        lags = (lag for topic in self.topics for lag in topic.lags)
-        return sorted(lags, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
-
-
-def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> Numbers:
-    """List the log dirs of the metadata, and compute the numbers of topics."""
-    in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
-    topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
-        *plan.topics.copied()
-    }
-    log_dirs = request.log_dirs
-    logs = local_logs(log_dirs, topics)
-    sides = Sides.from_rows(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
-    copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
-    settings = {
-        topic: {name: value for name in SETTINGS if (value := plan.topics.setting(*topic, name)) is not None}
-        for topic in topics
-    }
-    return Numbers(
-        as_of_ms=sides.as_of_ms,
-        log_dirs=[source.path for source in log_dirs],
-        topics=_topic_sizes(sides, counts.object_bytes, copied),
-        what_if=what_if(sides, settings, request.what_if, request.kafka.release) if request.what_if else (),
-    )
-
-
-def stalled(numbers: Numbers, topics: TopicsOfTiered, stuck_ms: int) -> Iterator[RemoteFindingRow]:
-    """A finding on each partition whose full segments wait for longer than its topic allows and `stuck_ms` besides."""
-    for lag in numbers.lags:
-        copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
-        waiting_ms = lag.waiting_ms(numbers.as_of_ms)
-        allowed = copying.why_stalled(waiting_ms, lag.bytes, stuck_ms)
-        if allowed is None:
-            continue
-        last = (
-            "none was ever copied" if lag.copied_ms is None else f"the last one was copied {show_time(lag.copied_ms)}"
-        )
-        detail = (
-            f"{counted(lag.segments, 'full segment')} of {lag.bytes:,} bytes wait in a log dir, for "
-            f"{timedelta(milliseconds=waiting_ms)}; {last}; {allowed}"
-        )
-        key = RemoteSegmentKey(start_offset=lag.first_offset, segment_id=None)
-        yield RemoteFindingRow.found(lag.partition, key, broken(METADATA, STALLED, detail, STALLS))
+def _amount_of_first_segments(segments: Segments, count: int) -> _Amount:
+    return _Amount(count, int(segments.sizes[:count].sum()))

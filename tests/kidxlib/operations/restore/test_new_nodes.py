@@ -15,7 +15,7 @@ from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
-from kidxlib.operations.restore.formatted import read_formatted, write_metadata
+from kidxlib.operations.restore.new_nodes import read_formatted, write_metadata
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.reader import records
 from kidxlib.storage.opened_log import LogFile

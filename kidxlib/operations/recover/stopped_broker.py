@@ -132,9 +132,8 @@ def stopped_broker(
         ):
             refusals.append(_missing_properties_refusal(log_dir.path))
     node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
-    return StoppedBroker(
-        node_id, tuple(log_dirs), tuple(refusals), tuple(map(_zookeeper_refusal, _log_dirs_of_zookeeper(log_dirs)))
-    )
+    of_zookeeper = (log_dir for log_dir in log_dirs if log_dir.meta.version == _VERSION_OF_ZOOKEEPER)
+    return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_zookeeper_refusal, of_zookeeper)))
 
 
 def log_dirs_at(paths: Iterable[str]) -> list[Path]:
@@ -179,10 +178,6 @@ def _first_readable_metadata(log_dirs: Iterable[Path], given: str | None) -> Clu
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]
     images = (read_to_end(place) for place in places if place.is_dir())
     return next((image for image in images if image is not None), None)
-
-
-def _log_dirs_of_zookeeper(log_dirs: Iterable[LogDir]) -> list[LogDir]:
-    return [log_dir for log_dir in log_dirs if log_dir.meta.version == _VERSION_OF_ZOOKEEPER]
 
 
 def _zookeeper_refusal(log_dir: LogDir) -> str:

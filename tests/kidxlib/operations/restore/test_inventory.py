@@ -19,11 +19,11 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.backend import open_without_catalog
+from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.restore.inventory import SCAN_CACHE_SCHEMA
+from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.operations.restore.restore import RestoreRequest, restore
 from kidxlib.operations.restore.restore_plan import RestoreOptions
-from kidxlib.operations.restore.scan_cache import SCHEMA
-from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.opened_log import LogFile
 from tests.faults.disks import mounted
@@ -77,7 +77,7 @@ class _Restores:
             now=now or datetime.now(UTC) + timedelta(hours=1),
             scan_cache=self.cache if cached else None,
         )
-        with open_without_catalog(1) as backend:
+        with open_local_once(1) as backend:
             values = dict(restore(request, backend).values)
             self.read_bytes = backend.engine.done().log_bytes
         del values["disks"]  # others write to the file system, too
@@ -173,7 +173,7 @@ def _changed(value: Any) -> Any:
     return 1 if value is None else value + 1
 
 
-@pytest.mark.parametrize("fact", [name for name in SCHEMA.names if name not in (*_OF_FILE, *_SETTINGS)])
+@pytest.mark.parametrize("fact", [name for name in SCAN_CACHE_SCHEMA.names if name not in (*_OF_FILE, *_SETTINGS)])
 def test_no_wrong_fact_gets_into_a_cluster(fact: str, tmp_path: Path) -> None:
     disk = _Restores(tmp_path, [_old(tmp_path)])
     disk.run()

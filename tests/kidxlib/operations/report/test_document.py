@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.report.document import Report
-from kidxlib.operations.report.page.write import page_of, write_page
+from kidxlib.operations.report.document import Report, page_of, write_page
 
 _NAME = "</script><!--\udcff$policy"
 
@@ -57,7 +56,7 @@ def test_policy_names_each_script_and_style_and_nothing_else() -> None:
 
 
 def test_the_library_that_draws_is_as_it_was_published() -> None:
-    place = files("kidxlib.operations.report.page") / "echarts"
+    place = files("kidxlib.operations.report") / "page" / "echarts"
     sums = re.findall(r"^([0-9a-f]{64})  (\S+)$", (place / "README.md").read_text(), re.MULTILINE)
     assert {name: hashlib.sha256((place / name).read_bytes()).hexdigest() for _, name in sums} == {
         name: digest for digest, name in sums

@@ -1,7 +1,11 @@
-"""The restored cluster: what metadata, folders and logs say of it together, and why it is not written."""
+"""The restored cluster: what metadata, folders and logs say of it together, and why it is not written; the order of its
+records, and no default of Kafka's in them; and the commands that give topics their settings back.
+"""
 
 from __future__ import annotations
 
+import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,26 +13,37 @@ from typing import Any
 
 import pytest
 
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.messages.typed_records import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kidxlib.operations.restore.assemble import (
-    PRODUCER_IDS_SKIPPED,
-    Known,
-    proven_levels,
-    restored_cluster,
-    why_not,
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.messages.typed_records import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    FramedMessage,
+    read_framed,
+    write_framed,
 )
-from kidxlib.operations.restore.cluster import (
+from kidxlib.operations.restore.inventory import LogEvidence
+from kidxlib.operations.restore.new_nodes import read_formatted
+from kidxlib.operations.restore.restored_cluster import (
+    PRODUCER_IDS_SKIPPED,
+    SAFE_CONFIGS,
     UNASSIGNED,
     ConfigProof,
-    LogEvidence,
     RestoredBroker,
+    RestoredCluster,
     RestoredConfig,
     RestoredPartition,
+    RestoredTopic,
+    RestoreEvidence,
+    cluster_metadata_records,
+    hold_lifting_arguments,
+    proven_levels,
+    restored_cluster,
+    why_cluster_is_not_written,
 )
-from kidxlib.operations.restore.formatted import read_formatted
-from kidxlib.operations.restore.surviving import surviving_metadata
-from tests.kidxlib.operations.restore.formatted_log_dir import LEVELS, formatted_by_4_3, levels, properties
+from kidxlib.operations.restore.surviving_metadata import surviving_metadata
+from tests.kidxlib.operations.restore.formatted_log_dir import LEVELS, formatted_by_4_3, levels, properties, user
 from tests.support.cluster_metadata import (
     BROKER,
     change,
@@ -49,14 +64,14 @@ def _found(topic: str, id_of_topic: str, number: int, epoch: int = 3) -> Restore
     return RestoredPartition(topic=topic, topic_id=id_of_topic, partition=number, leader_epoch=epoch, **replicas)
 
 
-def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any) -> Known:
+def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any) -> RestoreEvidence:
     """With surviving metadata if there are records of it."""
     log_dir = tmp_path / "old"
     if values is not None:
         properties(log_dir)
         write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
     controller = read_formatted(formatted_by_4_3(tmp_path / "new"))
-    known = Known(
+    known = RestoreEvidence(
         surviving=None if values is None else surviving_metadata([log_dir]),
         found=[],
         brokers=[RestoredBroker(1, {"/a": _D}), RestoredBroker(2, {"/b": _D})],
@@ -107,7 +122,7 @@ def test_a_cluster_made_from_folders(tmp_path: Path) -> None:
     assert cluster.topics[0].configs == ()
     assert cluster.next_producer_id == 2_000 + PRODUCER_IDS_SKIPPED
     assert {"ACLs", "SCRAM users", "quotas"} <= {each.kind for each in cluster.cannot_come_back}
-    assert list(why_not(known, cluster)) == []
+    assert list(why_cluster_is_not_written(known, cluster)) == []
 
 
 @pytest.mark.parametrize(
@@ -147,7 +162,10 @@ def test_what_the_first_controller_overrides_is_told(tmp_path: Path) -> None:
 def test_why_it_is_not_written(tmp_path: Path) -> None:
     def why(name: str, values: Sequence[bytes] | None = None, **fields: Any) -> list[str]:
         known = _known(tmp_path / name, values, **fields)
-        return [text.removeprefix(str(tmp_path / name)) for text in why_not(known, restored_cluster(known))]
+        return [
+            text.removeprefix(str(tmp_path / name))
+            for text in why_cluster_is_not_written(known, restored_cluster(known))
+        ]
 
     assert why("well", [*levels()]) == []
     assert why("newer", levels({"metadata.version": 31})) == [
@@ -176,4 +194,102 @@ def test_controllers_that_are_not_formatted_alike(tmp_path: Path) -> None:
         ([other_voters], "controller 2 is a voter, and its directory is not given"),
     ):
         known = _known(tmp_path / says / str(len(controllers)) / str(id(controllers)), controllers=controllers)
-        assert any(says in text for text in why_not(known, restored_cluster(known)))
+        assert any(says in text for text in why_cluster_is_not_written(known, restored_cluster(known)))
+
+
+def test_a_shell_takes_a_command_as_it_is_printed(tmp_path: Path) -> None:
+    """Files whose names fit `[compact,delete]` as a pattern are none of its business; Kafka's tool takes no `--help`
+    for the name of a topic but with an equals sign (`tests/kafka/test_restore.py`).
+    """
+    was = {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+    configs = [RestoredConfig(name=name, value="-1", proof=ConfigProof.METADATA, was=was[name]) for name in was]
+    topic = RestoredTopic(name="--help", topic_id="id", partitions=(), configs=tuple(configs))
+    [command] = hold_lifting_arguments(topic)
+    (tmp_path / "cleanup.policy=c,retention.ms=1000").touch()
+    printed = subprocess.run(["bash", "-c", f"printf '%s\n' {command}"], cwd=tmp_path, capture_output=True, check=True)
+    assert printed.stdout.decode().splitlines() == [
+        *("--alter", "--entity-type", "topics", "--entity-name=--help"),
+        *("--add-config", "cleanup.policy=[compact,delete],retention.ms=1000"),
+    ]
+
+
+_A, _D = topic_id("a"), topic_id("d")
+_PARTITION = RestoredPartition(
+    topic="t", topic_id=_A, partition=0, replicas=(2, 1), in_sync=(2,), leader=2, leader_epoch=8, directories=(_D, _D)
+)
+_TOPIC = RestoredTopic(
+    name="t",
+    topic_id=_A,
+    partitions=(_PARTITION,),
+    configs=tuple(
+        RestoredConfig(name=name, value=value, proof=ConfigProof.NOTHING, was=None)
+        for name, value in SAFE_CONFIGS.items()
+    ),
+)
+
+
+def _read(values: list[bytes]) -> tuple[FramedMessage, ...]:
+    return tuple(read_framed(value, CLUSTER_METADATA) for value in values)
+
+
+def _cluster(**fields: Any) -> RestoredCluster:
+    cluster = RestoredCluster(
+        cluster_id="c",
+        source=None,
+        topics=(_TOPIC,),
+        brokers=(),
+        features={"a.version": 1, "metadata.version": 30, "none.version": 0},
+        next_producer_id=5_000,
+    )
+    return replace(cluster, **fields)
+
+
+def test_each_record_names_what_is_before_it() -> None:
+    found = cluster_metadata_records(_cluster(), ())
+    named = [record.values.get("name", record.values.get("nextProducerId")) for record in found]
+    assert named == ["metadata.version", "a.version", "t", None, *SAFE_CONFIGS, 5_000]
+    assert Counter(record.message.name for record in found) == {
+        "ConfigRecord": 4,
+        "FeatureLevelRecord": 2,
+        "PartitionRecord": 1,
+        "ProducerIdsRecord": 1,
+        "TopicRecord": 1,
+    }
+    partition = next(record.values for record in _read([*map(write_framed, found)]) if "replicas" in record.values)
+    assert (partition["replicas"], partition["isr"], partition["leader"], partition["leaderEpoch"]) == (
+        [2, 1],
+        [2],
+        2,
+        8,
+    )
+    assert (partition["directories"], partition["eligibleLeaderReplicas"]) == ([_D, _D], None)
+
+
+@pytest.mark.parametrize(("level", "version"), [(16, 0), (17, 1), (22, 1), (23, 2), (33, 2)])
+def test_partitions_are_written_as_their_level_has_them(level: int, version: int) -> None:
+    found = cluster_metadata_records(_cluster(features={"metadata.version": level}), ())
+    [partition] = [record for record in found if record.message.name == "PartitionRecord"]
+    assert partition.version == version
+    assert ("directories" in partition.values) == (version > 0)
+
+
+@pytest.mark.parametrize("name", sorted(SAFE_CONFIGS))
+def test_no_default_of_kafka_decides_what_is_deleted(name: str) -> None:
+    """Neither where a topic has no such setting, nor where it is said to have none."""
+    others = tuple(config for config in _TOPIC.configs if config.name != name)
+    unset = RestoredConfig(name=name, value=None, proof=ConfigProof.METADATA, was=None)
+    for configs in (others, (*others, unset)):
+        with pytest.raises(ValueError, match=f"topic t: no value of {name}"):
+            cluster_metadata_records(_cluster(topics=(replace(_TOPIC, configs=configs),)), ())
+
+
+def test_users_of_the_formatted_directory_win() -> None:
+    formatted = _read([*levels(), user("admin", b"new")])
+    old = _read([user("admin", b"old"), user("other", b"old")])
+    found = [
+        record.values
+        for record in cluster_metadata_records(_cluster(carried=old), formatted)
+        if "salt" in record.values
+    ]
+    assert {values["name"]: values["salt"] for values in found} == {"admin": b"new", "other": b"old"}
+    assert len(found) == 2

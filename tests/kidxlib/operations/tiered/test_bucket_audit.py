@@ -17,7 +17,7 @@ from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.record import record_segments
+from kidxlib.operations.tiered.bucket_audit import record_segments
 from kidxlib.operations.tiered.tiered_request import RecordedAudit
 from kidxlib.run.context import RunContext
 from kidxlib.tables.delta_tables import DeltaTables

@@ -20,26 +20,26 @@ from hypothesis import strategies as st
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.operations.report.savings import measure
-from kidxlib.operations.report.savings.measure import (
+from kidxlib.operations.report import savings
+from kidxlib.operations.report.savings import (
     CODECS,
     NO_ESTIMATE,
     Contents,
     Producer,
     Records,
     RecordsToBe,
+    TopicSavings,
     compressed_bytes,
     measure_savings,
     settled_ratio,
     updated,
 )
-from kidxlib.operations.report.savings.saving import TopicSavings
-from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.placed_records import RecordPlacer
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.reader import Header, Record
-from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.recover import recover
+from kidxlib.recovery.segment import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
 from tests.model.producer import contents_of
@@ -225,13 +225,13 @@ def test_a_sample_is_spread_and_no_batch_is_read_twice(logs: _Logs, monkeypatch:
             logs.add([batch_v2(part) for part in parts], offset, partition=partition)
             offset += 200
     read: list[tuple[int, int]] = []
-    add = measure._RunReader._add_batch
+    add = savings._RunReader._add_batch
 
     def noting(self: Any, path: str, batch: Any, records: Any) -> None:
         read.append((int(Path(path).parent.name[-1]), int(batch.rows["offset_field"][0])))
         add(self, path, batch, records)
 
-    monkeypatch.setattr(measure._RunReader, "_add_batch", noting)
+    monkeypatch.setattr(savings._RunReader, "_add_batch", noting)
     chosen: list[list[tuple[int, int]]] = []
     for seed in (1, 1, 2):
         read.clear()

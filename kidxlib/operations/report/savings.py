@@ -1,9 +1,23 @@
-"""Measures what producers with other settings would have written of the topics of a catalog (`measure_savings`).
+"""Measured savings: how many bytes a producer with a larger `batch.size` or with another codec would have written
+(`measure_savings`).
 
-Runs of consecutive batches are read, spread over all bytes of a topic. Records of each producer are laid down in
-batches again as Kafka's producer does it (`RecordAccumulator.append`, `ProducerBatch`,
-`MemoryRecordsBuilder.hasRoomFor`, `CompressionRatioEstimator`), and compressed at each codec's default level, by the
-libraries of Java's producer without their wrappers: only sizes matter.
+Of each topic some batches are read, in runs of consecutive ones from segments all over the topic, and their records are
+laid down again as Java's producer does it (`RecordAccumulator.append`, `ProducerBatch`,
+`MemoryRecordsBuilder.hasRoomFor`, `CompressionRatioEstimator`), with a `linger.ms` that lets batches fill: records of
+one producer id go together, and without ids those of a partition; batches are closed where the producer closes them,
+compressed at each codec's default level by the libraries of Java's producer without their wrappers, as only sizes
+matter, and counted with their headers. A transaction's end closes a batch. What was measured are the records that were
+read, and nothing is said of others. Where a topic has few of them, larger batches do not fill: `full_batches` says how
+many did.
+
+`batch.size` counts compressed bytes, as the producer estimates them by the batches that it has written before. Its
+estimate jumps up by 0.05 at the least and goes down by 0.005 a batch, so batches are a little smaller than they may be.
+Producers that have run for a while are assumed. Compared with Java's producer and a real broker, bytes and batches were
+within 4 % for each codec. Librdkafka counts bytes before they are compressed, so of its batches only those without a
+codec are alike.
+
+A batch of a topic with `LogAppendTime` has the broker's time alone. The producers' own times, which take a byte or two
+more of each record, are not known.
 """
 
 from __future__ import annotations
@@ -29,23 +43,22 @@ from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.codecs import zstd_module
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
-from kidxlib.jit.machine import cores
-from kidxlib.operations.report.savings.batch_kernel import (
+from kidxlib.format.zstd import ZstdCompressor
+from kidxlib.jit.processor import cores
+from kidxlib.operations.report.savings_kernel import (
     ESTIMATION_FACTOR,
     RECORD_OVERHEAD_MAX,
     copy_bodies,
     fill_batch,
     measure_bodies,
 )
-from kidxlib.operations.report.savings.saving import TopicSavings, WrittenBatches
 from kidxlib.reading.bounds import ListedLog, bound_before
-from kidxlib.records.batch_table import BatchTable, BatchWalk
-from kidxlib.records.placed_records import RecordPlacer
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.tables.protocol import TablesToRead, scope_of
@@ -55,12 +68,10 @@ _KIB: Final = 1024
 BATCH_SIZES: Final = (16 * _KIB, 64 * _KIB, 256 * _KIB, 1024 * _KIB)
 #: Bytes of records to read of a topic.
 _BYTES_MAX: Final = 4 * 1024 * _KIB
-
 #: The ratio that a producer assumes at its start (`CompressionType.rate`).
 NO_ESTIMATE: Final = np.float32(1.0)
 _IMPROVING_STEP: Final = np.float32(0.005)
 _DETERIORATE_STEP: Final = np.float32(0.05)
-
 _ALL_BATCHES: Final = Wanted()
 _CHUNK_BYTES: Final = 512 * 1024
 #: Bytes that are decompressed at once; one batch may have more.
@@ -68,15 +79,11 @@ _ROOM_BYTES: Final = 1024 * 1024
 _ROWS_AT_ONCE: Final = 8 * 1024
 #: How many reasons a topic has at most in `not_read`.
 _REASONS_MAX: Final = 20
-
 #: Source, partition, and the producer's id, −1 where there is none.
 _ProducerKey = tuple[str, int, int]
-
 _COUNT_COLUMNS: Final = ("valid_bytes", "batches", "control_batches")
 _PLACE_COLUMNS: Final = ("log_path", "index_directory", "log_bytes")
-
 _UNCOMPRESSED: Final = "none"
-
 #: `SnappyOutputStream`: a header, then blocks, each after its size.
 _SNAPPY_HEADER_BYTES: Final = 16
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
@@ -86,6 +93,59 @@ _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _SIZE_BYTES: Final = 4
 _GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
 _ZSTD_LEVEL: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBatches:
+    """What producers with some settings write of the records that were read.
+
+    Attributes:
+        codec: `compression.type`.
+        batch_size: `batch.size`, in bytes.
+        bytes: of all batches, with headers.
+        full_batches: batches that were closed as the next record did not fit.
+        filled_batches: whole batches, and the filled part of each producer's last one, which is not full as nothing
+            more was read. To be multiplied up where the batches that were read stand for all.
+    """
+
+    codec: str
+    batch_size: int
+    bytes: int
+    batches: int
+    full_batches: int
+    filled_batches: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSavings:
+    """What was measured of a topic.
+
+    Attributes:
+        segments, batches, log_bytes: all that the catalog knows of and that could have been read: without batches of
+            markers, but with their bytes.
+        sampled_segments: how many segments batches were read of.
+        sampled_batches: how many batches were read, without markers of transactions; each message of magic 0 and 1 is
+            one.
+        sampled_bytes: of these batches, as they are in the log.
+        records: in these batches.
+        record_bytes: of these records, decompressed, from their keys on with the sizes of their parts.
+        producers: how many producers sent them: different ids, and partitions where there is no id.
+        with_settings: in the order of the settings; empty where nothing was read.
+        not_read: reasons, a line each.
+    """
+
+    topic: str
+    segments: int
+    batches: int
+    log_bytes: int
+    sampled_segments: int
+    sampled_batches: int
+    sampled_bytes: int
+    records: int
+    record_bytes: int
+    producers: int
+    with_settings: list[WrittenBatches]
+    not_read: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +179,85 @@ class TopicSample:
     log_bytes: int
     runs: Sequence[Run]
     rows: pa.Table
+
+
+def compressed_bytes(codec: str, content: memoryview) -> int:
+    """The size of a batch's content, compressed by one of `CODECS`."""
+    return _COMPRESSED_SIZES[codec](content)
+
+
+def _gzip_bytes(content: memoryview) -> int:
+    """`GZIPOutputStream` at `Deflater.DEFAULT_COMPRESSION`."""
+    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return len(stream.compress(content)) + len(stream.flush())
+
+
+def _snappy_bytes(content: memoryview) -> int:
+    codec = pa.Codec("snappy")
+    blocks = _split_into_blocks(content, _SNAPPY_BLOCK_BYTES)
+    return _SNAPPY_HEADER_BYTES + sum(_SIZE_BYTES + codec.compress(pa.py_buffer(block)).size for block in blocks)
+
+
+def _lz4_bytes(content: memoryview) -> int:
+    """`LZ4Factory.fastCompressor`, each block by itself."""
+    blocks = _split_into_blocks(content, _LZ4_BLOCK_BYTES)
+    sizes = [min(len(lz4.block.compress(block, store_size=False)), len(block)) for block in blocks]
+    return _LZ4_FRAME_BYTES + sum(_SIZE_BYTES + size for size in sizes)
+
+
+def _zstd_bytes(content: memoryview) -> int:
+    """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
+    stream = ZstdCompressor(level=_ZSTD_LEVEL)
+    return len(stream.compress(content)) + len(stream.flush(ZstdCompressor.FLUSH_FRAME))
+
+
+def _split_into_blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
+    return [content[at : at + block_bytes] for at in range(0, len(content), block_bytes)]
+
+
+_COMPRESSED_SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
+    _UNCOMPRESSED: len,
+    "gzip": _gzip_bytes,
+    "snappy": _snappy_bytes,
+    "lz4": _lz4_bytes,
+    "zstd": _zstd_bytes,
+}
+#: Codecs that look back no further than 64 KiB: larger batches are compressed no better.
+_CODECS_WITH_SMALL_WINDOW: Final = frozenset({"gzip", "snappy", "lz4"})
+#: Names of `compression.type`.
+CODECS: Final = tuple(_COMPRESSED_SIZES)
+
+
+def measure_savings(
+    tables: TablesToRead,
+    sample: int,
+    seed: int = 0,
+    *,
+    topics: Collection[str] | None = None,
+    sources: Collection[str] | None = None,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    codecs: Sequence[str] = CODECS,
+    bytes_max: int = _BYTES_MAX,
+    has_just_started: bool = False,
+) -> list[TopicSavings]:
+    """Read some batches of each topic, and write their records again as producers with other settings would. The result
+    has a row for each topic with batches, by name, with settings in the order of codecs, then of sizes.
+
+    Logs are read at their paths in the catalog; missing and changed logs are named in `not_read`. Kafka's internal
+    topics are left out.
+
+    At most `sample` batches of each topic are read, without markers of transactions: the same ones each time for the
+    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
+    just started assume a ratio of 1 for their first batches; else they have run for a while.
+    """
+    samples = _choose_samples(tables, sample, seed, topics, sources)
+    places = _paths_by_segment(tables, samples)
+    settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
+    measure = partial(
+        _topic_savings, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
+    )
+    with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
+        return list(pool.map(measure, samples))
 
 
 def _choose_samples(
@@ -172,7 +311,6 @@ def _random_runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) 
 def _paths_by_segment(
     tables: TablesToRead, samples: Sequence[TopicSample]
 ) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
-    """The paths of the segments that are read, by their keys."""
     chosen = [
         sample.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in sample.runs})))
         for sample in samples
@@ -183,85 +321,6 @@ def _paths_by_segment(
     rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_PLACE_COLUMNS), scope_of({"chosen": keys}, SEGMENTS.key))
     rows = rows.filter(positions_in(rows, keys, SEGMENTS.key) >= 0)
     return {tuple(row[name] for name in SEGMENTS.key): row for row in rows.to_pylist()}
-
-
-def compressed_bytes(codec: str, content: memoryview) -> int:
-    """The size of a batch's content, compressed by one of `CODECS`."""
-    return _COMPRESSED_SIZES[codec](content)
-
-
-def _gzip_bytes(content: memoryview) -> int:
-    """`GZIPOutputStream` at `Deflater.DEFAULT_COMPRESSION`."""
-    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, _GZIP_WINDOW_BITS)
-    return len(stream.compress(content)) + len(stream.flush())
-
-
-def _snappy_bytes(content: memoryview) -> int:
-    codec = pa.Codec("snappy")
-    blocks = _split_into_blocks(content, _SNAPPY_BLOCK_BYTES)
-    return _SNAPPY_HEADER_BYTES + sum(_SIZE_BYTES + codec.compress(pa.py_buffer(block)).size for block in blocks)
-
-
-def _lz4_bytes(content: memoryview) -> int:
-    """`LZ4Factory.fastCompressor`, each block by itself."""
-    blocks = _split_into_blocks(content, _LZ4_BLOCK_BYTES)
-    sizes = [min(len(lz4.block.compress(block, store_size=False)), len(block)) for block in blocks]
-    return _LZ4_FRAME_BYTES + sum(_SIZE_BYTES + size for size in sizes)
-
-
-def _zstd_bytes(content: memoryview) -> int:
-    """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
-    stream = zstd_module().ZstdCompressor(level=_ZSTD_LEVEL)
-    return len(stream.compress(content)) + len(stream.flush(stream.FLUSH_FRAME))
-
-
-def _split_into_blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
-    return [content[at : at + block_bytes] for at in range(0, len(content), block_bytes)]
-
-
-_COMPRESSED_SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
-    _UNCOMPRESSED: len,
-    "gzip": _gzip_bytes,
-    "snappy": _snappy_bytes,
-    "lz4": _lz4_bytes,
-    "zstd": _zstd_bytes,
-}
-#: Codecs that look back no further than 64 KiB: larger batches are compressed no better.
-_CODECS_WITH_SMALL_WINDOW: Final = frozenset({"gzip", "snappy", "lz4"})
-#: Names of `compression.type`.
-CODECS: Final = tuple(_COMPRESSED_SIZES)
-
-
-def measure_savings(
-    tables: TablesToRead,
-    sample: int,
-    seed: int = 0,
-    *,
-    topics: Collection[str] | None = None,
-    sources: Collection[str] | None = None,
-    batch_sizes: Sequence[int] = BATCH_SIZES,
-    codecs: Sequence[str] = CODECS,
-    bytes_max: int = _BYTES_MAX,
-    has_just_started: bool = False,
-) -> list[TopicSavings]:
-    """Read some batches of each topic, and write their records again as producers with other settings would. The result
-    has a row for each topic with batches, by name, with settings in the order of codecs, then of sizes.
-
-    Logs are read at their paths in the catalog; missing and changed logs are named in `not_read`. Kafka's internal
-    topics are left out.
-
-    At most `sample` batches of each topic are read, without markers of transactions: the same ones each time for the
-    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
-    just started assume a ratio of 1 for their first batches; else they have run for a while.
-    """
-    samples = _choose_samples(tables, sample, seed, topics, sources)
-    places = _paths_by_segment(tables, samples)
-    settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
-    measure = partial(
-        _topic_savings, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
-    )
-    with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
-        return list(pool.map(measure, samples))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +449,6 @@ class Producer:
                 self._missing += max(1 - self._estimated_batch_bytes(plain, ratio) / max(self._batch_size, 1), 0)
 
     def _estimated_batch_bytes(self, plain: int, ratio: np.float32) -> float:
-        """The producer's estimate of a batch's size."""
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
         return BATCH_V2_BYTES_MIN + plain * factor
 

@@ -1,4 +1,5 @@
-"""Ends that somebody gives (`--until-offsets`): each partition is restored up to an offset, and not behind it.
+"""Ends that somebody gives (`--until-offsets`): each partition is restored up to an offset, and not behind it. And ends
+by a time (`--propose-until`), in a file for that option, which somebody looks at before it is used.
 
 A log that ends at a batch's border is one that a crash could have left, so nothing in it is rewritten. No transaction
 is open at the end: its marker would be behind it, and a coordinator that has written that marker never writes it again,
@@ -18,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
-from kidxlib.errors import UsageError
+from kidxlib.errors import KidxError, UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.operations.restore.choose import leader_of
+from kidxlib.operations.restore.choose_replicas import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.records.batch_table import BatchWalk
@@ -34,6 +35,9 @@ from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import small_file
+from kidxlib.terminal import interrupts
+from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
 
 #: Topics that are restored whole: coordinators and the tiered storage would go on from a state that is over.
 RESTORED_WHOLE: Final = INTERNAL_TOPICS | {"__remote_log_metadata"}
@@ -41,6 +45,7 @@ _EXPECTED_FORM: Final = 'expected {"partitions": [{"topic": "orders", "partition
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
 #: The inventory has checked the checksums, and no index is wanted.
 _SCAN_FOR_EVENTS: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX, verify_crc=False)
+_OPTION: Final = "--until-offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +110,48 @@ class Ends:
     def cut(self, replicas: Sequence[OldReplica]) -> Sequence[OldReplica]:
         """The replicas of a partition, each up to its end."""
         end = self.by_partition.get(replicas[0].topic_partition)
-        return replicas if end is None else [cut_at(replica, end.end) for replica in replicas]
+        return replicas if end is None else [_cut_replica(replica, end.end) for replica in replicas]
 
     @property
     def is_cut(self) -> bool:
         return any(end.is_cut for end in self.by_partition.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedEnd:
+    """Where a partition ends by a time.
+
+    Attributes:
+        offset: of the first batch whose largest timestamp is above the time; the log's end where there is none.
+        end: the log's end.
+        later: how many batches behind that offset have no timestamp above the time.
+        later_to: the last offset of these.
+    """
+
+    topic_partition: TopicPartition
+    offset: int
+    end: int
+    later: int = 0
+    later_to: int = -1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic_partition.topic,
+            "partition": self.topic_partition.partition,
+            "offset": self.offset,
+            "was": self.end,
+            "later_batches": self.later,
+            "later_to": None if not self.later else self.later_to,
+        }
+
+    def warning(self, time_ms: int) -> str | None:
+        if not self.later:
+            return None
+        return (
+            f"{self.topic_partition.directory}: {counted(self.later, 'batch', 'batches')} after offset {self.offset} "
+            f"are not later than {show_time(time_ms)}, the last with offset {self.later_to}, as producers' times need "
+            "not ascend: left out, too; change the offset in the file to keep them"
+        )
 
 
 def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
@@ -204,7 +246,7 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: Ends) -> Iterator[str]
     for commit in prepared:
         for partition in commit.partitions:
             end = ends.by_partition.get(partition)
-            if end is not None and end.is_cut and has_records_of(end.leader, commit.producer_ids, end.end):
+            if end is not None and end.is_cut and _has_records_of(end.leader, commit.producer_ids, end.end):
                 yield (
                     f"{partition.directory}: transaction {commit.transactional_id} is about to commit, by "
                     f"{TRANSACTION_TOPIC}, and has records after the end {end.end}: it would commit in part; give an "
@@ -218,7 +260,7 @@ def never_ended(leaders: Iterable[OldReplica], ends: Ends) -> Iterator[str]:
         partition, end = leader.topic_partition, leader.end_offset
         if partition in ends.by_partition or leader.forecast.refusals:
             continue
-        began = min((first for first, marker in transactions_below(leader, end) if marker >= end), default=None)
+        began = min((first for first, marker in _transactions_below(leader, end) if marker >= end), default=None)
         if began is not None:
             yield (
                 f"{partition.directory}: a transaction is open since offset {began}, and --topics leaves "
@@ -240,7 +282,7 @@ def _why_end_is_below_start(end: PlannedEnd) -> str:
 
 def _planned_end(leader: OldReplica, given: int) -> PlannedEnd:
     segments, last = _cut_point(leader, given)
-    transactions = transactions_below(leader, last)
+    transactions = _transactions_below(leader, last)
     if (end := quiet_end(transactions, last)) < last:
         segments, end = _cut_point(leader, end)
     return PlannedEnd(
@@ -261,7 +303,7 @@ def quiet_end(transactions: Iterable[tuple[int, int]], end: int) -> int:
     return end
 
 
-def transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
+def _transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
     """The transactions that begin below an offset: their first offset and that of their marker, `OFFSET_MAX` where
     there is none below `end` (`ProducerAppendInfo.appendDataBatch`, `appendEndTxnMarker`).
     """
@@ -275,7 +317,7 @@ def transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
     return [*ended, *((first, OFFSET_MAX) for first in began.values())]
 
 
-def has_records_of(replica: OldReplica, producer_ids: Collection[int], start: int) -> bool:
+def _has_records_of(replica: OldReplica, producer_ids: Collection[int], start: int) -> bool:
     """Whether a log has transactional records of some producers at an offset or behind it."""
     return any(
         kind == EventKind.TRANSACTIONAL_DATA and producer_id in producer_ids and last >= start
@@ -287,14 +329,14 @@ def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator
     """What transactional producers did from the segment on that has one offset, and below another: kind, producer,
     first and last offset.
     """
-    segments = kept_segments(replica)
+    segments = _kept_segments(replica)
     for segment, following in zip_longest(segments, segments[1:]):
         recovery = replica.forecast.recoveries.get(segment.base_offset)
         has_none = recovery is not None and recovery.transactional_batches == 0
         is_before = following is not None and following.base_offset <= start
         if has_none or is_before or segment.base_offset >= end:
             continue
-        with contextlib.closing(log_of(replica, segment)) as log:
+        with contextlib.closing(_log_of(replica, segment)) as log:
             events = recover(log, segment.base_offset, _SCAN_FOR_EVENTS).producer_events
         events = events[events["first_offset"] < end]
         yield from zip(
@@ -302,7 +344,7 @@ def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator
         )
 
 
-def cut_at(replica: OldReplica, end: int) -> OldReplica:
+def _cut_replica(replica: OldReplica, end: int) -> OldReplica:
     """A replica up to an offset, or up to its last whole batch below; itself where it does not go further."""
     if replica.end_offset <= end or replica.forecast.refusals:
         return replica
@@ -334,7 +376,7 @@ def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment]
     """What is left of the logs where the last whole batch at or below an offset ends them, and its next offset. Where
     no batch is left, the first log is empty. A start that deletes all logs leaves none.
     """
-    segments = kept_segments(replica)
+    segments = _kept_segments(replica)
     for number in reversed(range(len(segments))):
         segment = segments[number]
         found = _last_batch_below(replica, segment, offset) if segment.base_offset < offset else None
@@ -350,7 +392,7 @@ def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment]
 def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: int) -> tuple[int, int] | None:
     """Where the last batch ends that has no record at an offset or behind it, and the offset after it."""
     found = None
-    with contextlib.closing(log_of(replica, segment)) as log:
+    with contextlib.closing(_log_of(replica, segment)) as log:
         for table in BatchWalk(log, 0, Wanted(last_offset=offset), whole=False).tables():
             rows = table.rows[table.rows["last_offset"] < offset]
             if len(rows):
@@ -359,13 +401,71 @@ def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: in
     return found
 
 
-def kept_segments(replica: OldReplica) -> list[SimulatedSegment]:
+def propose_ends(partitions: Iterable[Sequence[OldReplica]], time_ms: int, threads: int) -> list[ProposedEnd]:
+    """The proposed end of each partition, but of topics that are restored whole. Headers are read from the first log on
+    that has a later timestamp.
+
+    Args:
+        time_ms: in ms since the epoch.
+    """
+    leaders = [leader_of(replicas) for replicas in partitions]
+    leaders = [
+        leader
+        for leader in leaders
+        if leader.topic_partition.topic not in RESTORED_WHOLE and not leader.forecast.refusals
+    ]
+    with ThreadPoolExecutor(threads, thread_name_prefix="kidx-ends") as pool:
+        return list(pool.map(lambda leader: _proposed_end(leader, time_ms), leaders))
+
+
+def _proposed_end(leader: OldReplica, time_ms: int) -> ProposedEnd:
+    offset: int | None = None
+    before, later, later_to = leader.start_offset, 0, -1
+    for segment in _kept_segments(leader):
+        recovery = leader.forecast.recoveries.get(segment.base_offset)
+        if offset is None and recovery is not None and recovery.max_timestamp_ms <= time_ms:
+            before = max(before, recovery.next_offset)
+            continue
+        with contextlib.closing(_log_of(leader, segment)) as log:
+            for table in BatchWalk(log, 0, Wanted(), whole=False).tables():
+                is_later, last = table.rows["max_timestamp"] > time_ms, table.rows["last_offset"]
+                if offset is None:
+                    first = int(is_later.argmax()) if is_later.any() else len(last)
+                    before = max(before, int(last[first - 1]) + 1) if first else before
+                    if first == len(last):
+                        continue
+                    offset, is_later, last = before, is_later[first:], last[first:]
+                if not is_later.all():
+                    later += int((~is_later).sum())
+                    later_to = int(last[~is_later][-1])
+    end = leader.end_offset
+    return ProposedEnd(leader.topic_partition, end if offset is None else offset, end, later, later_to)
+
+
+def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
+    """Write the offsets in the form of `kafka-delete-records --offset-json-file`, into a new file.
+
+    Raises:
+        UsageError: the file is there already: somebody may have changed it.
+    """
+    partitions = [{name: each.as_json()[name] for name in ("topic", "partition", "offset")} for each in proposed]
+    try:
+        with interrupts.stopping(lambda: None), path.open("x") as file:  # a part of it would be in the way
+            file.write(json.dumps({"partitions": partitions, "version": 1}, indent=2) + "\n")
+            interrupts.tell_from_here(f"{path} is written")
+    except FileExistsError as error:
+        raise UsageError(f"{_OPTION} {path}: it is there already; name a new file for the proposal") from error
+    except OSError as error:
+        raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}") from error
+
+
+def _kept_segments(replica: OldReplica) -> list[SimulatedSegment]:
     """The segments that a start leaves."""
     segments = replica.forecast.simulation.segments
     return [segment for segment in segments if segment.action is not StartupAction.DELETE]
 
 
-def log_of(replica: OldReplica, segment: SimulatedSegment) -> LogFile:
+def _log_of(replica: OldReplica, segment: SimulatedSegment) -> LogFile:
     """A segment's log, up to what a start leaves."""
     log = LogFile(log_path(replica.directory, segment.base_offset))
     log.keep_valid(segment.kept_bytes)
