@@ -18,8 +18,8 @@ from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.recover import recover
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.location import Directory
+from kidxlib.storage.opened_log import map_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 
 _P = ParamSpec("_P")

@@ -15,15 +15,14 @@ from pyspark.sql import SparkSession
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.session import JobSession, hadoop_path
 from jobs.common.spark.spark_tables import SparkMaintenance, SparkTables
-from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
+from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER, made_by_an_older_release
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.local import local_maintenance
+from kidxlib.operations.local_backend import local_maintenance
 from kidxlib.run.context import STAGING, RunContext, local_path, no_catalog
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Maintenance, Tables
 

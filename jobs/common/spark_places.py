@@ -18,8 +18,14 @@ from jobs.common.spark.engine import SparkEngine
 from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.seek.output import Format, there_already, write_answers
-from kidxlib.operations.seek.questions import EXPECTED, JSON_SUFFIXES, QUESTION_COLUMNS
+from kidxlib.operations.seek.seek_files import (
+    EXPECTED,
+    JSON_SUFFIXES,
+    QUESTION_COLUMNS,
+    Format,
+    there_already,
+    write_answers,
+)
 from kidxlib.storage.scratch import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)

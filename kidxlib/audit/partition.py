@@ -74,9 +74,8 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.location import Location, listed_in, location, size_of, version_at
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, may_be_deleting, read_leader_epochs
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
 
 #: How many times a partition is audited at most if a broker changes its files in the meantime.
 _ATTEMPTS: Final = 3

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kidxlib.indexing.plan import AuxiliaryFiles, Plan
     from kidxlib.indexing.source import Source
     from kidxlib.operations.backend import Backend
+    from kidxlib.operations.build.build import BuiltOnce
     from kidxlib.operations.build.build_request import BuildRequest
-    from kidxlib.operations.build.without_catalog import BuiltOnce
     from kidxlib.operations.maintenance import OptimizeLimits
     from kidxlib.run.context import RunContext
     from kidxlib.storage.location import Location
@@ -155,10 +155,15 @@ class Build(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> BuildRequest:
-        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-        from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+        from kidxlib.indexing.source import (
+            IndexPlace,
+            RemoteOptions,
+            ensure_no_overlap,
+            index_dir_to_write,
+            parse_topics,
+            source_at,
+        )
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
@@ -262,8 +267,7 @@ class Build(WithOrWithoutCatalog):
 
     def _places(self) -> tuple[tuple[Source, ...], Location | None]:
         """The sources, and the index directory; None where index files go beside the segments."""
-        from kidxlib.indexing.directories import ensure_no_overlap
-        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.indexing.source import RemoteOptions, ensure_no_overlap
         from kidxlib.run.context import ensure_catalog_usable
         from kidxlib.run.sources import chosen_sources, ensure_directories, ensure_sample_alone
         from kidxlib.storage.location import ensure_text
@@ -299,7 +303,7 @@ class Build(WithOrWithoutCatalog):
         return PackedPath(catalog.rstrip("/"))
 
     def _index_dir(self) -> Location:
-        from kidxlib.indexing.directories import index_dir_to_write
+        from kidxlib.indexing.source import index_dir_to_write
 
         if self.index_dir is None and not self.settings_file.exists():  # a wheel has no settings file
             raise UsageError(_NO_PLACE)
@@ -340,7 +344,7 @@ class Build(WithOrWithoutCatalog):
         return ExitStack()
 
     def held(self) -> AbstractContextManager[object]:
-        from kidxlib.operations.build.build_run import hold_log_dirs
+        from kidxlib.operations.build.build import hold_log_dirs
 
         _ = self.begun
         if not self.dry_run:
@@ -362,17 +366,17 @@ def run_build(request: Build, backend: Backend) -> Outcome:
     """
     resolved, plan = request.resolved, request.plan
     if request.is_once:
-        from kidxlib.operations.build.without_catalog import build_once
+        from kidxlib.operations.build.build import build_once
 
         return _outcome_once(resolved, build_once(resolved, plan, backend, start=request.begun))
-    from kidxlib.operations.build.build_catalog import build, dry_run
+    from kidxlib.operations.build.build import build, dry_run
 
     return dry_run(resolved, plan, backend) if request.dry_run else build(resolved, plan, backend, request.log_dirs)
 
 
 def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
     """The outcome of a build without a catalog. A place that could not be looked at is a problem."""
-    from kidxlib.indexing.skipped import unlistable_as_json
+    from kidxlib.indexing.listing import unlistable_as_json
     from kidxlib.run.index_options import known_as_json
 
     counts, plan = built.scanned.counts, built.plan

@@ -17,13 +17,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 import click
 
 from kidxlib.dump.decoders import DECODERS, Decoder
-from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpFinding, DumpItem, Findings, NotCompared
-from kidxlib.dump.lines import RecordFormat, ValueFormat, as_json_text, as_line, finding_lines, timestamp_type
+from kidxlib.dump.items import (
+    DumpedBatch,
+    DumpedRecord,
+    DumpFinding,
+    DumpItem,
+    Findings,
+    NotCompared,
+    RecordFormat,
+    ValueFormat,
+    as_json_text,
+    as_line,
+    finding_lines,
+    timestamp_type,
+)
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, DumpSource, dump_source
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST, KafkaRelease
-from kidxlib.messages.reading import json_text
+from kidxlib.messages.interpreter import json_text
 from kidxlib.terminal import interrupts
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.command import discard_output
@@ -32,7 +44,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import IntegerRange
 
 if TYPE_CHECKING:
-    from kidxlib.dump.shown_as import ShownAs
+    from kidxlib.dump.read import ShownAs
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1
@@ -188,7 +200,7 @@ def _print_dump(
     file: str, source: DumpSource, options: DumpOptions, record_format: RecordFormat, json_lines: bool
 ) -> list[str]:
     """Print one file, and return a line for each thing that is wrong with it."""
-    from kidxlib.dump.shown_as import ShownAs
+    from kidxlib.dump.read import ShownAs
 
     out = sys.stdout.buffer
     findings = Findings()

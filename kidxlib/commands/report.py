@@ -90,8 +90,7 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     accepted that; or a source cannot be listed here; 2 wrong options or inputs, nothing done; 1 failed.
     """
     from kidxlib.operations.report.attention import Severity
-    from kidxlib.operations.report.document import make_report
-    from kidxlib.operations.report.page.write import write_page
+    from kidxlib.operations.report.document import make_report, write_page
     from kidxlib.terminal.console import begin_phase
 
     report = make_report(

@@ -54,8 +54,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.recover import RecoveredSegment
-from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_end, read_file
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.packed import PackedFile, is_packed

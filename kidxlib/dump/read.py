@@ -1,7 +1,7 @@
 """Reads a segment's files item by item, as Kafka's `DumpLogSegments` (`kafka-dump-log`) does.
 
 `dump_file` yields the items of one file in order, with findings among them. `kidxlib.dump.items` and
-`kidxlib.terminal.dump` make lines of them. Nothing is written, and only one record, an item of its batch, and an
+`kidxlib.commands.dump` make lines of them. Nothing is written, and only one record, an item of its batch, and an
 index file are held in memory.
 
 At malformed data, Kafka throws in the middle of a line. The part that it has printed by then is yielded as an
@@ -59,9 +59,8 @@ from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, messages, records
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.storage.opened_file import open_log
-from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_epoch_entries
+from kidxlib.storage.log_dir import read_epoch_entries
+from kidxlib.storage.opened_log import LogFile, open_log
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 

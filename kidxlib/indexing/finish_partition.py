@@ -49,7 +49,7 @@ from kidxlib.recovery.partition_fold import (
     ScannedSegment,
     StateSource,
 )
-from kidxlib.storage.directory import Directory, is_local, list_directory, open_directory, read_at, read_file
+from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.store.requests import in_order

@@ -41,11 +41,9 @@ from kidxlib.indexing.listing import (
 )
 from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory, SegmentFile, Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location
-from kidxlib.storage.log_dir import read_topic_id, why_no_partitions
+from kidxlib.storage.location import Directory, FileVersion, Location
+from kidxlib.storage.log_dir import Checkpoints, read_topic_id, why_no_partitions
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, sweep
-from kidxlib.storage.small_files import Checkpoints
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted

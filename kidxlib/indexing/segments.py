@@ -25,14 +25,11 @@ from kidxlib.recovery.kept_scans import KeptPass, PassPlace
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
-from kidxlib.storage.directory import read_file
-from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import Access, LogBytes
-from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether, new_room, passes
+from kidxlib.storage.location import FileVersion, read_file
+from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, Reads
+from kidxlib.storage.opened_log import SMALL_BYTES, OpenedLog, OpenedTogether, new_room, opened_log, passes
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.publisher import Owner, Published, Publisher
-from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 

@@ -43,8 +43,16 @@ from kidxlib.log.remote.layout import (
 from kidxlib.log.remote.metadata_topic import metadata_partitions
 from kidxlib.log.remote.segments import VisibleOffsets, epochs_read, visible_offsets
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, is_inside, location
+from kidxlib.storage.location import (
+    Directory,
+    FileVersion,
+    Location,
+    as_text,
+    given_location,
+    identity_of,
+    is_inside,
+    location,
+)
 from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers, is_partition
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
 from kidxlib.storage.store.requests import in_order

@@ -14,8 +14,8 @@ from kidxlib.errors import KidxError
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.cluster_metadata.image import release_of_node
 from kidxlib.log.log import Log
+from kidxlib.log.metadata_image import release_of_node
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of

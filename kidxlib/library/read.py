@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from kidxlib.errors import UsageError
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
-from kidxlib.jit.processor import cores
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
+from kidxlib.jit.machine import cores
 from kidxlib.log.log import Log
 from kidxlib.reading.left_out import LogRead, gaps_between_logs, lines_of_left_out
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
@@ -37,15 +35,14 @@ from kidxlib.reading.request import (
 from kidxlib.reading.rows import batch_rows_of, cataloged_log_read, count_records, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import OnDamage, TakeDamage, fail_on, warn_of
-from kidxlib.records.arrow.batches import BATCHES, batch_rows
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import CONSUMED, records_schema
+from kidxlib.records.arrow_columns import BATCHES, CONSUMED, batch_rows, records_schema
+from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.reader import base_offset
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.records.wanted_records import Wanted
+from kidxlib.run.context import existing_tables
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 

@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
-from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.indexing.tasks import BuildTask, SegmentTask
+from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.reading.request import parse_segment_path
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Published

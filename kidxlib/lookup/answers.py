@@ -22,8 +22,8 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.wanted_records import Wanted
+from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.times import show_ms
 from kidxlib.text.words import counted
 

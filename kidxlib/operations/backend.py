@@ -48,7 +48,7 @@ def open_without_catalog(processes: int | None) -> Iterator[Backend]:
     """
     from kidxlib.engine.local import LocalEngine, Workers  # here, as workers import this module and need none of these
     from kidxlib.operations.catalog import TablesCatalog
-    from kidxlib.run.heartbeat import scratch_directory
+    from kidxlib.storage.scratch import scratch_directory
     from kidxlib.tables.memory_tables import MemoryTables
 
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:

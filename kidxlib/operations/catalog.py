@@ -33,8 +33,8 @@ from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.operations.damage.known_damage import last_findings
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.catalog_place import STAGING
-from kidxlib.run.heartbeat import sweep_folders
+from kidxlib.run.context import STAGING
+from kidxlib.storage.scratch import sweep_folders
 from kidxlib.tables.memory_tables import HeldChanges
 from kidxlib.tables.protocol import FirstAndLast, Tables
 from kidxlib.text.times import NS_PER_MS

@@ -29,16 +29,15 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
-from kidxlib.indexing.directories import ensure_no_overlap
+from kidxlib.indexing.source import ensure_no_overlap
 from kidxlib.operations.backend import Backend
-from kidxlib.run.recorded_sources import as_sources, source_paths, sources_in_catalog
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, location, version_at
+from kidxlib.run.sources import as_sources, source_paths, sources_in_catalog
+from kidxlib.storage.location import Directory, FileVersion, Location, location, version_at
 from kidxlib.storage.packed import SCHEME, PackedPath
 from kidxlib.storage.publisher import Published, Publisher
 from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: The most bytes, and rows, that one commit takes; as many are held.
 _BYTES_AT_ONCE: Final = 64 * 1024 * 1024

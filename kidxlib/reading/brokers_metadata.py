@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kidxlib.audit.startup.absent import log_dirs_by_node
-from kidxlib.audit.startup.log_dir_entries import directories_in
-from kidxlib.audit.startup.markers import of_another_time, stopped_apart
+from kidxlib.audit.startup.directories import directories_in
+from kidxlib.audit.startup.last_stop import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.log.cluster_metadata.image import BrokerSettings, ClusterMetadata, read_despite_damage, topic_config
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import BrokerSettings, ClusterMetadata, read_despite_damage, topic_config
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, read_topic_id
+from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, read_offset_checkpoint, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import read_offset_checkpoint
 
 if TYPE_CHECKING:
     from kidxlib.log.log import LogDirEvidence

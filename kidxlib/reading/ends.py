@@ -19,9 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.errors import CheckpointError, LogChangedError, MalformedRecordsError
-from kidxlib.format.batch_header import ATTRIBUTE_CONTROL
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.layouts import MAGIC_V2
+from kidxlib.format.layouts import ATTRIBUTE_CONTROL, MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
@@ -33,14 +32,14 @@ from kidxlib.reading.positions import ListedLog, is_index_credible, read_between
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.arrow_columns import CONSUMED
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import read_leader_epochs
 
 #: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.startup.log_dir_entries import directories_in
+from kidxlib.audit.startup.directories import directories_in
 from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -40,14 +40,15 @@ from kidxlib.format.topic_partition import (
     loaded_as,
     looks_like,
 )
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.indexing.listing import Skipped
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.brokers_metadata import BrokersMetadata, has_metadata, is_compacted, log_dirs_without_metadata
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import (
+    IN_BUCKET_OR_LOST,
     PARTITION_METADATA,
     MetaProperties,
     looks_unmounted,
@@ -55,7 +56,6 @@ from kidxlib.storage.log_dir import (
 )
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import IN_BUCKET_OR_LOST
 from kidxlib.text.words import counted
 
 #: How to read directories that do not have a partition's name.

@@ -17,8 +17,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import NOT_SEEN
-from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.listing import NOT_SEEN, Skipped
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
@@ -61,7 +60,7 @@ from kidxlib.reading.transactions import (
     scan_in_threads,
     transactions_of,
 )
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead

@@ -25,20 +25,18 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
-from kidxlib.indexing.listing import list_segments
-from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.listing import NO_INODE, NOT_SEEN, FoundSegment, Skipped, list_segments
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, TakeDamage, WalkOptions, walk_segment
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_dir import filled_file
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import filled_file
 
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024

@@ -14,13 +14,10 @@ import pyarrow as pa
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import list_distinct_partitions
-from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.indexing.skipped import Skipped
-from kidxlib.indexing.source import PartitionDirectory, Source, source_at
-from kidxlib.records.arrow.batches import LISTED_BATCHES
-from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.indexing.listing import Skipped, list_distinct_partitions
+from kidxlib.indexing.source import NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
+from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
 

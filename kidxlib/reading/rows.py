@@ -21,12 +21,11 @@ from kidxlib.format import layouts
 from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
-from kidxlib.records.arrow.batches import batch_rows
-from kidxlib.records.arrow.records import pieces, record_batch
-from kidxlib.records.arrow.schema import CONSUMED, Array, has_attribute, numbers, words
-from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
+from kidxlib.records.arrow_columns import CONSUMED, Array, batch_rows, has_attribute, numbers, words
+from kidxlib.records.arrow_records import pieces, record_batch
+from kidxlib.records.batch_table import BatchTable
+from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.placed_records import BYTES_MAX, ROWS_MAX, RecordPlacer
 from kidxlib.storage.opened_log import opened_log
 
 #: About so many bytes of rows a thread makes before they are asked for; the rest of its table waits until then.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.reading.aborted_kernel import mark_aborted
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import FileVersion
 
 

@@ -35,13 +35,11 @@ from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.retention.decide import Bounds, Segments, decide
 from kidxlib.retention.policy import REASONS, TopicPolicy, Written
-from kidxlib.storage.directory import Directory, read_file
-from kidxlib.storage.location import location
-from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.location import Directory, location, read_file
+from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.publisher import Owner, publish_if, sweep
 from kidxlib.storage.remover import Remover, in_the_way
-from kidxlib.storage.small_files import Checkpoints, parse_epoch_entries, read_checkpoints
 from kidxlib.text.times import NS_PER_MS
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES
+from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES, made_by_an_older_release
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
-from kidxlib.tables.commit_lock import LOCK_FILE
-from kidxlib.tables.layout import made_by_an_older_release
+from kidxlib.tables.delta_commits import LOCK_FILE
 from kidxlib.terminal.options import needing_packages, parse_option
 from kidxlib.text.times import parse_time
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.indexing.source import Source, ensure_distinct_directories
-from kidxlib.log.cluster_metadata.image import (
+from kidxlib.log.metadata_image import (
     BrokerSettings,
     ClusterMetadata,
     ConfigValue,
@@ -24,7 +24,7 @@ from kidxlib.log.cluster_metadata.image import (
     read_despite_damage,
     topic_config,
 )
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, Endpoint
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,

@@ -21,8 +21,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, is_name, parse_partition_directory
 from kidxlib.indexing.listing import listed_entries
-from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.indexing.source import Source, parse_sources
+from kidxlib.indexing.source import NOT_SAID, RemoteOptions, Source, parse_sources
 from kidxlib.storage.location import as_text, location
 from kidxlib.storage.log_dir import UNMOUNTED
 from kidxlib.storage.store.requests import in_order

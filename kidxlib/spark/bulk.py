@@ -16,14 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_log
 from kidxlib.reading.walk import fail_on, warn_of
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_tables
 from kidxlib.spark.source import spark_schema
 from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
 

@@ -17,9 +17,8 @@ from typing import Final
 from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.jit.processor import cores
+from kidxlib.indexing.source import PartitionDirectory, existing_index_dir
+from kidxlib.jit.machine import cores
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import (
     LeftOut,
@@ -35,13 +34,13 @@ from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED, OffsetRange, Rea
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.reading.walk import first_offset_at
-from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.records.wanted_records import Wanted
+from kidxlib.run.context import existing_tables
 from kidxlib.spark.pushed_filters import Pushed
 from kidxlib.spark.source import Numbers, StreamOffsets
 from kidxlib.spark.source_options import LATEST, Limit, SourceOptions, StreamOptions, Topics, TriggerLimits
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
-from kidxlib.storage.small_files import Checkpoints, read_checkpoints
+from kidxlib.storage.log_dir import Checkpoints, read_checkpoints
 
 _log: Final = logging.getLogger(__name__)
 

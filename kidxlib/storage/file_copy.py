@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kidxlib.errors import KidxError, LogChangedError, PublishError
-from kidxlib.format.checksums.crc import extend_crc32c_in_memory
+from kidxlib.format.checksums import extend_crc32c_in_memory
 from kidxlib.storage.location import FileVersion, flush_file_system_of
 from kidxlib.storage.log_bytes import Access, UncachedReads, UncachedWrites, aligned_room
 from kidxlib.storage.log_dir import regular_file

@@ -35,8 +35,7 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.errors import CatalogError
 from kidxlib.storage.lock import ensure_locks
-from kidxlib.storage.store.delta import file_system_of
-from kidxlib.storage.store.s3 import ObjectPath, is_object
+from kidxlib.storage.store.s3 import ObjectPath, file_system_of, is_object
 from kidxlib.tables.data_files import SortedFile, remove_files
 
 #: The key in the table's history by which a writer knows its own commit.

@@ -21,7 +21,7 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import FILE_BYTES
 from kidxlib.errors import CatalogError
-from kidxlib.storage.store.delta import file_system_of
+from kidxlib.storage.store.s3 import file_system_of
 from kidxlib.tables.data_files import (
     KeyRange,
     SortedFile,

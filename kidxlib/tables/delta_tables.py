@@ -44,8 +44,7 @@ from kidxlib.catalog.tables import (
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError, NoDeltaTableError
 from kidxlib.storage.packed import SCHEME, in_catalog
-from kidxlib.storage.store.delta import file_system_of, storage_options
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.store.s3 import file_system_of, is_object, storage_options
 from kidxlib.tables.data_files import (
     FILES_AT_ONCE,
     counted_bytes_of,

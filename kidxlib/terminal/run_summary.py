@@ -15,7 +15,7 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import NotASegment
-from kidxlib.indexing.summary import Counts
+from kidxlib.indexing.build_counts import Counts
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests

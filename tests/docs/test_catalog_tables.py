@@ -17,10 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.backend import find_place, open_spark
-from jobs.common.catalog import spark_tables as making
-from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.spark import spark_tables as making
 from jobs.common.spark.local_rows import spark_schema, spark_type
 from jobs.common.spark.session import session
+from jobs.common.spark.spark_tables import SparkTables
 from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS

@@ -36,7 +36,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import recover
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.faults import children

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from kidxlib.catalog.tables import COMMIT_LOCK_FILE
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import KIDX, end, kidx, kill_session, start_kidx, while_it_runs
 from tests.faults.trees import indexes, small_log, write_log

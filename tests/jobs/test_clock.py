@@ -12,7 +12,7 @@ import pytest
 from kidxlib.commands.compact import Compact
 from kidxlib.commands.retention import Retention
 from kidxlib.errors import UsageError
-from kidxlib.operations.retention.plan_options import ApplyRequest
+from kidxlib.operations.retention.retention_request import ApplyRequest
 from kidxlib.terminal.options import SETTINGS_FILE, MetadataOptions
 from kidxlib.text.times import to_ms
 

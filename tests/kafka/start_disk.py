@@ -33,8 +33,7 @@ from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.cluster_metadata import change, snapshot
 from tests.support.kafka.broker import Broker, free_ports

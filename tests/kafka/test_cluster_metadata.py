@@ -27,8 +27,7 @@ from kidxlib.log.metadata_image import (
     topic_config,
 )
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import read_topic_id
-from kidxlib.storage.small_files import parse_properties
+from kidxlib.storage.log_dir import parse_properties, read_topic_id
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.damaged_disk import wait_until

@@ -27,7 +27,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.crashed import INDEX_SUFFIXES, RECOVERED, SKIPPED

@@ -22,8 +22,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, parse_segm
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.partition_fold import Producers
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.loaded import files_of, load

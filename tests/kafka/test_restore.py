@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.crashed import killed_broker

@@ -20,8 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.library.read import read_batches, read_records
-from kidxlib.operations.report.savings.measure import BATCH_SIZES, CODECS, Contents, RecordsToBe, measure_savings
-from kidxlib.operations.report.savings.saving import TopicSavings
+from kidxlib.operations.report.savings import BATCH_SIZES, CODECS, Contents, RecordsToBe, TopicSavings, measure_savings
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Record

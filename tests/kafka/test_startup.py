@@ -26,8 +26,8 @@ from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.library.audit_directory import audit_directory
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.docs.log_dirs import put
 from tests.kafka.loaded import load

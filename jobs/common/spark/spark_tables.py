@@ -42,11 +42,17 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.tables import (
+    CATALOG_VERSION,
+    FILE_BYTES,
+    READER_VERSION,
+    SMALL_FILE_BYTES,
+    properties_of,
+    version_of,
+)
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
-from kidxlib.tables.commit_lock import committing_threads
-from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, SMALL_FILE_BYTES, properties_of, version_of
+from kidxlib.tables.delta_commits import committing_threads
 from kidxlib.tables.protocol import (
     ROWS,
     VACUUM_KEEPS,
@@ -424,7 +430,7 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`. Hadoop decides which: a path
+        """The catalog's local path, or else its URL, for `kidxlib.tables.delta_commits`. Hadoop decides which: a path
         without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)

@@ -17,7 +17,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.storage.location import Location
-from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import map_file
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.s3 import is_object
 

@@ -47,10 +47,9 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import Assignment, ClusterMetadata
 from kidxlib.storage.location import Location, files_in, is_directory
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
 from kidxlib.text.words import counted
 
 #: Files that a broker opens for reading and writing.

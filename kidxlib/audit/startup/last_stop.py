@@ -44,9 +44,8 @@ from kidxlib.format.topic_partition import (
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, MetaProperties, read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
 from kidxlib.text.words import counted
 
 #: So many topics that the metadata does not have are told by name.

@@ -53,8 +53,15 @@ from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
 )
 from kidxlib.storage.location import Location, entries_in
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties, meta_properties_of
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, parse_properties, small_file
+from kidxlib.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    meta_properties_of,
+    parse_properties,
+    small_file,
+)
 from kidxlib.text.words import counted, quoted
 
 _RESERVED_ID: Final = "directory.id is one of those that are reserved"

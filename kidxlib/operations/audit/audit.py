@@ -54,16 +54,14 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
-from kidxlib.run.recorded_sources import as_sources, source_paths, warn_of_other_names
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import Location, as_text, location
+from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
+from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_summary, values_as_json
-from kidxlib.terminal.console import note, warn, warn_of_first
+from kidxlib.terminal.console import begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:

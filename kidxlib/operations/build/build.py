@@ -52,17 +52,16 @@ from kidxlib.operations.damage.known_damage import KnownDamage, gaps_between, kn
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_left
-from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
+from kidxlib.run.sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
+from kidxlib.storage.log_bytes import RANGE_BYTES
+from kidxlib.storage.log_dir import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.publisher import sweep
-from kidxlib.storage.ranged_log import RANGE_BYTES
-from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
-from kidxlib.terminal.console import note, rate
+from kidxlib.terminal.console import begin_phase, note, rate
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 

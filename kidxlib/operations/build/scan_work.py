@@ -29,8 +29,7 @@ from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
 from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
 from kidxlib.recovery.scan.scan_state import are_begun, begun_epochs
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import as_text
+from kidxlib.storage.location import Directory, as_text
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {column.name: column.arrow_type for column in PublishedSegmentRow.columns()}
 #: Columns that are a count or an offset of the scan's state, by the name there.

@@ -20,7 +20,7 @@ from kidxlib.operations.compare.comparison import As, Comparison, Finding, Kind,
 from kidxlib.operations.compare.copy import compare_copy
 from kidxlib.operations.compare.place import MetadataOfPlaces, Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
-from kidxlib.operations.damage.damaged_segments import DAMAGED
+from kidxlib.operations.damage.known_damage import DAMAGED
 from kidxlib.run.sources import sources_in_one_directory
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import begin_phase

@@ -13,8 +13,7 @@ from kidxlib.terminal.console import Done, begin_phase
 
 if TYPE_CHECKING:  # the command's --help waits for none of these
     from kidxlib.engine.protocol import Engine
-    from kidxlib.engine.staged import Staged
-    from kidxlib.engine.work import Work
+    from kidxlib.engine.work import Staged, Work
 
 
 class As(StrEnum):

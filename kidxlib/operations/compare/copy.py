@@ -13,8 +13,7 @@ from typing import Final
 
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work, reads_little
+from kidxlib.engine.work import ItemRows, Staged, Work, reads_little
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -28,7 +27,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import pack
-from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
+from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,

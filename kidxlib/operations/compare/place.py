@@ -36,7 +36,7 @@ from kidxlib.format.topic_partition import (
     parse_partition_directory,
 )
 from kidxlib.indexing.source import Source
-from kidxlib.log.cluster_metadata.image import ConfigValue
+from kidxlib.log.metadata_image import ConfigValue
 from kidxlib.operations.compare.comparison import Finding, Kind, PartitionResult
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics

@@ -35,9 +35,9 @@ from kidxlib.operations.compare.place import (
     other_origin_findings,
     pair_directories,
 )
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.batch_table_kernel import BATCH
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.batch_table_kernel import BATCH
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.console import Done

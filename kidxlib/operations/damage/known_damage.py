@@ -46,12 +46,12 @@ from kidxlib.operations.damage.acceptances import (
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import NotReached, Seen, as_sources, source_paths
+from kidxlib.run.sources import NotReached, Seen, as_sources, source_paths
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.options import MetadataOptions
+from kidxlib.terminal.run_summary import gap_lines
 
 #: The status under which damaged segments are counted that somebody has accepted.
 ACCEPTED_STATUS: Final = "accepted"

@@ -38,8 +38,7 @@ from kidxlib.operations.damage.acceptances import (
     match_acceptances,
     split_acceptances,
 )
-from kidxlib.reading.absent import BrokersMetadata, other_topic_id
-from kidxlib.reading.unread_offsets import Why
+from kidxlib.reading.left_out import BrokersMetadata, Why, other_topic_id
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, NotReached

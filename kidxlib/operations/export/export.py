@@ -30,9 +30,7 @@ import pyarrow.parquet as pq
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.directories import existing_index_dir
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import parse_topics
+from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.operations.export.json_kernel import measure_texts, write_texts
 from kidxlib.operations.seek.seek_files import ensure_new_output
 from kidxlib.reading.left_out import LeftOut, LogRead, Why, gaps_between_logs
@@ -41,7 +39,7 @@ from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, r
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.walk import Damage, fail_on
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks

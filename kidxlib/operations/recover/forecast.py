@@ -56,10 +56,9 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import PartitionFold, Producers, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.recover import recover
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Directory, location
+from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.text.words import counted
 
 #: All headers are read of at most this many bytes of logs: an audit takes as long.

@@ -49,21 +49,20 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.finish_partition import finish, segment_tasks
+from kidxlib.indexing.plan import BuildTask, PartitionTask, SegmentTask
 from kidxlib.indexing.segments import build_together
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, list_log_dir_partitions
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_system_of
-from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
+from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_brokers, read_leader_epochs
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.remover import Remover
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: A log goes before its side files, which are orphans then. A broker would read a log without an index.
 _FILES_OF_SEGMENT: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup import against_metadata, checkpoints
+from kidxlib.audit.startup import directories, obstacles
 from kidxlib.audit.startup.obstacles import KafkaThrows
-from kidxlib.audit.tiered.local_epochs import TieredPartition, finding_on_local_epochs, mended_epochs
+from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import ClusterMetadataError, LogChangedError, UsageError, describe_error
 from kidxlib.format import segment_files
@@ -29,11 +29,10 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
-from kidxlib.operations.compare.finding import Kind
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
-from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.log.metadata_image import Assignment, ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
+from kidxlib.operations.compare.comparison import Kind
+from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place, list_place
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
@@ -41,10 +40,10 @@ from kidxlib.operations.recover.recovery_plan import log_dir_as_source
 from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.tiered.local_partitions import local_log, local_partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log
@@ -156,7 +155,7 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
 def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
-    read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
+    read = obstacles.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
     if (why := _why_not_replaceable(path)) is not None:
@@ -221,7 +220,7 @@ def _why_epochs_unusable(path: Path) -> str | None:
     """Why a broker takes no epochs from a file; None where it takes some."""
     try:
         if path.stat().st_size:
-            checkpoints.read_epochs(path)
+            obstacles.read_epochs(path)
             return None
     except FileNotFoundError:
         pass
@@ -279,7 +278,7 @@ def _mend_topic_id(
     if not log_dir.meta.is_kraft:
         return
     try:
-        against_metadata.read_topic_id(path)
+        directories.read_topic_id(path)
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:

@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import Finding
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
 from kidxlib.operations.recover.forecast import Forecast
@@ -40,15 +40,15 @@ from kidxlib.operations.recover.recovery_plan import (
 )
 from kidxlib.operations.recover.refusals import refusals_to_apply
 from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
-from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import first_logs_not_known, gap_lines
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
+from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.log_dir_entries import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
@@ -35,11 +35,10 @@ from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
-from kidxlib.indexing.discover import add_segments, find_partitions
-from kidxlib.indexing.listed import numbers_in
-from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.listing import numbers_in
+from kidxlib.indexing.plan import Plan, add_segments, find_partitions
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
 from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
@@ -49,8 +48,8 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.storage.opened_log import SMALL_BYTES, new_room, passes
+from kidxlib.terminal.console import begin_phase
 
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])

@@ -14,8 +14,8 @@ from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.tiered.local_partitions import refusals_on_lost_epochs
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
 

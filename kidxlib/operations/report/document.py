@@ -32,7 +32,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.missing import Missing
+from kidxlib.operations.damage.known_damage import Missing
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.sections import (
@@ -60,11 +60,10 @@ from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partit
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
+from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
-from kidxlib.terminal.console import printable
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase, printable
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import to_ms
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.format.zstd import ZstdCompressor
-from kidxlib.jit.processor import cores
+from kidxlib.jit.machine import cores
 from kidxlib.operations.report.savings_kernel import (
     ESTIMATION_FACTOR,
     RECORD_OVERHEAD_MAX,
@@ -55,10 +55,10 @@ from kidxlib.operations.report.savings_kernel import (
     fill_batch,
     measure_bodies,
 )
-from kidxlib.reading.bounds import ListedLog, bound_before
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.reading.positions import ListedLog, bound_before
+from kidxlib.records.batch_table import BatchTable, BatchWalk
+from kidxlib.records.placed_records import RecordPlacer
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.tables.protocol import TablesToRead, scope_of

@@ -41,9 +41,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
-from kidxlib.indexing.remote_logs import RemoteBucket, RemoteOptions, remote_bucket
-from kidxlib.indexing.source import PartitionDirectory, Source
-from kidxlib.log.cluster_metadata.image import BrokerSettings
+from kidxlib.indexing.source import PartitionDirectory, RemoteBucket, RemoteOptions, Source, remote_bucket
+from kidxlib.log.metadata_image import BrokerSettings
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import make_ready
@@ -64,18 +63,16 @@ from kidxlib.operations.restore.new_nodes import UNFINISHED, NewBroker, write_me
 from kidxlib.operations.restore.record_digest import IsolatedRecords
 from kidxlib.operations.restore.restore_plan import RestorePlan
 from kidxlib.operations.restore.restored_cluster import cluster_metadata_records
-from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
-from kidxlib.storage.location import location
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.location import Directory, location
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
+from kidxlib.storage.opened_log import SMALL_BYTES
 from kidxlib.storage.publisher import Owner, Publisher
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 
 #: What an end before the metadata leaves.
 _LEFT_BEFORE_METADATA: Final = (

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.listing import findings_on_missing, findings_on_transaction_index, match_objects
-from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_log import LocalLog, finding_on_local_epochs, finding_on_local_start
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
@@ -47,8 +47,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.indexing.source import ANY_TOPIC
+from kidxlib.indexing.source import ANY_TOPIC, LAYOUTS
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -78,10 +77,9 @@ from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
-from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 
 _RECORDS_PER_BATCH: Final = 500

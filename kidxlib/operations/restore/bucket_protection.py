@@ -19,7 +19,7 @@ from kidxlib.errors import describe_error
 from kidxlib.operations.restore.new_nodes import NewBroker
 from kidxlib.storage.location import Location, plain
 from kidxlib.storage.store.s3 import ObjectPath
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 
 _OPTION: Final = "--bucket-protected"
 _ROOT_USER_ID: Final = 0

@@ -35,11 +35,10 @@ from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, Consumed, IsolatedRecords, RecordDigest
 from kidxlib.reading.request import READ_COMMITTED
-from kidxlib.storage.small_files import parse_properties, small_file
-from kidxlib.terminal.console import first_of_each_kind
+from kidxlib.storage.log_dir import parse_properties, small_file
+from kidxlib.terminal.console import begin_phase, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted, shell_option
 
 _LINES_SHOWN: Final = 20

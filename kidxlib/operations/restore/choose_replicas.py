@@ -22,12 +22,10 @@ from typing import Final
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as
-from kidxlib.log.cluster_metadata.image import Assignment
-from kidxlib.operations.compare.finding import Finding, Kind
-from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
-from kidxlib.operations.compare.place import Place
-from kidxlib.operations.compare.replica import compare_pairs
-from kidxlib.operations.compare.replica_partition import ReplicaFindings
+from kidxlib.log.metadata_image import Assignment
+from kidxlib.operations.compare.comparison import Finding, Kind
+from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_pairs
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.new_nodes import NewBroker, disk_sizes
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata, only_topics

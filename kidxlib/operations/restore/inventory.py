@@ -45,7 +45,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, log_path
@@ -61,12 +61,11 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, ensure_text
-from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, regular_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.words import counted
 
 #: The node id of what is made of a bucket: no broker has it.

@@ -44,22 +44,19 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
 from kidxlib.operations.restore.inventory import OldBroker, OldReplica
 from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
-from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import can_reflink
-from kidxlib.storage.location import ensure_text, identity_of
+from kidxlib.storage.location import Directory, ensure_text, identity_of, place_on_file_system
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties
-from kidxlib.storage.mounts import place_on_file_system
+from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties, small_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import Owner, Published, publish_if
-from kidxlib.storage.small_files import small_file
 from kidxlib.storage.store.s3 import is_object
 
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.

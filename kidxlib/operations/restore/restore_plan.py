@@ -21,7 +21,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (

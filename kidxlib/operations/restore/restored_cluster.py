@@ -27,8 +27,8 @@ from typing import Any, Final
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import ClusterMetadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import (
@@ -47,9 +47,9 @@ from kidxlib.operations.restore.surviving_metadata import (
     SurvivingMetadata,
     made_from_folders,
 )
-from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
-from kidxlib.storage.small_files import small_file
+from kidxlib.retention.policy_file import OwnSettings, read_own_settings
+from kidxlib.storage.log_dir import small_file
 from kidxlib.text.words import shell_option
 
 #: Settings that each topic of a restored cluster has a value of, as brokers' defaults may delete records; and the

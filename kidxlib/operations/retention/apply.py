@@ -47,18 +47,17 @@ from kidxlib.retention.apply import (
 )
 from kidxlib.retention.policy import Decision, Policy, Reason
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.sources import source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
-from kidxlib.terminal.build import PROBLEMS_SHOWN
-from kidxlib.terminal.console import more, note, warn_of_first
+from kidxlib.terminal.console import begin_phase, more, note, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
 from kidxlib.text.times import show_time, to_ms
 from kidxlib.text.words import counted
 

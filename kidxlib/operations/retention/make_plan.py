@@ -21,12 +21,11 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Staged, Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.missing import Missing
+from kidxlib.operations.damage.known_damage import Missing
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanRequest
 from kidxlib.operations.retention.segments_to_plan import (
@@ -47,15 +46,14 @@ from kidxlib.retention.policy import (
     Reason,
     Written,
 )
-from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
 from kidxlib.run.retention_configs import Configs, ConfiguredTopics
+from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, TOPICS_SHOWN
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted
 

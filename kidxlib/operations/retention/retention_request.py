@@ -14,8 +14,8 @@ from kidxlib.operations.retention.plan_work import PlanOptions
 from kidxlib.retention.policy import Policy, TopicConfig, Written
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.options import MetadataOptions
 from kidxlib.run.retention_configs import Configs, ConfiguredTopics
+from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import NS_PER_MS, show_time
 
 

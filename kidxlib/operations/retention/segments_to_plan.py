@@ -18,19 +18,18 @@ from numpy.typing import NDArray
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.matching import Positions, Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.segment_views import SegmentToPlan
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.operations.retention.plan_work import IS_ONLY_REPLICA, PartitionsToPlan
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.run.retention_configs import Configs
+from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.tables.protocol import ROWS, Tables
 from kidxlib.text.words import counted
 

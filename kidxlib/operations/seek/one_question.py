@@ -44,7 +44,7 @@ from kidxlib.reading.left_out import (
     unmounted_log_dirs,
     with_other_topic_id,
 )
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.exit_codes import ExitCode

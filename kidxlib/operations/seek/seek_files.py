@@ -41,7 +41,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.answer_work import RESULT
 from kidxlib.storage.location import Location, ensure_text, location, plain
 from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object, object_written
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options import needing_packages
 from kidxlib.text.times import parse_milliseconds
 
 EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta table"

@@ -25,15 +25,13 @@ from kidxlib.audit.tiered.finding import (
     RemoteSegmentKey,
     broken,
 )
-from kidxlib.audit.tiered.listed_partition import RemotePartition
-from kidxlib.audit.tiered.metadata import AsOf, Copying
+from kidxlib.audit.tiered.listing import AsOf, Copying, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS, RemoteFinding
+from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import cut
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work, reads_little
+from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -60,8 +58,7 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.console import begin_phase, warn
 
 #: The largest share: about a second of work.
 _SHARE_SEGMENTS: Final = 64

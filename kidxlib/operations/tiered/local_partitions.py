@@ -15,13 +15,12 @@ import pyarrow as pa
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey
-from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_log import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import list_partitions
-from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.listing import Skipped, list_partitions
 from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
@@ -29,8 +28,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, read_topic_id
 from kidxlib.terminal.console import warn, warn_of_first
 from kidxlib.text.words import counted
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.tiered.metadata import flag_since
+from kidxlib.audit.tiered.listing import flag_since
 from kidxlib.catalog.matching import Values
 from kidxlib.log.remote.metadata_topic import (
     ExportedPartition,

@@ -25,13 +25,12 @@ import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
-from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow, what_to_do
+from kidxlib.audit.tiered.listing import AsOf
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
-from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name
@@ -51,17 +50,15 @@ from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMeta
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
-from kidxlib.storage.directory import read_file
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, read_file
 from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
-from kidxlib.terminal.console import warn_of_first
+from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 

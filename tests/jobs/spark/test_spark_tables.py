@@ -25,16 +25,15 @@ from pyspark.sql import SparkSession
 from jobs.common.spark import spark_tables
 from jobs.common.spark.session import session
 from jobs.common.spark.spark_tables import SparkMaintenance, SparkTables
+from kidxlib.catalog import tables
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, properties_of
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.maintenance import table_state
-from kidxlib.tables import layout
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.layout import properties_of
 from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
 from tests.support.catalog import append_rows
 from tests.support.grouped import Segments, assert_grouped, rows_of
@@ -218,7 +217,7 @@ def _assert_an_older_release_refuses_it(path: str, monkeypatch: pytest.MonkeyPat
 
 
 def _catalog_version(table: Path) -> int:
-    return int(DeltaTable(table).metadata().configuration[layout.VERSION_PROPERTY])
+    return int(DeltaTable(table).metadata().configuration[tables.VERSION_PROPERTY])
 
 
 def _kept_names(table: Table) -> list[str]:

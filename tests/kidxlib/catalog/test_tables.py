@@ -23,7 +23,7 @@ from kidxlib.catalog.tables import (
 )
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_tables
 from kidxlib.tables.delta_tables import DeltaTables
 
 KEPT = Path(__file__).parents[2] / "catalogs"

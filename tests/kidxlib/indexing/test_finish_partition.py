@@ -27,7 +27,7 @@ from kidxlib.indexing.plan import AuxiliaryFiles, held_name
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.logs import golden

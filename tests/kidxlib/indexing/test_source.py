@@ -42,7 +42,7 @@ from kidxlib.log.remote.layout import LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY,
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.records.reader import Record
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from tests.conftest import one_in
 from tests.docs.pages import PROJECT
 from tests.support.logs import encoded

@@ -28,8 +28,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import count, read, read_batches
 from kidxlib.reading.walk import Damage
-from kidxlib.records.arrow.batches import BATCHES, LISTED_BATCHES
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import BATCHES, CONSUMED, LISTED_BATCHES
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.past_end import is_unfinished

@@ -31,7 +31,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
 from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
 from kidxlib.records.reader import Record
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows

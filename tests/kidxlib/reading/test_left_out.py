@@ -53,11 +53,11 @@ from kidxlib.reading.request import read_request
 from kidxlib.reading.walk import Damage
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
-from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.context import existing_tables
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
     change,

@@ -23,7 +23,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.walk import fail_on
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows, rows_of_partition

@@ -18,8 +18,7 @@ from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, scan_logs
-from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import Directory, FileVersion
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs.batches import Batch, encode

@@ -29,7 +29,7 @@ from kidxlib.recovery.recover import TAIL_BYTES_MAX, RecoveredSegment, recover, 
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from tests.kidxlib.recovery.test_check_kernel import BATCHES, LOG, STARTS
 from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference

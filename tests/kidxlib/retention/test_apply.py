@@ -31,7 +31,7 @@ from kidxlib.retention.apply import (
     reconsidered,
 )
 from kidxlib.retention.policy import TopicPolicy
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Directory
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import is_staging
 from kidxlib.storage.remover import Remover

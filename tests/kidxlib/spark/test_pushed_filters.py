@@ -15,7 +15,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.spark.pushed_filters import Pushed, push_filters
 from kidxlib.spark.source import KafkaSegmentReader, KafkaSegmentSource
 from tests.support.logs.random_logs import write_random_log

@@ -15,7 +15,7 @@ import pytest
 
 from kidxlib.errors import LogChangedError
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.storage import log_bytes
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, RangedLog, WholeLog
 from kidxlib.storage.opened_log import open_local_log, opened_log

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import FILE_BYTES, TABLES
-from kidxlib.storage.store.delta import file_system_of
+from kidxlib.storage.store.s3 import file_system_of
 from kidxlib.tables.data_files import KeyRange, files_of, key_ranges, rows_in, sizes_of
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import one_in

@@ -15,8 +15,7 @@ from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.source import source_at
 from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.recover import scan_logs
-from kidxlib.storage import opened_together
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.opened_log import SMALL_BYTES
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.golden import DATA, SAMPLES
 from tests.support.plans import files_below, plan_of

@@ -19,10 +19,9 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State
-from kidxlib.storage import small_files
+from kidxlib.storage import log_dir
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.log_dirs import put
 from tests.support.cluster_metadata import (
     OTHER_ID,
@@ -140,9 +139,9 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
     """`orders-2` is deleted between the checkpoints and the listing, and `orders-0` goes on in a new segment after it.
     Checkpoints are read before logs are listed, and what is lacking then is looked at again.
     """
-    read, list_all = small_files.usable_checkpoints, plan.find_segments
+    read, list_all = log_dir.usable_checkpoints, plan.find_segments
 
-    def read_and_delete(place: Path) -> small_files.Checkpoints:
+    def read_and_delete(place: Path) -> log_dir.Checkpoints:
         found = read(place)
         (log_dir / "orders-2" / segment_file(0, ".log")).unlink()
         (log_dir / "orders-2").rmdir()

@@ -32,7 +32,7 @@ from kidxlib.operations.export.export import (
     write_part,
 )
 from kidxlib.reading.walk import Damage
-from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.arrow_columns import CONSUMED
 from tests.support.logs.golden import SAMPLES
 
 _PARTS: Final = 2

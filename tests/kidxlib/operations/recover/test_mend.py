@@ -23,8 +23,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
 from tests.docs.pages import PROJECT

@@ -34,12 +34,12 @@ from kidxlib.operations.report.savings import (
     settled_ratio,
     updated,
 )
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.decode import RecordPlacer
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Header, Record
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
 from tests.model.producer import contents_of

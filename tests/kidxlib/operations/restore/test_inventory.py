@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.backend import open_local_once
 from kidxlib.operations.restore.inventory import SCAN_CACHE_SCHEMA
 from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.operations.restore.restore import RestoreRequest, restore

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,

@@ -17,8 +17,8 @@ from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_MAX, segment_file
 from kidxlib.java import hash_of
 from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.interpreter import write_message
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, TRANSACTION_STATE
-from kidxlib.messages.writing import write_message
 from kidxlib.operations.restore.until_offsets import quiet_end
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
