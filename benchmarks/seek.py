@@ -34,7 +34,7 @@ from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import note
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.logs import KafkaLog
+from tests.support.kafka.lookups import KafkaLog
 
 _Longs: TypeAlias = NDArray[np.int64]
 

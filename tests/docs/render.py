@@ -18,7 +18,7 @@ from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.retention.policy import PlanWarning, Reason, decision_of
 from kidxlib.terminal import dump
-from tests.docs.messages_page import MESSAGES_PAGE, listed
+from tests.docs.messages import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 

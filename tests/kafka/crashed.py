@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from kidxlib.errors import UntrustedError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.segment_files import (
@@ -24,6 +25,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kidxlib.operations.recover.page_cache import last_message, mount_of
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.kafka.broker import Broker
@@ -167,3 +169,13 @@ def _lasting(snapshot: bytes) -> frozenset[Producer]:
         for producer in producers_in(snapshot)
         if producer.timestamp > a_day_ago_ms or producer.current_transaction_first_offset >= 0
     )
+
+
+def why_untrusted(directory: Path) -> str | None:
+    """Why the page cache is not trusted with a directory; None where it is."""
+    try:
+        mount_of(directory)
+        last_message()
+    except UntrustedError as error:
+        return str(error)
+    return None

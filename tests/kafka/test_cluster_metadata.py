@@ -1,4 +1,4 @@
-"""What a live broker's log dir says of its topics is what the broker itself says of them."""
+"""What log dirs, tools and settings files say of topics is what the live broker and Java say of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kidxlib.format.segment_files import parse_kraft_snapshot
 from kidxlib.log.cluster_metadata.image import (
@@ -27,6 +29,8 @@ from kidxlib.log.cluster_metadata.image import (
     topic_config,
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, TopicConfig, TopicPolicy
+from kidxlib.retention.policy_file import read_policies
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode
@@ -34,6 +38,7 @@ from tests.faults.processes import kidx
 from tests.kafka.damaged_disk import wait_until
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.classes import Kafka
 from tests.support.spark.jobs import Ended, kidx_build_here, kidx_retention_here
 
 #: What the broker is started with: of each pair of synonyms one that wins, and one that loses.
@@ -301,3 +306,93 @@ class _Archive:
 
     def retention(self, *options: str | Path) -> Ended:
         return kidx_retention_here("--catalog", self._catalog, *options)
+
+
+_TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+_TWO_DAYS_MS: Final = 2 * 24 * 60 * 60 * 1000
+#: By topic, what is set for it.
+_SET: Final[dict[str, dict[str, str]]] = {
+    "plain": {},
+    "with.dots_and-dashes": {"cleanup.policy": "compact,delete", "retention.ms": "1000"},
+    "compacted": {"cleanup.policy": "compact", "leader.replication.throttled.replicas": "0:1,1:1"},
+    "large": {"retention.bytes": "5", "retention.ms": "-1"},
+}
+
+
+def test_what_kafkas_tools_print_is_what_the_broker_has(broker_version: str, tmp_path: Path) -> None:
+    """A broker whose own default is two days: of all topics at once, of one, and of what was set alone."""
+    broker = Broker(tmp_path / "broker", {"log.retention.hours": 48}, version=broker_version)
+    here = ("--bootstrap-server", broker.bootstrap)
+    with broker.running():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = [NewTopic(topic, 1, 1, config=values) for topic, values in _SET.items()]
+        for created in admin.create_topics(topics).values():
+            created.result(TIMEOUT_SECONDS)
+        of_topics = (_CONFIGS, *here, "--describe", "--entity-type", "topics")
+        said = broker.run_tool(*of_topics, "--all")
+        one = broker.run_tool(*of_topics, "--all", "--entity-name", "with.dots_and-dashes")
+        alone = broker.run_tool(*of_topics)
+        listed = broker.run_tool(_TOPICS, *here, "--describe")
+
+    expected = {
+        "plain": TopicPolicy(retention_ms=_TWO_DAYS_MS),
+        "with.dots_and-dashes": TopicPolicy(retention_ms=1000, cleanup=frozenset(Cleanup)),
+        "compacted": TopicPolicy(retention_ms=_TWO_DAYS_MS, cleanup=frozenset({Cleanup.COMPACT})),
+        "large": TopicPolicy(retention_ms=-1, retention_bytes=5),
+    }
+    found = {topic: _read(tmp_path, said, topic) for topic in _SET}
+    assert {topic: config.policy for topic, config in found.items()} == expected
+    for topic, config in found.items():
+        origins = {name: Origin.TOPIC if name in _SET[topic] else Origin.BROKER for name in DECIDING_CONFIGS}
+        assert dict(config.origins) == origins and config.unknown == (), topic
+    assert _read(tmp_path, one, "with.dots_and-dashes") == found["with.dots_and-dashes"]
+    assert _read(tmp_path, one, "plain").unknown == DECIDING_CONFIGS
+
+    for text in (alone, listed):
+        assert _read(tmp_path, text, "plain").unknown == DECIDING_CONFIGS
+        both = _read(tmp_path, text, "with.dots_and-dashes")
+        assert both.policy == expected["with.dots_and-dashes"]
+        assert both.unknown == ("retention.bytes", "remote.storage.enable")
+
+
+def _read(directory: Path, text: str, topic: str) -> TopicConfig:
+    (directory / "described.txt").write_text(text)
+    [policy] = read_policies(directory / "described.txt")
+    return policy.of_topic(topic)
+
+
+_PIECES = st.sampled_from(
+    [
+        "a",
+        "key",
+        "log.dirs",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\f",
+        "\n",
+        "\r\n",
+        "\r",
+        "\\",
+        "\\\n",
+        "#",
+        "!",
+        "\\u0041",
+        "\\t",
+        "ä",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=14).map("".join))
+@settings(max_examples=400)
+@example("a=b\\\n   c\\\\\n#d=e\n ! f\ng h : = i\n\\ j = k \n=l\nm\\=n:o\na=last")
+def test_they_are_javas(kafka: Kafka, text: str) -> None:
+    java = kafka.gateway.jvm.java
+    properties = java.util.Properties()
+    content = text.encode("latin-1")
+    properties.load(java.io.ByteArrayInputStream(content))
+    theirs = {str(name): str(properties.getProperty(name)) for name in properties}
+    theirs.pop("", None)
+    assert parse_properties(content) == theirs

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
-from kidxlib.messages.definitions import Message, messages_of
+from kidxlib.messages.definitions import Message, kafka_version, messages_of
 from kidxlib.messages.reading import Values
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
 from kidxlib.messages.typed_records import (
@@ -33,11 +33,13 @@ from kidxlib.messages.writing import unsigned_varint as varint
 from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.conftest import Say
+from tests.kafka.definitions import TARGET, definitions
 from tests.kafka.dumps import assert_as_kafka
 from tests.kafka.reading import TIMEOUT_SECONDS, consume_in_group
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
+from tests.support.kafka.jars import PROMISED
 from tests.support.kafka.tiered import METADATA_TOPIC, TIERED_TOPIC, metadata_records, tiered_broker
 from tests.support.logs import encoded
 from tests.support.messages import random_values
@@ -309,3 +311,8 @@ def _log(records: Sequence[Record], magic: int) -> bytes:
     if magic == 2:
         return encoded.batch_v2(records)
     return b"".join(encoded.message(record, magic) for record in records)
+
+
+def test_made_anew_they_are_the_same() -> None:
+    assert TARGET.read_text() == definitions()
+    assert kafka_version() == PROMISED

@@ -32,7 +32,7 @@ from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.logs import KafkaLog
+from tests.support.kafka.lookups import KafkaLog
 from tests.support.logs import encoded
 from tests.support.logs.golden import GoldenSegment
 from tests.support.logs.random_logs import write_random_log

@@ -28,11 +28,9 @@ from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from tests.conftest import Say
-from tests.support.kafka import indexes
-from tests.support.kafka.bulk_calls import Targets
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.indexes import KafkaIndex
-from tests.support.kafka.results import KafkaError
+from tests.support.kafka import lookups
+from tests.support.kafka.classes import Kafka, KafkaError
+from tests.support.kafka.lookups import KafkaIndex, Targets
 from tests.support.logs.golden import GoldenSegment
 
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
@@ -64,8 +62,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
-_TIME: Final = _Kind(TimeIndex, indexes.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, lookups.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
+_TIME: Final = _Kind(TimeIndex, lookups.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -165,7 +163,7 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
 def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int, rng: random.Random) -> int:
     """Ask both for ranges that start and end at what the entries say, and beside it."""
     path.write_bytes(content)
-    theirs = indexes.transaction_index(kafka, path, base_offset)
+    theirs = lookups.transaction_index(kafka, path, base_offset)
     ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
     marks = [mark for one in ours.all() for mark in (one.first_offset, one.last_offset, one.last_stable_offset)]
     offsets = sorted({mark + step for mark in (base_offset, *marks) for step in (-1, 0, 1)})
@@ -340,13 +338,13 @@ def test_transaction_indexes_written_to(
         if content or rng.random() < 0.5:
             path.write_bytes(content)
         ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
-        theirs = indexes.transaction_index(kafka, path, base_offset)
+        theirs = lookups.transaction_index(kafka, path, base_offset)
         for _ in range(CHANGES // 4):
             change = rng.choice((["append"] * 5) + ["truncate_to", "reset", "sanity_check"])
             arguments: tuple[Any, ...] = ()
             if change == "append":
                 fields = [rng.randrange(100) for _ in range(4)]
-                thrown = theirs.call("append", indexes.aborted_transaction(kafka, *fields))
+                thrown = theirs.call("append", lookups.aborted_transaction(kafka, *fields))
                 try:
                     ours.append(AbortedTransaction(*fields))
                 except InvalidOffsetError as error:

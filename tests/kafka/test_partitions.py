@@ -20,8 +20,7 @@ from kidxlib.storage.log_bytes import WholeLog
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
 from tests.kafka.same_partition import REASONS_OF_THE_FOLD, OurPartition, assert_as_kafka, fold_partition
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.results import KafkaPartition
+from tests.support.kafka.classes import Kafka, KafkaPartition
 from tests.support.logs.golden import DATA, GoldenSegment
 from tests.support.logs.snapshots import producers_in
 

@@ -22,10 +22,12 @@ from kidxlib.format.segment_files import (
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
 from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, killed_broker, logs_of, partition_directory, started
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.jars import OLDER, with_older_kafkas
 
 _TORN: Final = "transactions-1"
 
@@ -282,3 +284,29 @@ def _digest(broker: Broker) -> dict[str, tuple[bytes, int]]:
 
 def _without_times(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plan.items() if name != "plan_seconds"}
+
+
+@with_older_kafkas
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_broker_starts_as_by_itself(version: str, tmp_path: Path, say: Say) -> None:
+    """The version's own disk, and its own start: it recovers what is left to it, or nothing, and all else is equal."""
+    crashed = Crashed(killed_broker(tmp_path / "broker", version), tmp_path / "crashed")
+    assert sum(crashed.alone.recovered.values()) > 3 * len(crashed.alone.recovered)
+
+    checkpoint = crashed.copy()
+    ended = kidx("recover", *checkpoint.log_dirs, "--apply", "--json")
+    assert ended.code == 0 and ended.json["start_bytes_now"] < ended.json["start_bytes"] / 3, ended
+    found = started(checkpoint)
+    assert found.recovered == dict.fromkeys(crashed.alone.recovered, 1) and not found.skipped
+    found.assert_same(crashed.alone)
+
+    marker = crashed.copy()
+    ended = kidx("recover", *marker.log_dirs, "--apply", "--level", "marker")
+    assert ended.code == 0, ended
+    found = started(marker)
+    assert found.recovered == {} and found.skipped == len(marker.log_dirs)
+    found.assert_same(crashed.alone)
+    say(
+        f"Kafka {version}: {sum(crashed.alone.recovered.values())} segments of {len(crashed.alone.recovered)} "
+        f"partitions recovered alone; {len(found.files)} files equal at both levels"
+    )

@@ -26,8 +26,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import read_offset_checkpoint
 from tests.conftest import Say
 from tests.faults.processes import kidx
-from tests.kafka.loaded import files_of, load
-from tests.kafka.spoilt import offsets_go_back, spoil
+from tests.kafka.loaded import files_of, load, offsets_go_back, spoil
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.jars import OLDER, with_older_kafkas

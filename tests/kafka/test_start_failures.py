@@ -16,8 +16,7 @@ from kidxlib.audit.startup.obstacles import Thrown
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.results import error_of
+from tests.support.kafka.classes import Kafka, error_of
 from tests.support.logs.random_logs import write_random_log
 
 _ID: Final = b"AAAAAAAAAAAAAAAAAAAAAg"

@@ -30,11 +30,9 @@ from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.docs.log_dirs import put
-from tests.kafka.loaded import load
-from tests.kafka.spoilt import offsets_go_back, spoil
-from tests.support.kafka.classes import Kafka
+from tests.kafka.loaded import load, offsets_go_back, spoil
+from tests.support.kafka.classes import Kafka, error_of
 from tests.support.kafka.jars import OLDER, with_older_kafkas
-from tests.support.kafka.results import error_of
 from tests.support.logs.batches import Batch
 from tests.support.logs.random_logs import write_random_log
 from tests.support.logs.snapshots import Producer

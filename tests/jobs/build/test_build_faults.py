@@ -38,8 +38,8 @@ from tests.faults.trees import (
 )
 from tests.support.leftovers import age
 from tests.support.opened_files import OpenedFiles
+from tests.support.spark.cluster import processes_of, without_tracebacks_of_daemons, worker
 from tests.support.spark.jobs import Place, build, start
-from tests.support.spark.processes import processes_of, without_tracebacks_of_daemons, worker
 from tests.support.terminal import without_progress
 
 COPIES = 3

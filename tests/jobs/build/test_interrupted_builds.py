@@ -12,8 +12,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kill_session
 from tests.faults.trees import in_memory, slow_log, small_log, staging_files, write_log
 from tests.support.opened_files import OpenedFiles
+from tests.support.spark.cluster import without_tracebacks_of_daemons, worker
 from tests.support.spark.jobs import Place, build, start
-from tests.support.spark.processes import without_tracebacks_of_daemons, worker
 
 #: Checking a log of this size takes some tenths of a second.
 SLOW = 1 << 30
