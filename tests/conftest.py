@@ -39,10 +39,10 @@ _ORDER: Final = (
 _ONE_SESSION: Final = {
     "jobs": (
         *(f"tests/docs/test_{name}.py" for name in ("catalog_tables", "sql_questions")),
-        *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines", "fleet", "tiered")),
-        *(f"tests/jobs/{name}/" for name in ("audit", "catalog", "compaction", "report", "retention", "seek")),
-        *(f"tests/jobs/spark/test_{name}.py" for name in ("engine", "errors", "local_rows")),
-        *(f"tests/jobs/test_{name}.py" for name in ("accept_and_forget", "backend", "object_stores", "recover")),
+        *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines")),
+        *(f"tests/jobs/{name}/" for name in ("audit", "catalog", "compaction", "seek")),
+        *(f"tests/jobs/spark/test_{name}.py" for name in ("engine", "errors")),
+        *(f"tests/jobs/test_{name}.py" for name in ("as_kidx", "backend", "object_stores")),
     ),
     "source of segments": ("tests/kafka/test_spark_", "tests/kidxlib/spark/"),
 }

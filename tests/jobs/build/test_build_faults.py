@@ -375,3 +375,42 @@ def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without
     assert json.loads(out)["by_status"] == {"ok": len(found)} == {"ok": 4}
     assert kidx("build", log_dir, "--index-dir", directory / "again").code == 0
     assert indexes(place.index_dir) == indexes(directory / "again") and len(indexes(place.index_dir)) == 8
+
+
+@again_if_too_late
+def test_an_interrupted_build_records_what_was_read_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """SIGINT to all processes, as a terminal sends it, while the only worker stands amid the first segment."""
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, place = directory / "kafka-logs", Place(directory, directory / "kafka-logs")
+    log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
+    for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
+        write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
+    metrics = directory / "kidx.prom"
+    with (
+        in_memory(log),
+        start(*place.arguments, "--json-line", "-", "--metrics-file", metrics, "--", "--master", "local[1,4]") as job,
+    ):
+        try:
+            running = Running(job, worker, DEADLINE_SECONDS)
+            with running.stopped_within(log):
+                os.killpg(job.pid, signal.SIGINT)
+            out, messages = job.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            kill_session(job)
+    if job.returncode == ExitCode.OK:
+        raise TooLateError(messages)
+    assert (job.returncode, out) == (ExitCode.INTERRUPTED, ""), messages
+    assert "Traceback" not in without_tracebacks_of_daemons(messages) and "Exception" not in messages, messages
+    *_, line, error = messages.splitlines()
+    read = "1 of 4 segments read and recorded in the catalog; run the same command again to go on"
+    assert error == f"error: interrupted: {read}", messages
+    found = json.loads(line)
+    assert (found["status"], found["exit_code"], found["error"]) == ("interrupted", 130, f"interrupted: {read}")
+    assert 'kidx_run_exit_code{job="build_index"} 130.0' in metrics.read_text()
+    assert staging_files(place.index_dir) == [] and place.recorded() == {str(log)}
+
+    with OpenedFiles(log_dir.iterdir()) as opened:
+        again = build(*place.arguments)
+    assert again.code == ExitCode.OK and again.json["by_status"] == {"ok": 3}, again
+    assert str(log) not in {str(path) for path in opened.logs()}
+    assert len(place.state()[1]) == 4
