@@ -1,4 +1,4 @@
-"""Checksums of copies in an S3 store: ours are those that the server computes, and `kidx verify --copy` compares them."""
+"""Checksums of copies in an S3 store: those that the server computes are ours, and `kidx verify --copy` compares."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_a_dry_run_says_what_a_build_costs(
         assert more == Requests(head=len(transaction_indexes), put=len(transaction_indexes))
         assert told["read_bytes"] == built["log_bytes"]
         assert re.search(r"^requests:  at least [0-9]+ LIST, [0-9]+ HEAD, [0-9]+ GET; [0-9.]+ \w+ to read", said, re.M)
-        assert (f"; {told['requests']['put']} PUT for index files, if all differ" in said) is read
+        assert (f"; {told['requests']['put']} PUT for index files, if all differ" in said) is reads
 
 
 def _closed_port() -> int:
