@@ -37,7 +37,6 @@ def test_no_block_starts_the_tests() -> None:
 
 @pytest.mark.parametrize("block", _BLOCKS)
 def test_block_runs_as_it_stands(block: Block, workspace: Workspace) -> None:
-    """The exit code that the page promises, and each line of output that it shows."""
     ended = workspace.run(block.page).get(block.name)
     if ended is None:
         pytest.skip("needs versitygw, which ./setup.sh kafka builds where there is Go")

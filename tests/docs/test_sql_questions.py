@@ -559,7 +559,6 @@ def test_every_question_has_its_answer_tested() -> None:
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_question_is_answered_right(question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built) -> None:
-    """The SQL as it stands on the page, against log dirs that were listed and read without Spark or compiled code."""
     _assert_answered(spark, datafusion, question, ANSWERS[question](built))
 
 
@@ -567,7 +566,6 @@ def test_question_is_answered_right(question: str, spark: SparkSession, datafusi
 def test_a_question_on_a_bucket_is_answered_right(
     question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built
 ) -> None:
-    """Against the bucket's files, as two audits have seen them."""
     _assert_answered(spark, datafusion, question, REMOTE_ANSWERS[question](built.catalog.parent / "bucket"))
 
 
@@ -639,7 +637,6 @@ def test_what_a_start_loses_depends_on_the_last_stop_and_on_the_indexes_beside_t
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, built: Built) -> None:
-    """All columns of all rows, by deltalake and by Spark: 64-bit numbers, arrays, maps and instants."""
     if table is INDEX_BYTES:  # these builds pack nothing
         key = {"source": "sample", "topic": "t", "partition": 1, "base_offset": 2**62, "kind": "index"}
         append_rows(built.catalog, table, {**key, "size_bytes": 8, "crc32c": 2**32 - 1, "content": bytes(range(8))})

@@ -162,7 +162,6 @@ def test_two_builds_at_once_lose_and_double_nothing(
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[State, float]
 ) -> None:
-    """It has too little room for the tables, then for their rows, and then is enlarged."""
     place = Place(tmp_path, log_dir, settings)
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
         for size in ("64k", "160k", "200k"):

@@ -183,10 +183,8 @@ def test_the_dense_index_comes_back(place: Place, tmp_path: Path) -> None:
 def test_killed_anywhere_and_run_again(
     place: Place, tmp_path: Path, rng: random.Random, say: Say, exhaustive: bool
 ) -> None:
-    """Goal: a killed run leaves each file as it was or as it is to be; the next ends as if undisturbed, and what they
-    said was done stands.
-
-    Method: the process is killed (-9) just before a random one of all that it does to files.
+    """A killed run leaves each file as it was or as it is to be; the next ends as if undisturbed, and what they said
+    was done stands. The process is killed (-9) just before a random one of all that it does to files.
     """
     before = _tree(place.directory)
     directory, tasks = _copy(place, tmp_path / "undisturbed")

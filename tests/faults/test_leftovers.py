@@ -75,9 +75,7 @@ def _make_old(folder: Path) -> int:
 def test_a_run_of_twelve_days_keeps_its_folder_and_a_killed_one_loses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: who lives is known by its heartbeat, and not by the age of what it has staged.
-
-    Method: builds that wait for a catalog whose lock the test holds; one is killed (-9), and everything that both have
+    """Builds that wait for a catalog whose lock the test holds; one is killed (-9), and everything that both have
     staged is made twelve days old, before another command sweeps.
     """
     log_dir, place, catalog = (tmp_path / name for name in ("kafka-logs", "temporary", "catalog"))

@@ -55,10 +55,8 @@ def test_mutated_segments(
     say: Say,
     random_cases: Callable[[int, int], int],
 ) -> None:
-    """Goal: no bytes bring the scan down, or apart from Kafka's.
-
-    Method: mutate sections of real segments, have them scanned in processes of their own, mapped or in chunks, and
-    recovered by Kafka; compare everything that Kafka writes, and why it fails. A log that differs is kept.
+    """Mutate sections of real segments, have them scanned in processes of their own, mapped or in chunks, and recovered
+    by Kafka; compare everything that Kafka writes, and why it fails. A log that differs is kept.
     """
     cases = random_cases(CASES, CASES_EXHAUSTIVE)
     ends: Counter[str] = Counter()

@@ -211,10 +211,8 @@ def _said(log_dir: Path, *, clean: bool) -> tuple[_Said, _Said]:
 
 
 def test_no_file_of_a_healthy_partition_is_broken(kafka: Kafka, scratch: Path) -> None:
-    """Goal: verify says no false word of what a broker has left, killed or stopped, or after its next start.
-
-    Method: Kafka's log does it; what is there meanwhile is what a kill leaves. Each state is audited, then loaded by
-    Kafka as after such a stop, which must keep all records, and what that leaves is audited again.
+    """Kafka's log does it; what is there meanwhile is what a kill leaves. Each state is audited, then loaded by Kafka
+    as after such a stop, which must keep all records, and what that leaves is audited again.
     """
     ends: dict[int, tuple[int, int]] = {}
     with ExitStack() as logs:

@@ -433,7 +433,6 @@ def test_it_has_all_of_that(disk: Disk) -> None:
 
 
 def test_nothing_is_wrong_with_it(disk: Disk) -> None:
-    """Neither a finding nor a warning, neither with the log dir nor with the bucket, at any level."""
     found = kidx("verify", disk.log_dir, "--deep-iteration", "--json")
     assert (found.code, found.err) == (0, ""), found.err
     assert {each["verdict"] for each in found.json["files"]} == {"whole", "identical", "safe"}
@@ -500,7 +499,6 @@ def _partitions(disk: Disk) -> list[Path]:
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_an_export_has_what_consumers_got(disk: Disk, isolation: str, tmp_path: Path) -> None:
-    """Of the log dir, and of the bucket; not what was deleted."""
     consumed = disk.consumed[isolation]
     found = {}
     for number, (place, partitions, more) in enumerate(
@@ -531,7 +529,6 @@ def _consumed(table: pa.Table, topic: str, partition: int, end: int) -> Consumed
 
 
 def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka: Kafka, tmp_path: Path) -> None:
-    """Each file of each partition; logs with their records, and those of Kafka's own topics decoded."""
     copy, shown, dumped = tmp_path / "copy", b"", 0
     kafka_dump = KafkaDump(kafka, tmp_path)
     for directory in _partitions(disk):
@@ -565,7 +562,6 @@ def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka: Kaf
 @pytest.mark.exhaustive("starts brokers on the disk of one that was killed")
 @pytest.mark.parametrize("level", ["checkpoint", "marker"])
 def test_a_killed_twin_is_recovered(live: Worked | None, level: str, tmp_path: Path) -> None:
-    """At both levels consumers get what they get from a broker that was let recover by itself."""
     assert live is not None
     alone, ours = (tiered_twin(live.killed, tmp_path / name) for name in ("alone", "ours"))
     recovered = kidx("recover", ours.log_dir, "--apply", "--level", level, "--json")

@@ -111,11 +111,7 @@ def test_golden_logs(
     exhaustive: bool,
     say: Say,
 ) -> None:
-    """Goal: each log whose indexes Kafka has written answers seeks and fetches as Kafka does.
-
-    Method: Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a
-    directory.
-    """
+    """Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a directory."""
     seeks = 0
     directories = sorted({segment.log.parent for segment in golden_segments})
     for number, path in enumerate(directories):
@@ -221,7 +217,6 @@ def test_offsets_by_time_as_kafka_tests_them(scratch: Path) -> None:
 
 
 def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """By size, by time with jitter, by full indexes and by offsets that are too far away."""
     java_params = kafka.gateway.jvm.org.apache.kafka.storage.internals.log.RollParams
     base_offset, now, answers = 10, 2_000_000_000_000, Counter[bool]()
     for number in range(200 if exhaustive else 30):

@@ -222,10 +222,7 @@ def _made_up(rng: random.Random, kind: _Kind, made: str | None = None, size: int
 
 
 def test_written_to_at_random(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool) -> None:
-    """Goal: the same file after each change, and the same error from each that is refused.
-
-    Method: start with an empty index or a file, and make random changes to ours and to Kafka's.
-    """
+    """Start with an empty index or a file, and make random changes to ours and to Kafka's."""
     outcomes: Counter[str] = Counter()
     for number in range(WRITTEN_EXHAUSTIVE if exhaustive else WRITTEN):
         kind = _KINDS[number % 2]
@@ -311,7 +308,6 @@ def _expected(thrown: KafkaError | None) -> type[KidxError] | None:
 
 
 def test_sanity(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool) -> None:
-    """The same indexes are corrupt."""
     outcomes: Counter[str] = Counter()
     for number in range(1000 if exhaustive else 100):
         kind = _KINDS[number % 2]

@@ -289,7 +289,6 @@ def _without_times(plan: Mapping[str, Any]) -> dict[str, Any]:
 @with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
 def test_an_older_broker_starts_as_by_itself(version: str, tmp_path: Path, say: Say) -> None:
-    """The version's own disk, and its own start: it recovers what is left to it, or nothing, and all else is equal."""
     crashed = Crashed(killed_broker(tmp_path / "broker", version), tmp_path / "crashed")
     assert sum(crashed.alone.recovered.values()) > 3 * len(crashed.alone.recovered)
 

@@ -417,13 +417,11 @@ def disk(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> _Disk
 def test_what_becomes_of_each_damage(
     disk: _Disk, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
-    """Goal: a broker that starts after `kidx recover` says, gives, accepts and leaves what one does that starts by
-    itself, for each partition; so does the controller. It reads the last segment of each partition again at the level
-    of checkpoints, and nothing with a marker.
-
-    Method: each partition of one disk has a damage of its own. Damages that no kernel can have made that still has all
-    pages are left out where it is trusted: headers do not tell them, and nobody has promised that they do. Partitions
-    for which a marker is refused are made whole, so that there is one for the others.
+    """A broker that starts after `kidx recover` says, gives, accepts and leaves what one does that starts by itself,
+    for each partition; so does the controller. It reads the last segment of each partition again at the level of
+    checkpoints, and nothing with a marker. Each partition of one disk has a damage of its own. Damages that no kernel
+    can have made that still has all pages are left out where it is trusted: headers do not tell them, and nobody has
+    promised that they do. Partitions for which a marker is refused are made whole, so that there is one for the others.
     """
     for _ in range(_SEEDS if exhaustive else 1):
         seed = rng.randrange(2**32)

@@ -116,11 +116,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> It
 
 @pytest.mark.exhaustive("takes a minute a round; tests/kafka/test_recover.py starts one broker after the same commands")
 def test_no_acknowledged_record_is_lost(cluster: Cluster, tmp_path: Path, rng: random.Random, say: Say) -> None:
-    """Goal: at both levels, with all that the broker had written, and where the disk has lost the ends of logs that it
-    had not flushed, all replicas come to hold every acknowledged record, the recovered one as the leader, too.
-
-    Method: writers go on while a random broker is killed, recovered and started. A tail is lost in that logs are cut at
-    a random byte of their last segments.
+    """At both levels, with all that the broker had written, and where the disk has lost the ends of logs that it had
+    not flushed, all replicas come to hold every acknowledged record, the recovered one as the leader, too. Writers go
+    on while a random broker is killed, recovered and started. A tail is lost in that logs are cut at a random byte of
+    their last segments.
     """
     rounds, acknowledged, cuts = 20, dict[tuple[int, int], bytes](), 0
     for number in range(rounds):

@@ -264,13 +264,11 @@ def _flushed(partition: KilledPartition, rng: random.Random) -> int:
 def test_headers_tell_what_all_bytes_tell(
     level: str, kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
-    """Goal: with the page cache trusted a recovery refuses, cuts and drops the same as one that reads everything, and
-    leaves the same files, byte by byte; but at the level of checkpoints, at which the other run leaves last segments to
-    the broker. Kafka comes to the same logs, indexes and producers with either as by itself.
-
-    Method: random logs of idempotent and transactional producers, with the side files that a broker has closed. Then
-    what a kill leaves: an append that is whole or not, indexes that are open, or were being rebuilt, snapshots that are
-    not yet there.
+    """With the page cache trusted a recovery refuses, cuts and drops the same as one that reads everything, and leaves
+    the same files, byte by byte; but at the level of checkpoints, at which the other run leaves last segments to the
+    broker. Kafka comes to the same logs, indexes and producers with either as by itself. Random logs of idempotent and
+    transactional producers, with the side files that a broker has closed. Then what a kill leaves: an append that is
+    whole or not, indexes that are open, or were being rebuilt, snapshots that are not yet there.
     """
     broker = _KilledBroker(scratch, rng, 500 if exhaustive else 20)
     trusted, read = broker.recover(level)
@@ -398,8 +396,8 @@ def _assert_same(found: Started, alone: Started, *, but: set[str]) -> None:
 
 
 def test_headers_are_enough(crashed: Crashed) -> None:
-    """Goal: what comes of it is what the broker makes of it by itself. Indexes of segments that it had finished are its
-    own, and right. The disk of the next test gets a marker.
+    """What comes of it is what the broker makes of it by itself. Indexes of segments that it had finished are its own,
+    and right. The disk of the next test gets a marker.
     """
     broker = crashed.copy()
     note_down(broker.log_dirs)  # it is a copy, of what the kernel has

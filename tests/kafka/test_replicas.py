@@ -150,7 +150,7 @@ def _wait_until_cleaned(admin: AdminClient, cluster: Cluster) -> None:
 
 
 def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) -> None:
-    """Goal: partitions whose replicas brokers brought in sync are the same; of a topic that went on without one of the
+    """Partitions whose replicas brokers brought in sync are the same; of a topic that went on without one of the
     brokers, its replicas alone are behind; a compacted one is not compared by digests.
     """
     found = fleet.verdicts(tmp_path)
@@ -171,8 +171,8 @@ def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) 
 
 
 def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: a batch of which a byte of a value was flipped and the checksum computed anew, so that nothing else can
-    tell it, is found on its broker, with its offset and its place in both logs.
+    """A batch of which a byte of a value was flipped and the checksum computed anew, so that nothing else can tell it,
+    is found on its broker, with its offset and its place in both logs.
     """
     spoilt = fleet.copy(tmp_path / "logs")
     name, number = rng.choice(list(spoilt.log_dirs)), rng.randrange(_TOPICS["written"])
@@ -198,7 +198,6 @@ def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path
 
 
 def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: a replica whose log is cut in other places, as with another `segment.bytes`, is the same as before."""
     cut = fleet.copy(tmp_path / "logs")
     for number in range(_TOPICS["written"]):
         _cut_again(cut.logs("broker-2", "written", number), rng)

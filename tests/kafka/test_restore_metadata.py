@@ -203,7 +203,6 @@ def _assert_as_meant(node: Broker, cluster: RestoredCluster) -> None:
 
 
 def test_kafka_reads_every_record(kafka: Kafka, tmp_path: Path, scratch: Path, rng: random.Random) -> None:
-    """Each record of metadata in each of its versions, between the header and the footer of a formatted directory."""
     broker = Broker(tmp_path / "broker", {}, version=kafka.version, java_options=JVM_OPTIONS)
     controller = read_formatted(broker.log_dir)
     messages = messages_of(CLUSTER_METADATA, kafka.release).values()

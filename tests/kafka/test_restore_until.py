@@ -76,7 +76,6 @@ def _quiet_ends(kafka: Kafka, root: Path, written: Written, starts: set[int]) ->
 
 
 def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: each given offset leads to the last border at or below it at which Kafka's log has nothing open."""
     written = [random_transactions(rng, _STEPS) for _ in range(_PARTITIONS)]
     logs = {number: (each, set(rng.sample(range(1, len(each.batches)), 4))) for number, each in enumerate(written)}
     log_dir = _log_dir(tmp_path, logs)

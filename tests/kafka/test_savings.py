@@ -190,8 +190,8 @@ def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> N
 
 
 def test_estimates_are_those_of_a_real_producer(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
-    """Goal: bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size;
-    without a codec nothing is estimated but the bytes that times take.
+    """Bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size; without
+    a codec nothing is estimated but the bytes that times take.
     """
     assert _values(topics, _NOW).equals(_values(topics, _topic(*topics.settings[0])))
     assert _values(topics, _NOW).num_rows == _RECORDS
@@ -213,7 +213,6 @@ def test_estimates_are_those_of_a_real_producer(topics: _Topics, whole_topic: To
 
 
 def test_a_sample_tells_what_all_records_tell(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
-    """Goal: of a part of the batches the same is saved, about."""
     sample = topics.measured(1_000, seed=4)
     assert whole_topic.sampled_batches == whole_topic.batches and sample.sampled_batches == 1_000
     worst = 0.0
@@ -225,7 +224,6 @@ def test_a_sample_tells_what_all_records_tell(topics: _Topics, whole_topic: Topi
 
 
 def test_batches_of_librdkafka_without_a_codec_are_alike(topics: _Topics, say: Say) -> None:
-    """Goal: its records laid down again by its own settings are about what it has written."""
     [found] = measure_savings(
         DeltaTables(str(topics.catalog)),
         10**9,
@@ -246,10 +244,8 @@ def _values(topics: _Topics, topic: str) -> pa.Table:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: random.Random, codec: str) -> None:
-    """Goal: what stands in each batch is what `MemoryRecordsBuilder` writes, byte by byte.
-
-    Method: records with and without keys and values, in limits that some of them exceed by themselves. The builder's
-    ratio is 1, as of a producer that has just started.
+    """Records with and without keys and values, in limits that some of them exceed by themselves. The builder's ratio
+    is 1, as of a producer that has just started.
     """
     records = [
         Record(number, 1_700_000_000_000 + rng.randrange(-9, 9_000), _bytes(rng, 30), _bytes(rng, 300))

@@ -144,7 +144,6 @@ def test_epochs_and_topic_ids_are_read_as_by_kafka(kafka: Kafka, scratch: Path, 
     ],
 )
 def test_names_are_offsets_as_to_kafka(name: str, kafka: Kafka, scratch: Path) -> None:
-    """A file of that name beside a log."""
     _hold_directory(kafka, scratch / "test-0", name, b"")
 
 

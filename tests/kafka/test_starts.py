@@ -174,7 +174,6 @@ _OLDER_ALONE_ENDS: Final = {"a renamed .checkpoint: the latest", "a renamed .che
 
 @pytest.mark.parametrize("case", DAMAGES)
 def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path: Path) -> None:
-    """It does not start, takes a log dir out of use, or hides records, where kidx says so, and nowhere else."""
     disk = _damaged(case, tmp_path)
     for version in recordings.versions("starts"):
         effects = {obstacle.effect for obstacle in _obstacles(disk, release_of(version))}

@@ -77,17 +77,13 @@ def _compare(kafka: Kafka, simulated: StartupSimulation, theirs: Path, point: in
 
 
 def test_simulations(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """Goal: for each segment what becomes of it, and where the log starts and ends, as Kafka then does it.
-
-    Method: random logs are spoilt; the start is simulated, then Kafka loads the same directory.
-    """
+    """Random logs are spoilt; the start is simulated, then Kafka loads the same directory."""
     say(_simulate_many(kafka, scratch, rng, 3_000 if exhaustive else 250))
 
 
 @with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
 def test_simulations_of_older_brokers(version: str, scratch: Path, rng: random.Random, say: Say) -> None:
-    """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
     assert version.rpartition(".")[0] in HOLDS_FOR
     with Kafka(version=version) as kafka:
         assert kafka.versions["kafka"] == version

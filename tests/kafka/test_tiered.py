@@ -108,7 +108,6 @@ def test_each_damage_has_its_finding_and_no_other(filled: _Filled, tmp_path: Pat
 
 @pytest.mark.parametrize("with_metadata", [False, True])
 def test_a_bucket_is_read_as_consumers_read_the_broker(filled: _Filled, with_metadata: bool) -> None:
-    """Every record in both isolations, and where timestamps lead."""
     site, seen = filled.site, filled.seen
     metadata = [str(site.log_dir)] if with_metadata else []
     for isolation, of_broker in (("read_uncommitted", seen.uncommitted), ("read_committed", seen.committed)):
@@ -264,10 +263,8 @@ def test_what_a_broker_makes_of_wrong_metadata(filled: _Filled, tmp_path: Path) 
 
 
 def test_nothing_is_found_while_a_broker_works(filled: _Filled, tmp_path: Path) -> None:
-    """Goal: what a cluster does meanwhile is not taken for damage.
-
-    Method: a running broker copies segments of another topic as they are written, and deletes them as their time is
-    over, and is audited again and again, until it has deleted some.
+    """A running broker copies segments of another topic as they are written, and deletes them as their time is over,
+    and is audited again and again, until it has deleted some.
     """
     broker = tiered_twin(filled.broker, tmp_path / "twin")  # others' broker has no such topic
     site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)

@@ -140,10 +140,9 @@ def _write_partition(disk: _Disk, log_dir: Path, place: tuple[str, int]) -> None
 
 @pytest.mark.parametrize("name", _DISKS)
 def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings: Recordings) -> None:
-    """Goal: a file that makes a broker delete remote segments, or lose sight of them, is never called well.
-
-    Method: the sample's metadata and bucket, and a partition that has nothing left in its log dir but what the case
-    says. What the broker did is recorded: which segments are left, where the log begins, and what of it is read.
+    """A file that makes a broker delete remote segments, or lose sight of them, is never called well. The sample's
+    metadata and bucket, and a partition that has nothing left in its log dir but what the case says. What the broker
+    did is recorded: which segments are left, where the log begins, and what of it is read.
     """
     disk = _DISKS[name]
     log_dir = Path(shutil.copytree(_SAMPLE.log_dir, tmp_path / "log-dir"))

@@ -62,9 +62,7 @@ def _committed(bootstrap: str, group: str) -> dict[int, int]:
 def test_offsets_of_a_group_are_those_that_kafka_would_set(
     broker_version: str, tmp_path: Path, rng: random.Random
 ) -> None:
-    """Goal: a group reset from our file stands where Kafka's tool puts one that is reset by time or by offset.
-
-    Method: a broker runs throughout; the catalog is built of its log dir, which is only read. Each file is given to the
+    """A broker runs throughout; the catalog is built of its log dir, which is only read. Each file is given to the
     tool, the committed offsets are read by a client, and the tool does the same to another group by its own means.
     """
     broker = Broker(tmp_path / "broker", _SETTINGS, version=broker_version)
@@ -127,7 +125,6 @@ def _produce_orders(bootstrap: str) -> None:
 
 
 def test_a_plan_is_applied_on_a_live_broker(broker_version: str, tmp_path: Path) -> None:
-    """What the broker then says of where its logs start is what was planned."""
     broker = Broker(tmp_path / "broker", {}, version=broker_version)
     with broker.running():
         _produce_orders(broker.bootstrap)

@@ -144,7 +144,6 @@ def _commit_some(variables: dict[str, str], url: str) -> None:
     ids=["made", "not made"],
 )
 def test_a_commit_that_is_disturbed_is_made_once(key: str, faults: list[Fault], store: ObjectStore, url: str) -> None:
-    """Whether it was made before its answer was lost or not: no row is missing, and none comes twice."""
     store.disturb(2, *faults, method="PUT", key=key)
     _in_processes(_commit_some, (url,))
     tables = DeltaTables(url)

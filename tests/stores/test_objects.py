@@ -87,7 +87,6 @@ def _is_of_log(method: str, asked_how: str, key: str) -> bool:
 
 
 def test_small_logs_are_read_at_once(store: ObjectStore) -> None:
-    """Each is opened, read and looked at again while others are."""
     for base_offset in range(0, 40 * AT_ONCE, 40):
         store.put(f"at-once/logs/topic-0/{base_offset:020}.log", small_log(base_offset=base_offset))
     tasks = _tasks(f"s3://{BUCKET}/at-once/logs", ObjectPath(f"{BUCKET}/at-once/index"))

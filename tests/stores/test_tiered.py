@@ -192,7 +192,6 @@ def _outcomes(found: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_bucket_in_a_store_is_mended(site: Site, url: str, store: ObjectStore) -> None:
-    """Two objects are put, and no other is touched."""
     before = store.contents("tiered")
     _, lost, cut = _damage(site, store)
     found = _repaired(url, site, 0)

@@ -55,10 +55,7 @@ _STEPS: Final = (_nothing, _harm, _mend)
 
 
 def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
-    """Goal: the same files, starts and gate, on executors and in processes; and nothing beside the source changes.
-
-    Method: a broker's log dir with sound, spoilt, damaged and empty partitions; both print all that they found.
-    """
+    """A broker's log dir with sound, spoilt, damaged and empty partitions; both print all that they found."""
     log_dir = tmp_path / "kafka-logs"
     shutil.copytree(golden.SAMPLES, log_dir)
     sound = run_here(kidx, "build", log_dir, "--in-place", "--snapshots", "--epochs")

@@ -283,7 +283,6 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
-    """A file system in memory that has too little room for the tables, then for their rows, and then is enlarged."""
     place = Place(tmp_path, log_dir, settings)
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
         for size in ("64k", "200k"):
@@ -299,7 +298,6 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
 
 
 def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path) -> None:
-    """A directory that the user may write to by its rights, and in which the system lets nobody make anything."""
     ended = build("--source", log_dir, "--index-dir", tmp_path / "index", "--catalog", "/proc/kidx")
     assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
     assert ended.err.splitlines()[-1].startswith(
@@ -312,7 +310,6 @@ def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path
 def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
-    """The same build twice at the same time, into one index directory and one new catalog; ten times."""
     for number in range(10):
         place = Place(tmp_path / str(number), log_dir, settings)
         jobs = [start(*place.arguments) for _ in range(2)]

@@ -446,7 +446,6 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tm
 def test_wrong_inputs_get_one_line_and_nothing_is_done(
     arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: BuildHere
 ) -> None:
-    """Exit code 2, one line on standard error that says what is wrong, before Spark or a process is started."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "settings.toml").write_text("[build]\ninterval_byte = 1\n")
     places = {"log_dir": log_dir, "empty": tmp_path / "empty", "settings": tmp_path / "settings.toml"}

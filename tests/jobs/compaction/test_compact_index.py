@@ -109,7 +109,6 @@ def _segments(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
 
 @pytest.mark.exhaustive("takes drivers of its own; tests/faults kills kidx amid a compaction")
 def test_a_job_that_is_killed_is_finished_by_the_next(copies: Copies) -> None:
-    """Kill -9 of all its processes, as soon as so many files have been replaced."""
     copies.restore()
     archive = copies.archive
     asked = ("--catalog", archive.catalog, "--interval-bytes", str(_SPARSE), "--apply", "--json")

@@ -297,7 +297,6 @@ def words_of(command: str) -> list[str]:
 
 
 def test_the_printed_command_does_what_the_script_does(tmp_path: Path) -> None:
-    """Run by bash as it was printed, from another directory: the same answer and the same code."""
     arguments = ("build_index", "--dry-run", "--json", "--sample", "--catalog", tmp_path / "no catalog")
     command = printed(*arguments)
     by_hand = subprocess.run(
