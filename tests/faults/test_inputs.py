@@ -99,7 +99,7 @@ def test_a_log_dir_in_place_of_a_catalog_is_told_what_is_read(name: str, root: P
     "name", ["missing directory", "index dir in the source", "segments in a directory without number"]
 )
 def test_a_refusal_names_no_option_that_the_command_lacks(name: str, root: Path) -> None:
-    """Messages of `kidx build DIR` do not name the jobs' option --source. Arguments of the test above that concern DIR."""
+    """As `--source`, which the jobs have."""
     assert "--source" not in refused_kidx("build", *_REFUSED[name](root)).err
 
 

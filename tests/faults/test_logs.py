@@ -150,7 +150,7 @@ def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Pat
 
 
 def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, guard: Guard) -> None:
-    """Links that lead nowhere and to themselves, a directory, a pipe and a socket named like logs, mapped and active."""
+    """Links to nowhere and to themselves, a directory, a pipe and a socket named like logs, mapped and active."""
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())
     write_log(log_dir / "topic-1", 0, small_log())

@@ -11,10 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
-
 from kidxlib.errors import UntrustedError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.kafka_release import KafkaRelease
@@ -26,8 +22,9 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.operations.recover.page_cache import last_message, mount_of
-from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
+from tests.kafka.reading import Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
+from tests.support.kafka.admin import set_config
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import release_of
 from tests.support.logs.snapshots import Producer, producers_in
@@ -93,11 +90,7 @@ def killed_broker(
     broker = Broker(directory, {**_SETTINGS, **settings}, more_log_dirs=["more"], version=version)
     with broker.running():
         create_topics(broker.bootstrap, has_internal_setting=release_of(version) >= _HAS_INTERNAL_SETTING)
-        entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, "transactions", incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        [altered] = admin.incremental_alter_configs([resource]).values()
-        altered.result(TIMEOUT_SECONDS)
+        set_config(broker.bootstrap, "transactions", {"index.interval.bytes": 512})
         traffic = Traffic(broker.bootstrap, seed=7)
         traffic.run(_STEPS // 4)
         traffic.end_transactions(but=_LEFT_OPEN)

@@ -9,8 +9,6 @@ import random
 import shutil
 import socket
 import struct
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.errors import MalformedRecordsError
@@ -41,8 +38,9 @@ from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_offset_checkpoint
 from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics, set_config, wait_until
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.tiered import ONE_PARTITION_EACH, set_config, tiered_broker
+from tests.support.kafka.tiered import ONE_PARTITION_EACH, tiered_broker
 from tests.support.logs import encoded
 
 NONE: Final = 0
@@ -492,32 +490,22 @@ def killed_disk(directory: Path, version: str) -> Broker:
     """
     broker = tiered_broker(directory, _SETTINGS, version)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic(kind, len(DAMAGES[kind]), 1, config=dict(config)) for kind, config in _CONFIGS.items()]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, topics)
         writers = _Writers(broker.bootstrap)
         writers.write(_ROUNDS[0])
         writers.write_small(_SMALL_ROUNDS[0])
         wait_until(lambda: _is_compacted(broker), "segments are not compacted")
         wait_until(lambda: all(_first(path) > 0 for path in _directories(broker, "tiered")), "segments stay")
-        set_config(broker.bootstrap, "tiered", "local.retention.bytes", -2)
+        set_config(broker.bootstrap, "tiered", {"local.retention.bytes": -2})
     with broker.running_until_killed():
         writers.write(_ROUNDS[1])
         wait_until(lambda: _is_compacted(broker), "segments are not compacted")
-        set_config(broker.bootstrap, "compacted", "min.compaction.lag.ms", 60_000)  # all is of the future: no more
+        set_config(broker.bootstrap, "compacted", {"min.compaction.lag.ms": 60_000})  # all is of the future: no more
         writers.write(_ROUNDS[2])
         writers.write_small(_SMALL_ROUNDS[1])
         writers.leave_open()
     return broker
-
-
-def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:
-    """Wait for what a broker does in the background."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, otherwise
-        threading.Event().wait(0.05)
 
 
 def _directories(broker: Broker, kind: str) -> list[Path]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.checkpoint_files import (
@@ -37,6 +36,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.cluster_metadata import change, snapshot
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker, free_ports
 
 #: The release whose brokers can start on the disk, and all later ones.
@@ -583,18 +583,15 @@ def make(directory: Path) -> None:
         },
         ports=(ports[2], ports[1]),
     )
-    with node.running():
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        with other.running():
-            made = [
-                NewTopic("orders", num_partitions=4, replica_assignment=[[1]] * 4),
-                NewTopic("ledger", num_partitions=2, replica_assignment=[[1]] * 2),
-                NewTopic("away", num_partitions=1, replica_assignment=[[2]]),
-            ]
-            for future in admin.create_topics(made).values():
-                future.result(TIMEOUT_SECONDS)
-            _produce(node, [("orders", each) for each in range(4)] + [("ledger", each) for each in range(2)])
-            _produce(other, [("away", 0)])
+    with node.running(), other.running():
+        made = [
+            NewTopic("orders", num_partitions=4, replica_assignment=[[1]] * 4),
+            NewTopic("ledger", num_partitions=2, replica_assignment=[[1]] * 2),
+            NewTopic("away", num_partitions=1, replica_assignment=[[2]]),
+        ]
+        make_topics(node.bootstrap, made)
+        _produce(node, [("orders", each) for each in range(4)] + [("ledger", each) for each in range(2)])
+        _produce(other, [("away", 0)])
     with node.running():
         _produce(node, [("orders", each) for each in range(4)])
         time.sleep(1)  # the controller takes a snapshot in its own time

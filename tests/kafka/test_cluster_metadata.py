@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import example, given, settings
@@ -35,8 +35,8 @@ from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
-from tests.kafka.damaged_disk import wait_until
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import delete_topic, make_topics, set_config, wait_until
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.spark.jobs import Ended, kidx_build_here, kidx_retention_here
@@ -101,20 +101,22 @@ def described(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> 
     broker = Broker(tmp_path_factory.mktemp("metadata") / "broker", _SETTINGS, version=broker_version)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        _create(admin, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}})
+        _create(
+            broker.bootstrap, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}}
+        )
         early = broker.directory / METADATA_DIRECTORY
         shutil.copytree(broker.log_dir / METADATA_DIRECTORY, early, copy_function=_copy_if_there)
-        admin.delete_topics(["made-again"])["made-again"].result(TIMEOUT_SECONDS)
-        _create(admin, {"made-again": {"retention.bytes": "7"}})
-        admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
-        _alter(admin, ResourceType.TOPIC, "by-size", "retention.ms", None)
-        _alter(admin, ResourceType.TOPIC, "short", "retention.bytes", "1000000")
-        _alter(admin, ResourceType.BROKER, "1", "log.retention.bytes", "123456789")
+        delete_topic(broker.bootstrap, "made-again")
+        _create(broker.bootstrap, {"made-again": {"retention.bytes": "7"}})
+        delete_topic(broker.bootstrap, "deleted")
+        set_config(broker.bootstrap, "by-size", {"retention.ms": None})
+        set_config(broker.bootstrap, "short", {"retention.bytes": 1_000_000})
+        set_config(broker.bootstrap, "1", {"log.retention.bytes": 123_456_789}, ResourceType.BROKER)
         broker.run_tool(
             *(_CONFIGS, "--bootstrap-server", broker.bootstrap, "--broker-defaults", "--alter"),
             *("--add-config", "log.index.interval.bytes=2048,log.retention.bytes=5"),
         )
-        _create(admin, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
+        _create(broker.bootstrap, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
         # The controller has made it; a broker that knows of it knows of all changes before.
         wait_until(
             lambda: "as-the-broker" in admin.list_topics(timeout=TIMEOUT_SECONDS).topics,
@@ -135,10 +137,8 @@ def _copy_if_there(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _create(admin: AdminClient, topics: Mapping[str, Mapping[str, str]]) -> None:
-    new = [NewTopic(topic, 1, 1, config=dict(configs)) for topic, configs in topics.items()]
-    for created in admin.create_topics(new).values():
-        created.result(TIMEOUT_SECONDS)
+def _create(bootstrap: str, topics: Mapping[str, Mapping[str, str]]) -> None:
+    make_topics(bootstrap, [NewTopic(topic, 1, 1, config=dict(configs)) for topic, configs in topics.items()])
 
 
 def _write(bootstrap: str) -> None:
@@ -148,13 +148,6 @@ def _write(bootstrap: str) -> None:
         for topic in ("as-the-broker", "dense", "short"):
             producer.produce(topic, bytes(700))
     assert producer.flush(TIMEOUT_SECONDS) == 0
-
-
-def _alter(admin: AdminClient, kind: ResourceType, resource: str, name: str, value: str | None) -> None:
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    entry = ConfigEntry(name, value, incremental_operation=operation)
-    [altered] = admin.incremental_alter_configs([ConfigResource(kind, resource, incremental_configs=[entry])]).values()
-    altered.result(TIMEOUT_SECONDS)
 
 
 def _describe(admin: AdminClient, topic: str) -> dict[str, ConfigValue]:
@@ -324,10 +317,8 @@ def test_what_kafkas_tools_print_is_what_the_broker_has(broker_version: str, tmp
     broker = Broker(tmp_path / "broker", {"log.retention.hours": 48}, version=broker_version)
     here = ("--bootstrap-server", broker.bootstrap)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic(topic, 1, 1, config=values) for topic, values in _SET.items()]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, topics)
         of_topics = (_CONFIGS, *here, "--describe", "--entity-type", "topics")
         said = broker.run_tool(*of_topics, "--all")
         one = broker.run_tool(*of_topics, "--all", "--entity-name", "with.dots_and-dashes")

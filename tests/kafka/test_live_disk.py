@@ -28,8 +28,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.audit.startup.node import read_to_end
@@ -54,6 +52,7 @@ from tests.kafka.reading import TIMEOUT_SECONDS, Seen, consume_in_group, read_al
 from tests.kafka.start_disk import of_nobody
 from tests.kafka.traffic import PARTITIONS as OF_TRAFFIC
 from tests.kafka.traffic import Traffic, create_topics
+from tests.support.kafka.admin import delete_records, delete_topic, make_topics, wait_until
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker, free_ports
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -239,7 +238,7 @@ def worked(directory: Path, kafka: Kafka) -> Worked:
         traffic = Traffic(broker.bootstrap, seed=5)
         traffic.run(_STEPS)
         traffic.end_transactions(but=_OPEN_OVER_RESTART)
-        _delete_records(broker.bootstrap)
+        delete_records(broker.bootstrap, DELETED)
         _compact(broker)
         _register_controller(broker, directory / "controller")
     interrupted = [str(max(logs).with_suffix("")) for logs in _logs(broker.log_dir)]
@@ -248,7 +247,8 @@ def worked(directory: Path, kafka: Kafka) -> Worked:
         if kafka.release >= KAFKA_4_4:
             clients.unregister_controller(UNREGISTERED)
         fill(broker)
-        _make_and_delete_topic(broker.bootstrap)
+        make_topics(broker.bootstrap, [NewTopic("brief", 1, 1)])
+        delete_topic(broker.bootstrap, "brief")
         for protocol in ("classic", "consumer"):
             consume_in_group(broker.bootstrap, "plain", protocol)
         clients.consume_as_share_group("sharers", "plain", least=20)
@@ -324,28 +324,17 @@ def _dynamic_quorum(directory: Path, version: str) -> Broker:
     )
 
 
-def _delete_records(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = [ClientPartition(topic, partition, offset) for (topic, partition), offset in DELETED.items()]
-    for deleted in admin.delete_records(asked).values():
-        deleted.result(TIMEOUT_SECONDS)
-
-
 def _compact(broker: Broker) -> None:
     """Write few keys many times, and wait until the cleaner has been there."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    [created] = admin.create_topics([NewTopic(COMPACTED, 1, 1, config=_COMPACTED_TOPIC)]).values()
-    created.result(TIMEOUT_SECONDS)
+    make_topics(broker.bootstrap, [NewTopic(COMPACTED, 1, 1, config=_COMPACTED_TOPIC)])
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "batch.num.messages": 7})
     rng = random.Random(3)
     for number in range(1500):
         value = None if number % 19 == 0 else rng.randbytes(40)
         producer.produce(COMPACTED, value, b"%d" % rng.randrange(50), 0)
     assert producer.flush(TIMEOUT_SECONDS) == 0
-    checkpoint, deadline = broker.log_dir / checkpoint_files.CLEANER_CHECKPOINT, time.monotonic()
-    while not (read_offset_checkpoint(checkpoint) or {}).get(TopicPartition(COMPACTED, 0)):
-        assert time.monotonic() < deadline + DEADLINE_SECONDS, "nothing was cleaned"
-        threading.Event().wait(0.1)
+    checkpoint, place = broker.log_dir / checkpoint_files.CLEANER_CHECKPOINT, TopicPartition(COMPACTED, 0)
+    wait_until(lambda: bool((read_offset_checkpoint(checkpoint) or {}).get(place)), "nothing was cleaned")
 
 
 def _register_controller(broker: Broker, directory: Path) -> None:
@@ -362,23 +351,12 @@ def _register_controller(broker: Broker, directory: Path) -> None:
     }
     controller = Broker(directory, settings, version=broker.version, format_with=("--no-initial-controllers",))
     with controller.running():
-        _wait_until_registered(broker)
+        metadata = broker.log_dir / METADATA_DIRECTORY
+        wait_until(
+            lambda: UNREGISTERED in read_cluster_metadata(metadata).to_end.controllers,
+            "the controller has not registered",
+        )
     shutil.rmtree(directory)
-
-
-def _wait_until_registered(broker: Broker) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while UNREGISTERED not in read_cluster_metadata(broker.log_dir / METADATA_DIRECTORY).to_end.controllers:
-        assert time.monotonic() < deadline, "the controller has not registered"
-        threading.Event().wait(0.1)
-
-
-def _make_and_delete_topic(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [created] = admin.create_topics([NewTopic("brief", 1, 1)]).values()
-    created.result(TIMEOUT_SECONDS)
-    [deleted] = admin.delete_topics(["brief"]).values()
-    deleted.result(TIMEOUT_SECONDS)
 
 
 _DECODERS: Final = {

@@ -111,7 +111,7 @@ def test_golden_logs(
     exhaustive: bool,
     say: Say,
 ) -> None:
-    """Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a directory."""
+    """Kafka opens a copy as after a clean stop, and is asked the same."""
     seeks = 0
     directories = sorted({segment.log.parent for segment in golden_segments})
     for number, path in enumerate(directories):

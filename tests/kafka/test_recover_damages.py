@@ -55,9 +55,9 @@ from tests.kafka.damaged_disk import (
     batches_of,
     connected,
     killed_disk,
-    wait_until,
 )
 from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of, wait_until_read
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.tiered import tiered_twin
 from tests.support.logs import encoded

@@ -21,6 +21,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -107,10 +108,8 @@ class _Load:
 def cluster(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("quorum"), _SETTINGS, broker_version)
     with cluster.running():
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(_TOPIC, _PARTITIONS, replica_assignment=_REPLICAS, config=_CONFIG)
-        [created] = admin.create_topics([topic]).values()
-        created.result(TIMEOUT_SECONDS)
+        make_topics(cluster.bootstrap, [topic])
         yield cluster
 
 

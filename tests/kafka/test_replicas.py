@@ -28,6 +28,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -97,8 +98,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iter
             )
             for topic, count in _TOPICS.items()
         ]
-        for future in admin.create_topics(topics).values():
-            future.result(TIMEOUT_SECONDS)
+        make_topics(cluster.bootstrap, topics)
         ends = _write(cluster, dict.fromkeys(_TOPICS, _RECORDS))
         _wait_for(admin, cluster, ends, list(cluster.brokers))
         _wait_until_cleaned(admin, cluster)

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -28,6 +27,7 @@ from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read, read_all
 from tests.kafka.restored import assert_described, lift, state_of
 from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.admin import delete_records, delete_topic, make_topics
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 
 _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
@@ -72,9 +72,7 @@ def _use(broker: Broker) -> None:
 
 
 def _create(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [created] = admin.create_topics([NewTopic(topic, 1, 1, config=dict(configs))]).values()
-    created.result(TIMEOUT_SECONDS)
+    make_topics(bootstrap, [NewTopic(topic, 1, 1, config=dict(configs))])
 
 
 def _write_old_records(bootstrap: str, topic: str) -> None:
@@ -200,11 +198,8 @@ def _assert_changes_are_found(new: Broker, plan: dict[str, Any]) -> None:
     consumer = _consumer(new.bootstrap)
     consumer.commit(offsets=[TopicPartition("plain", 0, 8)], asynchronous=False)
     consumer.close()
-    admin = AdminClient({"bootstrap.servers": new.bootstrap})
-    [deleted] = admin.delete_records([TopicPartition("plain", 1, 5)]).values()
-    deleted.result(TIMEOUT_SECONDS)
-    [gone] = admin.delete_topics([_TABLE[0]]).values()
-    gone.result(TIMEOUT_SECONDS)
+    delete_records(new.bootstrap, {("plain", 1): 5})
+    delete_topic(new.bootstrap, _TABLE[0])
     changed = copy.deepcopy(plan)
     of_plain = next(each for each in changed["contents"] if each["partition"] == "plain-0")
     of_plain["committed"]["digest"] = "0" * 64

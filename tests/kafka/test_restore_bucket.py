@@ -24,6 +24,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all, wait_until_read
 from tests.kafka.restored import assert_described, give_away, lift, state_of
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 from tests.support.kafka.cluster import Cluster
 from tests.support.kafka.tiered import (
@@ -145,12 +146,6 @@ def _wait_until_retention_has_run(broker: Broker, bucket: Path) -> None:
         assert time.monotonic() < deadline, "it deletes nothing"
 
 
-def _wait_until_plain_is_gone(bucket: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while any(PLAIN in path for path in _objects(bucket)):
-        assert time.monotonic() < deadline, "objects stay"
-
-
 def _restore(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Path, *options: str) -> Ended:
     log_dirs = [(node, str(broker.log_dir)) for node, broker in brokers.items()]
     return kidx(
@@ -220,7 +215,7 @@ def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Pa
             assert configs == killed.configs
         else:
             assert configs == {**killed.configs, PLAIN: {**killed.configs[PLAIN], "retention.ms": _BRIEF_MS}}
-            _wait_until_plain_is_gone(bucket)
+            wait_until(lambda: not any(PLAIN in path for path in _objects(bucket)), "objects stay")
         kept = {path: found for path, found in before.items() if sources or PLAIN not in path}
         assert kept and _objects(bucket) == kept
     said = "\n".join(run.lines())

@@ -40,6 +40,7 @@ from kidxlib.records.batch_writer import write_batch
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import JVM_OPTIONS, Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -60,8 +61,7 @@ def old(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Old:
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic("plain", 2, 1), NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"})]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, topics)
         _write(broker)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "writer", "log_level": 0})
         producer.init_transactions(TIMEOUT_SECONDS)

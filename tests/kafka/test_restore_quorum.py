@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read, wait_until_read
 from tests.kafka.restored import assert_described, give_away, state_of
-from tests.support.kafka.broker import DEADLINE_SECONDS
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.cluster import Cluster
 from tests.support.kafka.tiered import SMALL_SEGMENTS, tiered_broker
 
@@ -192,11 +191,8 @@ def _cluster(directory: Path, bucket: Path, version: str, old: Cluster | None = 
 
 def _wait_until_tiered(cluster: Cluster) -> None:
     """Wait until a broker has deleted a segment of the tiered topic, as it is in the bucket."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
     logs = [broker.log_dir / f"{_TIERED}-0" / segment_file(0, LOG_SUFFIX) for broker in cluster.brokers.values()]
-    while all(log.exists() for log in logs):
-        assert time.monotonic() < deadline, "segments stay in the log dirs"
-        threading.Event().wait(0.05)
+    wait_until(lambda: not all(log.exists() for log in logs), "segments stay in the log dirs")
 
 
 def _consumer(bootstrap: str) -> contextlib.closing[Consumer]:

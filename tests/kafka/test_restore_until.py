@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.engine.local import LocalEngine, Workers
@@ -26,6 +25,7 @@ from tests.faults.processes import Ended, kidx
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
 from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.logs.transactions import Written, random_transactions
@@ -103,9 +103,7 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
 def _use(broker: Broker) -> None:
     """Transactions one after the other, and groups at the ends of all partitions."""
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        [created] = admin.create_topics([NewTopic(_TRANSFERS[0], 1, 1)]).values()
-        created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, [NewTopic(_TRANSFERS[0], 1, 1)])
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "transfers"})
         producer.init_transactions(TIMEOUT_SECONDS)
         for number in range(_TRANSACTIONS):

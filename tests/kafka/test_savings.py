@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -31,6 +30,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.records import INTERNAL
@@ -114,12 +114,11 @@ def topics(
     settings = [(codec, size) for codec in CODECS for size in BATCH_SIZES] if exhaustive else _SETTINGS
     broker = Broker(directory / "broker", {}, version=broker_version)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         named = {_NOW: ("none", _NOW_BATCH_SIZE), **{_topic(*each): each for each in settings}}
-        _create(admin, *named)
+        make_topics(broker.bootstrap, [NewTopic(topic, 1, 1) for topic in named])
         for topic, setting in named.items():
             _write(kafka, broker, payload, topic, *setting)
-        _write_by_librdkafka(broker, admin, payload)
+        _write_by_librdkafka(broker, payload)
     catalog = directory / "catalog"
     built = kidx("build", broker.log_dir, "--index-dir", directory / "index", "--catalog", catalog)
     assert built.code == ExitCode.OK, built
@@ -162,12 +161,7 @@ def _write(kafka: Kafka, broker: Broker, payload: Path, topic: str, codec: str, 
     kafka.gateway.jvm.org.apache.kafka.tools.ProducerPerformance.main(strings)
 
 
-def _create(admin: AdminClient, *topics: str) -> None:
-    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        future.result(TIMEOUT_SECONDS)
-
-
-def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> None:
+def _write_by_librdkafka(broker: Broker, payload: Path) -> None:
     """Let librdkafka write each line once; no batch is closed by the number of its records, nor by time.
 
     As soon as there is a batch's worth of records, librdkafka sends all that it has, the last batch with what is left
@@ -185,7 +179,7 @@ def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> N
     producer = Producer(settings)
     for line in payload.read_bytes().splitlines():
         producer.produce(_LIBRDKAFKA, line, partition=0)
-    _create(admin, _LIBRDKAFKA)
+    make_topics(broker.bootstrap, [NewTopic(_LIBRDKAFKA, 1, 1)])
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.text.times import show_time
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 from tests.support.spark.jobs import kidx_build_here, kidx_retention_here, kidx_seek_here
 
@@ -34,9 +34,7 @@ _TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 def _produce(bootstrap: str, rng: random.Random) -> None:
     """Records whose timestamps do not increase, in several segments."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [created] = admin.create_topics([NewTopic(_TOPIC, len(_RANGES), 1, config=_TOPIC_SETTINGS)]).values()
-    created.result(TIMEOUT_SECONDS)
+    make_topics(bootstrap, [NewTopic(_TOPIC, len(_RANGES), 1, config=_TOPIC_SETTINGS)])
     # A batch that is sent again stays in its place.
     producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 50, "enable.idempotence": True})
     for partition, between in enumerate(_RANGES):
@@ -113,9 +111,7 @@ _CONFIG: Final = {"internal.segment.bytes": "2048", "segment.ms": str(2**63 - 1)
 
 def _produce_orders(bootstrap: str) -> None:
     """Partition 0: a record a day in many segments. Partition 1: so few that all are too old."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(_ORDERS, 2, 1, config=_CONFIG)]).values():
-        future.result(TIMEOUT_SECONDS)
+    make_topics(bootstrap, [NewTopic(_ORDERS, 2, 1, config=_CONFIG)])
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for number in range(_DAYS):
         for partition in (0, 1) if number < 3 else (0,):

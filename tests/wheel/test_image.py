@@ -73,7 +73,7 @@ def test_a_dockerfile_copies_what_is_there(name: str) -> None:
 
 @_fetches_all
 def test_the_image_of_the_command(tmp_path: Path) -> None:
-    """An environment without Spark, which compiles nothing more when it runs; other users may use what it has compiled."""
+    """An environment without Spark, which compiles nothing more as it runs; others may use what it has compiled."""
     opt = tmp_path / "opt" / "kidx"
     _carry_out("Dockerfile", tmp_path / "src", opt)
     assert not list(opt.glob("lib/*/site-packages/pyspark*"))
