@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from kidxlib.operations.recover.page_cache import last_message, mount_of
 from tests.kafka.reading import Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.kafka.admin import set_config
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.broker import Broker, BrokerRun
 from tests.support.kafka.jars import release_of
 from tests.support.logs.snapshots import Producer, producers_in
 
@@ -40,8 +41,8 @@ _LEFT_OPEN: Final = 2
 _HAS_INTERNAL_SETTING: Final = KafkaRelease(4, 1)
 
 #: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.4.
-RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
-SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
+_RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
+_SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +128,19 @@ def logs_of(broker: Broker, name: str) -> list[Path]:
     return sorted(partition_directory(broker, name).glob(f"*{LOG_SUFFIX}"))
 
 
+def read_again(run: BrokerRun) -> tuple[Counter[str], int]:
+    """How many segments of each partition a broker has read again, and in how many log dirs it found a clean stop."""
+    lines = run.lines()
+    recovered = Counter(found[1] for found in filter(None, map(_RECOVERED.search, lines)))
+    del recovered[_METADATA]
+    return recovered, sum(1 for _ in filter(None, map(_SKIPPED.search, lines)))
+
+
 def started(broker: Broker) -> Started:
     """Start a broker on a disk, read all, and stop it."""
     with broker.running() as run:
         seen = read_all(broker.bootstrap, PARTITIONS)
-    recovered: dict[str, int] = {}
-    for found in filter(None, map(RECOVERED.search, run.lines())):
-        recovered[found[1]] = recovered.get(found[1], 0) + 1
-    recovered.pop(_METADATA, None)
+    recovered, skipped = read_again(run)
     files = {
         f"{directory.name}/{path.name}": path.read_bytes()
         for topic, partition in PARTITIONS
@@ -144,7 +150,7 @@ def started(broker: Broker) -> Started:
     return Started(
         seen=seen,
         recovered=recovered,
-        skipped=sum(1 for _ in filter(None, map(SKIPPED.search, run.lines()))),
+        skipped=skipped,
         files={
             name: content
             for name, content in files.items()

@@ -46,7 +46,7 @@ from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
-from tests.kafka.crashed import INDEX_SUFFIXES, RECOVERED, SHORT_SESSION, SKIPPED
+from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION, read_again
 from tests.kafka.dumps import assert_as_kafka
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, consume_in_group, read_all, wait_until_read
 from tests.kafka.start_disk import of_nobody
@@ -559,8 +559,4 @@ def _started(broker: Broker) -> tuple[Seen, dict[str, int], int]:
     with broker.running() as run:
         wait_until_read(broker.bootstrap, IN_BUCKET)
         seen = read_all(broker.bootstrap, [*LOCAL, *IN_BUCKET])
-    again: dict[str, int] = {}
-    for found in filter(None, map(RECOVERED.search, run.lines())):
-        again[found[1]] = again.get(found[1], 0) + 1
-    again.pop(METADATA_DIRECTORY, None)
-    return seen, again, len(list(filter(None, map(SKIPPED.search, run.lines()))))
+    return seen, *read_again(run)

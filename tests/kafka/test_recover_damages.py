@@ -43,7 +43,7 @@ from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
-from tests.kafka.crashed import INDEX_SUFFIXES, RECOVERED, SKIPPED, logs_of, why_untrusted
+from tests.kafka.crashed import INDEX_SUFFIXES, logs_of, read_again, why_untrusted
 from tests.kafka.damaged_disk import (
     FIRST_MS,
     LEFT_OPEN,
@@ -199,11 +199,11 @@ def outcome(broker: Broker, sent: Mapping[tuple[str, int], Sent]) -> Outcome:
         Producer(config).init_transactions(TIMEOUT_SECONDS)
         stable, ends = (_ends(broker.bootstrap, each) for each in ("read_committed", "read_uncommitted"))
         wait_until(lambda: _is_copied(broker, stable), "segments are not copied")
-    lines = run.lines()
+    recovered, skipped = read_again(run)
     return Outcome(
-        recovered=Counter(found[1] for found in filter(None, map(RECOVERED.search, lines))),
-        skipped=sum(1 for _ in filter(None, map(SKIPPED.search, lines))),
-        controller=[found[0] for found in filter(None, map(_CONTROLLER.search, lines))],
+        recovered=recovered,
+        skipped=skipped,
+        controller=[found[0] for found in filter(None, map(_CONTROLLER.search, run.lines()))],
         uncommitted=uncommitted,
         committed=committed,
         offsets=offsets,

@@ -21,9 +21,10 @@ from kidxlib.operations.restore.inventory import source_brokers, take_inventory
 from kidxlib.operations.restore.until import plan_ends
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended, kidx
+from tests.faults.processes import Ended
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
+from tests.kafka.restored import NEW_CLUSTER, restore
 from tests.kafka.traffic import PARTITIONS
 from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
@@ -32,7 +33,6 @@ from tests.support.logs.transactions import Written, random_transactions
 
 _PARTITIONS: Final = 4
 _STEPS: Final = 40
-_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _GROUPS: Final = ("first, with a comma", "second")
 _TRANSFERS: Final = ("transfers", 0)
 _TRANSACTIONS: Final = 5
@@ -142,10 +142,7 @@ def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> _Read:
 
 
 def _restore(old: Broker, new: Broker, *options: str) -> Ended:
-    return kidx(
-        *("restore", ",".join(map(str, old.log_dirs)), "--broker", f"1={','.join(map(str, new.log_dirs))}"),
-        *("--controller", str(new.log_dir), "--json", *options),
-    )
+    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
 
 
 def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
@@ -177,7 +174,7 @@ def test_a_cluster_comes_back_to_given_offsets(
     killed: Broker, alone: _Read, tmp_path: Path, rng: random.Random
 ) -> None:
     old = killed.copy(tmp_path / "old")
-    new = Broker(tmp_path / "new", {}, more_log_dirs=["more"], version=killed.version, cluster_id=_NEW_CLUSTER)
+    new = Broker(tmp_path / "new", {}, more_log_dirs=["more"], version=killed.version, cluster_id=NEW_CLUSTER)
     until, resets = tmp_path / "until.json", tmp_path / "resets.csv"
     given = [
         {"topic": topic, "partition": number, "offset": rng.randint(1, alone[_ISOLATIONS[0]][topic, number].end)}
