@@ -153,10 +153,6 @@ def _in_log(number: int, do: _Do) -> _Do:
     return lambda directory, rng: do(_logs(directory)[number], rng)
 
 
-def _cut_in_header(log: Path, rng: random.Random) -> None:
-    os.truncate(log, batches_of(log)[-1].position + rng.randrange(1, _HEADER))
-
-
 def _cut_between(log: Path, rng: random.Random) -> None:
     found = batches_of(log)
     os.truncate(log, rng.choice(found[1:] or found).position)
@@ -167,25 +163,9 @@ def _cut_in_records(log: Path, rng: random.Random) -> None:
     os.truncate(log, batch.position + rng.randrange(_HEADER, batch.size))
 
 
-def _empty(log: Path, rng: random.Random) -> None:
-    os.truncate(log, 0)
-
-
-def _zeros_after(log: Path, rng: random.Random) -> None:
-    os.truncate(log, log.stat().st_size + rng.choice([1, _HEADER - 1, _PAGE]))
-
-
 def _garbage_after(log: Path, rng: random.Random) -> None:
     with log.open("ab") as file:
         file.write(rng.randbytes(rng.choice([1, _HEADER - 1, _PAGE])))
-
-
-def _zeros_over(log: Path, rng: random.Random) -> None:
-    _over_last_page(log, bytes(2 * _PAGE), least=_HEADER)
-
-
-def _garbage_over(log: Path, rng: random.Random) -> None:
-    _over_last_page(log, rng.randbytes(2 * _PAGE), least=_HEADER)
 
 
 def _over_last_page(path: Path, content: bytes, used: int | None = None, least: int = 1) -> None:
@@ -211,10 +191,6 @@ def _break_off(first: int) -> _Do:
             file.write(bytes(batch.size))
 
     return break_off
-
-
-def _all_zeros(log: Path, rng: random.Random) -> None:
-    log.write_bytes(bytes(log.stat().st_size))
 
 
 def _flip(log: Path, rng: random.Random) -> None:
@@ -294,15 +270,15 @@ def _nothing(directory: Path, rng: random.Random) -> None:
 #: Of a partition's last log, or of one that the broker had finished, behind which it had gone on.
 _OF_LOGS: Final[Mapping[str, _Do]] = MappingProxyType(
     {
-        "cut in a header": _cut_in_header,
+        "cut in a header": lambda log, rng: os.truncate(log, batches_of(log)[-1].position + rng.randrange(1, _HEADER)),
         "cut between batches": _cut_between,
         "cut in records": _cut_in_records,
-        "cut to nothing": _empty,
-        "zeros after it": _zeros_after,
-        "zeros in its last page": _zeros_over,
+        "cut to nothing": lambda log, rng: os.truncate(log, 0),
+        "zeros after it": lambda log, rng: os.truncate(log, log.stat().st_size + rng.choice([1, _HEADER - 1, _PAGE])),
+        "zeros in its last page": lambda log, rng: _over_last_page(log, bytes(2 * _PAGE), least=_HEADER),
         "garbage after it": _garbage_after,
-        "garbage in its last page": _garbage_over,
-        "nothing but zeros": _all_zeros,
+        "garbage in its last page": lambda log, rng: _over_last_page(log, rng.randbytes(2 * _PAGE), least=_HEADER),
+        "nothing but zeros": lambda log, rng: log.write_bytes(bytes(log.stat().st_size)),
         "a bit is another": _flip,
     }
 )

@@ -182,10 +182,6 @@ def _of_id(directory: Path, topic_id: str) -> Path:
     return _replaced(directory / PARTITION_METADATA, "topic_id: .*", f"topic_id: {topic_id}")
 
 
-def _metadata_from(directory: Path, other: Path) -> Path:
-    return shutil.copyfile(other / PARTITION_METADATA, directory / PARTITION_METADATA)
-
-
 def _shorter(directory: Path) -> Path:
     """The log ends two batches earlier, as one that is still being copied."""
     log = directory / "00000000000000000000.log"
@@ -197,10 +193,6 @@ def _unclean(disk: Disk) -> Disk:
     for log_dir in (disk.a, disk.b):
         (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     return disk
-
-
-def _without_recovery_point(log_dir: Path) -> Path:
-    return _replaced(log_dir / RECOVERY_POINT_CHECKPOINT, r" \d+\n", " 0\n")
 
 
 _SPOIL: Final[Mapping[str, Callable[[Path], object]]] = {
@@ -457,7 +449,9 @@ def _of_partitions() -> dict[str, Damage]:
     return {
         **_each(PARTITION_METADATA, lambda disk: orders(disk) / PARTITION_METADATA, ["empty", "NUL", "missing"]),
         f"{PARTITION_METADATA}: an id that the metadata does not have": lambda disk: _of_id(orders(disk), _UNKNOWN_ID),
-        f"{PARTITION_METADATA}: another topic's id": lambda disk: _metadata_from(orders(disk), disk.b / "ledger-0"),
+        f"{PARTITION_METADATA}: another topic's id": lambda disk: shutil.copyfile(
+            disk.b / "ledger-0" / PARTITION_METADATA, orders(disk) / PARTITION_METADATA
+        ),
         f"{PARTITION_METADATA}: missing in the only partition of a topic": lambda disk: (
             _copied(disk.spare / "away-0", disk.a / "away-0"),
             _removed(disk.a / "away-0" / PARTITION_METADATA),
@@ -483,7 +477,7 @@ def _of_partitions() -> dict[str, Damage]:
         "partition: its folder is gone": lambda disk: _removed(orders(disk)),
         "partition: its folder is gone, and there was no recovery point": lambda disk: (
             _removed(orders(disk)),
-            _without_recovery_point(disk.b),
+            _replaced(disk.b / RECOVERY_POINT_CHECKPOINT, r" \d+\n", " 0\n"),
             _unclean(disk),
         ),
         "partition: its folder is empty": lambda disk: [_removed(path) for path in orders(disk).iterdir()],

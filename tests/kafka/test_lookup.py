@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from kidxlib.errors import (
     CorruptIndexError,
@@ -177,7 +176,7 @@ def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int,
 
 def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, count: int, near_max: int) -> Targets:
     """Keys and values of entries and what is next to them, all or `near_max` of these; `count` others; in no order."""
-    stored = _entries(kind, content)
+    stored = np.frombuffer(content, kind.layout, count=len(content) // kind.layout.itemsize)
     columns = []
     for name in kind.layout.names or ():
         values = stored[name].astype(np.int64)
@@ -193,10 +192,6 @@ def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, 
     targets = np.unique(np.concatenate([near, anywhere, np.array([-_LONG_MAX - 1, _LONG_MAX, -1])]))
     random_numbers.shuffle(targets)
     return targets
-
-
-def _entries(kind: _Kind, content: bytes) -> NDArray[np.void]:
-    return np.frombuffer(content, kind.layout, count=len(content) // kind.layout.itemsize)
 
 
 def _made_up(rng: random.Random, kind: _Kind, made: str | None = None, size: int | None = None) -> bytes:

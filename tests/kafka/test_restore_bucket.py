@@ -86,10 +86,6 @@ def _configs(bootstrap: str) -> dict[str, dict[str, str]]:
     }
 
 
-def _nothing(killed: _Killed, directory: Path) -> list[Path]:
-    return []
-
-
 def _metadata_alone(killed: _Killed, directory: Path) -> list[Path]:
     """A node of which only the cluster's metadata is left."""
     directory.mkdir()
@@ -167,7 +163,7 @@ def _assert_checked(new: Broker, plan: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("left", "count"),
     [
-        pytest.param(_nothing, 50, id="bucket"),
+        pytest.param(lambda killed, directory: [], 50, id="bucket"),
         pytest.param(_log_dir, 2, id="bucket and log dir"),
         pytest.param(_metadata_alone, 2, id="bucket and metadata", marks=_MORE),
         pytest.param(_log_dir_without_remote_metadata, 2, id="bucket and log dir without remote metadata", marks=_MORE),

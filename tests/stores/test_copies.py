@@ -134,12 +134,8 @@ def copy(checksum_store: ChecksumStore) -> Iterator[ChecksumStore]:
         checksum_store.delete(f"{_PREFIX}/{name}")
 
 
-def _logs(log_dir: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(log_dir)): path.read_bytes() for path in sorted(log_dir.rglob("*.log"))}
-
-
 def _put_all(copy: ChecksumStore, log_dir: Path, algorithm: str = "CRC64NVME") -> dict[str, bytes]:
-    logs = _logs(log_dir)
+    logs = {str(path.relative_to(log_dir)): path.read_bytes() for path in sorted(log_dir.rglob("*.log"))}
     for name, log in logs.items():
         copy.put_with(f"{_PREFIX}/{name}", log, algorithm)
     copy.requests.clear()
