@@ -41,9 +41,12 @@ from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.recovery.segment import recover
 from kidxlib.retention.apply import apply_deletions
 from kidxlib.retention.plan import PartitionDeletion
 from kidxlib.storage.lock import locked
+from kidxlib.storage.log_bytes import ChunkedLog
+from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
 
@@ -211,6 +214,24 @@ def hold_lock(send: Connection, lock_file: Path) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     send.send("held")
     signal.pause()
+
+
+def scan_logs(send: Connection, logs: Sequence[tuple[Path, int, RecoverOptions, int | None]]) -> None:
+    """Scan logs, each with its base offset and options, mapped or in chunks of that many bytes.
+
+    Sends the result of each, and last by how many bytes the peak of memory grew after the first one.
+    """
+    memory = None
+    for path, base_offset, options, chunk_bytes in logs:
+        with open_log(str(path)) as (descriptor, version):
+            log = (
+                map_log(descriptor, version.size)
+                if chunk_bytes is None
+                else ChunkedLog(descriptor, version.size, chunk_bytes)
+            )
+            send.send(recover(log, base_offset, options))
+        memory = memory or _peak_memory()
+    send.send(_peak_memory() - (memory or 0))
 
 
 def _peak_memory() -> int:

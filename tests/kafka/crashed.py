@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kidxlib.errors import UntrustedError
+from kidxlib.errors import MalformedRecordsError, UntrustedError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.segment_files import (
@@ -23,6 +24,8 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.operations.recover.page_cache import last_message, mount_of
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.kafka.admin import set_config
@@ -178,3 +181,12 @@ def why_untrusted(directory: Path) -> str | None:
     except UntrustedError as error:
         return str(error)
     return None
+
+
+def batches_of(path: Path) -> list[Batch]:
+    """The batches of a sound log, up to the zeros of one that is preallocated."""
+    log, found = LogFile(str(path)), list[Batch]()
+    with contextlib.closing(log), contextlib.suppress(MalformedRecordsError):
+        for batch in batches(log):
+            found.append(batch)
+    return found

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, TypeAlias
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.errors import MalformedRecordsError
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.layouts import BATCH_V2, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import (
@@ -32,11 +31,9 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.reader import Record
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_offset_checkpoint
-from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION
+from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION, batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.admin import make_topics, set_config, wait_until
 from tests.support.kafka.broker import Broker
@@ -133,15 +130,6 @@ class Damage:
     drops: bool = False
     keeps_epochs: bool = True
     keeps_snapshots: bool = True
-
-
-def batches_of(path: Path) -> list[Batch]:
-    """The batches of a sound log, up to the zeros of one that is preallocated."""
-    log, found = LogFile(str(path)), list[Batch]()
-    with contextlib.closing(log), contextlib.suppress(MalformedRecordsError):
-        for batch in batches(log):
-            found.append(batch)
-    return found
 
 
 def _logs(directory: Path) -> list[Path]:

@@ -54,11 +54,6 @@ _OPTIONS: Final = {
 _GZIP: Final = layouts.CODECS.index("gzip")
 
 
-@pytest.fixture
-def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
-    return KafkaDump(kafka, tmp_path)
-
-
 @pytest.mark.promised_alone("mutated segments are dumped with both")
 def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
     """Real, synthetic and damaged segments with the files that Kafka's recovery wrote for them."""

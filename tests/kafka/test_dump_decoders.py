@@ -36,7 +36,6 @@ from tests.kafka.dumps import assert_as_kafka
 from tests.kafka.reading import TIMEOUT_SECONDS, consume_in_group
 from tests.support.kafka.admin import delete_topic, make_topics, set_config
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
 from tests.support.kafka.jars import PROMISED
 from tests.support.kafka.tiered import METADATA_TOPIC, TIERED_TOPIC, metadata_records, tiered_broker
@@ -54,11 +53,6 @@ _SETTINGS: Final = {
     "transaction.state.log.num.partitions": 1,
     "metadata.log.max.snapshot.interval.ms": 500,
 }
-
-
-@pytest.fixture
-def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
-    return KafkaDump(kafka, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment
 from tests.conftest import Say
+from tests.faults.children import scan_logs
 from tests.faults.processes import Child
-from tests.kafka.children import scan_logs
 from tests.kafka.mutations import Mutated, mutated_log
 from tests.kafka.same_partition import NOT_COMPARED, assert_as_kafka, fold_partition
 from tests.support.kafka.classes import Kafka

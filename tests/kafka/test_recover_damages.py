@@ -43,7 +43,7 @@ from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
-from tests.kafka.crashed import INDEX_SUFFIXES, logs_of, read_again, why_untrusted
+from tests.kafka.crashed import INDEX_SUFFIXES, batches_of, logs_of, read_again, why_untrusted
 from tests.kafka.damaged_disk import (
     FIRST_MS,
     LEFT_OPEN,
@@ -52,7 +52,6 @@ from tests.kafka.damaged_disk import (
     PARTITIONS,
     Answer,
     Connection,
-    batches_of,
     connected,
     killed_disk,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ElectionType, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, ElectionType, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.cimpl import TopicPartition as ClientPartition
@@ -20,7 +20,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx
-from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of
 from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
 
@@ -192,17 +192,7 @@ def _bytes_of(logs: Sequence[Path]) -> bytes:
 
 def _ensure_all_there(cluster: Cluster, acknowledged: dict[tuple[int, int], bytes]) -> None:
     """Consumers get every acknowledged record at its offset, from the leaders."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "readers",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "log_level": 2,
-        }
-    )
+    consumer = consumer_of(cluster.bootstrap, "read_committed")
     consumer.assign([ClientPartition(*place, OFFSET_BEGINNING) for place in _ALL])
     digests: dict[tuple[int | None, int | None], bytes] = {}
     ends: set[int | None] = set()

@@ -21,12 +21,12 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
-from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.records.batch_headers import Batch
 from kidxlib.storage.small_files import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
+from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
@@ -177,7 +177,7 @@ def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path
     spoilt = fleet.copy(tmp_path / "logs")
     name, number = rng.choice(list(spoilt.log_dirs)), rng.randrange(_TOPICS["written"])
     log = rng.choice([each for each in spoilt.logs(name, "written", number) if each.stat().st_size])
-    batch = rng.choice(_batches_of(log))
+    batch = rng.choice(batches_of(log))
     _change_a_value(log, batch)
     found = spoilt.verdicts(tmp_path / "catalog")
     differing = [each for verdicts in found.values() for each in verdicts if each.verdict is Verdict.DIFFERS]
@@ -192,7 +192,7 @@ def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path
     assert difference.other_place is not None
     other = Path(difference.other_place.log_path)
     assert other in spoilt.logs(verdict.compared_with, "written", number)
-    assert {each.position: each for each in _batches_of(other)}[
+    assert {each.position: each for each in batches_of(other)}[
         difference.other_place.position
     ].offset_field == batch.offset_field
 
@@ -210,14 +210,6 @@ def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path:
         assert {each.undecided_offsets for each in found["written", number]} == {0}
 
 
-def _batches_of(log: Path) -> list[Batch]:
-    file = LogFile(str(log))
-    try:
-        return list(batches(file))
-    finally:
-        file.close()
-
-
 def _change_a_value(log: Path, batch: Batch) -> None:
     """Flip a bit of the batch's last value, and give the batch its new checksum."""
     content = bytearray(log.read_bytes())
@@ -233,7 +225,7 @@ def _cut_again(logs: Sequence[Path], rng: random.Random) -> None:
     whole = [
         (batch.offset_field, log.read_bytes()[batch.position : batch.next_position])
         for log in logs
-        for batch in _batches_of(log)
+        for batch in batches_of(log)
     ]
     for file in logs[0].parent.glob("0*"):
         file.unlink()

@@ -23,11 +23,11 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format.checksums.crc import extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.records.batch_headers import Batch
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended
+from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read, wait_until_read
 from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, give_away, restore, state_of
 from tests.support.kafka.admin import wait_until
@@ -259,11 +259,7 @@ def _spoil(old: Cluster, new: Cluster, bucket: Path, rng: random.Random) -> _Dis
 
 def _last_log(directory: Path) -> tuple[Path, list[Batch]]:
     path = max(path for path in directory.glob(f"*{LOG_SUFFIX}") if path.stat().st_size)
-    log = LogFile(str(path))
-    try:
-        return path, list(batches(log))
-    finally:
-        log.close()
+    return path, batches_of(path)
 
 
 def _cut(directory: Path) -> None:
