@@ -208,6 +208,7 @@ def test_a_broker_that_was_killed_as_it_stopped(killed: Broker, kafka: Kafka, tm
     (broker.log_dirs[1] / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":7}')
     ended = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker")
     assert ended.code == ExitCode.PROBLEMS_FOUND and "that is not so" in ended.err, "the logs beside it are of a kill"
+    assert "the broker finds a marker of a clean stop" in ended.out, ended
     markers = [(log_dir / CLEAN_SHUTDOWN_FILE).read_text() for log_dir in broker.log_dirs]
     assert markers == ['{"version":0,"brokerEpoch":-1}'] * 2
     assert kafka.epoch_of_clean_stop(broker.log_dirs) == -1
