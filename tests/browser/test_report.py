@@ -44,11 +44,22 @@ _CONTRASTS: Final = """() => {
 _TOPIC: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 
+@pytest.fixture(autouse=True)
+def _windows_are_closed(browser: Browser) -> Iterator[None]:
+    yield
+    for window in browser.contexts:
+        window.close()
+
+
 @pytest.fixture
-def opened(browser: Browser, reported: Reported) -> Iterator[Opened]:
-    opened = open_page(browser, reported.page)
-    yield opened
-    opened.page.context.close()
+def opened(browser: Browser, reported: Reported) -> Opened:
+    return open_page(browser, reported.page)
+
+
+def _report(browser: Browser, catalog: Path, code: int = 0) -> Opened:
+    page = catalog.with_name("report.html")
+    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS), codes=(code,))
+    return open_page(browser, page)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -65,7 +76,6 @@ def test_each_page_runs_and_is_accessible(browser: Browser, reported: Reported, 
         assert sideways <= 0, f"{name} is wider than the window by {sideways}"
     assert not opened.errors
     assert opened.requests == [reported.page.as_uri()], "a page asks for nothing but itself"
-    opened.page.context.close()
 
 
 def test_five_things_are_told_at_once(opened: Opened) -> None:
@@ -126,22 +136,19 @@ def test_colours_that_mean_something_stand_out(browser: Browser, reported: Repor
         for kind, contrast in contrasts.items():
             assert contrast >= 3 or kind in ("hole", "absent"), f"{kind} of {name}: {contrast:.2f}"
         assert {"bad", "warning", "unknown"} <= contrasts.keys()
-    opened.page.context.close()
 
 
 def test_an_empty_catalog_says_what_to_run(browser: Browser, tmp_path: Path) -> None:
-    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    catalog = tmp_path / "catalog"
     for table in TABLES:
         DeltaTables(str(catalog)).make(table)
-    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS))
-    opened = open_page(browser, page)
+    opened = _report(browser, catalog)
     for name in _PAGES:
         opened.go(name)
         assert "kidx " in opened.page.locator("main").inner_text(), name
     opened.go("overview")
     assert opened.page.locator(".card .verdict").all_inner_texts() == ["Not known"] * 4, "no zero, nothing green"
     assert not opened.errors
-    opened.page.context.close()
 
 
 def test_what_is_to_look_at_leads_to_its_rows(opened: Opened) -> None:
@@ -222,30 +229,27 @@ def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported)
 
 
 def test_a_gap_that_compaction_leaves_is_not_among_what_is_to_be_looked_at(browser: Browser, tmp_path: Path) -> None:
-    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    catalog = tmp_path / "catalog"
     append_rows(catalog, BUILDS, {"build_id": "b", "sources": [("disk", "/logs")]})
     for topic, records in (("cleaned", 5), ("holes", 10)):
         of_topic = {"source": "disk", "topic": topic, "partition": 0, "status": "ok", "records": records}
         rows = [{**of_topic, "base_offset": start, "next_offset": start + 10} for start in (0, 20)]
         append_rows(catalog, SEGMENTS, *rows)
-    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS), codes=(3,))
-    opened = open_page(browser, page)
+    opened = _report(browser, catalog, 3)
     opened.go("timeline")
     listed = opened.page.locator("#timeline-partition option").all_inner_texts()
     assert listed == ["holes-0 · 2 segments · gap", "cleaned-0 · 2 segments"]
-    opened.page.context.close()
 
 
 def test_a_list_that_ends_early_says_so(browser: Browser, tmp_path: Path) -> None:
     """So many segments are damaged that not all are listed; the SQL below the list gives them all."""
-    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    catalog = tmp_path / "catalog"
     keys = {"source": "disk", "topic": "orders"}
     facts = {"status": "corrupt", "reason": "bad-crc", "log_bytes": 5, "valid_bytes": 0, "log_path": "/logs/0.log"}
     rows = [{**keys, **facts, "partition": number, "base_offset": 0} for number in range(1_003)]
     append_rows(catalog, SEGMENTS, *rows)
     append_rows(catalog, ACCEPTED_TABLE, {**keys, "partition": 2_000, "base_offset": 0, "file": ".log", "reason": "x"})
-    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS), codes=(3,))
-    opened = open_page(browser, page)
+    opened = _report(browser, catalog, 3)
     assert "1,003 segments damaged" in opened.page.locator(".attention").inner_text()
     opened.go("health")
     section = opened.page.locator("section:has(> h2:text-is('Damaged segments'))")
@@ -254,7 +258,6 @@ def test_a_list_that_ends_early_says_so(browser: Browser, tmp_path: Path) -> Non
     asked = Question("all", sql or "", (SEGMENTS, ACCEPTED_TABLE), DAMAGED_SEGMENTS.schema)
     assert DeltaTables(str(catalog)).ask(asked).num_rows == 1_003
     assert opened.page.get_by_text("are shown; the SQL below").count() == 1, "other lists are whole"
-    opened.page.context.close()
 
 
 def test_sliders_give_what_a_plan_gives(opened: Opened, reported: Reported, rng: random.Random) -> None:
@@ -298,16 +301,14 @@ def test_everything_is_reached_by_keyboard(opened: Opened) -> None:
     assert page.locator("#retention-ms-shown").inner_text() != before
 
 
-def test_names_are_text_whatever_they_are(browser: Browser, reported: Reported, tmp_path: Path) -> None:
+def test_names_are_text_whatever_they_are(browser: Browser, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog"
     keys = {"source": _HOSTILE, "topic": _TOPIC, "partition": 0}
     facts = {"status": "ok", "log_bytes": 5, "valid_bytes": 5, "batches": 1, "records": 1, "next_offset": 1}
     times = {"max_timestamp_ms": 2**63 - 1, "log_mtime_ns": 0, "log_path": f"/{_HOSTILE}/{0:020}.log"}
     append_rows(catalog, SEGMENTS, {**keys, **facts, **times, "base_offset": 0})
     append_rows(catalog, PARTITIONS, {**keys, "present": True, "directory": _HOSTILE})
-    page = tmp_path / "report.html"
-    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS))
-    opened = open_page(browser, page)
+    opened = _report(browser, catalog)
     dialogs: list[str] = []
     opened.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     for name in _PAGES:
@@ -321,7 +322,6 @@ def test_names_are_text_whatever_they_are(browser: Browser, reported: Reported, 
     opened.page.evaluate("""() => { const script = document.createElement("script");
       script.textContent = "document.body.dataset.ran = 'yes'"; document.body.append(script); }""")
     assert opened.page.evaluate("document.body.dataset.ran") is None
-    opened.page.context.close()
 
 
 def _plan(catalog: Path, time: int, size: int, now_ms: int) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from tests.conftest import Say
 from tests.faults import children
 from tests.faults.processes import Child, run_child
 from tests.support.compaction import applied, built, options, planned, to_interval
+from tests.support.files import tree
 from tests.support.logs.batches import Batch, encode
 
 KILLS, KILLS_EXHAUSTIVE = 6, 100
@@ -124,11 +125,7 @@ def _recorded_at(interval_bytes: int, task: CompactionTask) -> CompactionTask:
 
 
 def _tree(directory: Path) -> Tree:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
+    return tree(directory, but=(".lock",))
 
 
 def test_each_change_is_told_before_and_done_as_told(place: Place, tmp_path: Path) -> None:

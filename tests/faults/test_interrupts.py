@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.faults.processes import (
     end,
     kidx,
     start_kidx,
+    wait_for_end,
     watched,
     while_it_runs,
 )
@@ -190,8 +189,7 @@ def test_the_second_signal_ends_at_once(tmp_path: Path, log_dir: Path, guard: Gu
     with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
+            wait_for_end(process.pid, 0.1)
     assert_interrupted(running.ended, signal.SIGINT, "ended at once")
     assert running.ended.left == ()
 

@@ -6,7 +6,7 @@ import os
 import random
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -179,45 +179,43 @@ def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, gua
     assert len(indexes(tmp_path / "index")) == 6 and staging_files(tmp_path) == []
 
 
-def test_logs_that_may_not_be_read_are_unreadable(guard: Guard) -> None:
-    """The library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0."""
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """For processes that have given up root's rights; pytest's own directories let nobody in."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to become a user without rights")
-    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
-        root = Path(directory)
-        root.chmod(0o755)
-        log_dir, index_dir = root / "kafka-logs", root / "index"
-        denied = write_log(log_dir / "topic-0", 0, small_log())
-        fine = write_log(log_dir / "topic-0", 100, small_log(base_offset=100))
-        write_log(log_dir / "topic-1", 0, small_log())
-        denied.chmod(0)
-        (log_dir / "topic-1").chmod(0)
-        index_dir.mkdir()
-        os.chown(index_dir, 65534, 65534)
-        (denied_row, fine_row, changes) = run_child(children.build_as_nobody, log_dir, index_dir)
-        path, scan_end, published = denied_row
-        assert (path, scan_end.status, published) == (denied, Status.UNREADABLE, Published.NONE)
-        assert (scan_end.reason, scan_end.detail) == ("cannot-read", "Permission denied")
-        assert fine_row[0] == fine and fine_row[2] is Published.WRITTEN
-        assert len(indexes(index_dir)) == 2
-        assert [partition for _, _, partition in changes.to_finish] == [0]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
 
 
-def test_a_copy_that_may_not_be_read_is_not_comparable() -> None:
-    """The library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become a user without rights")
-    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
-        root = Path(directory)
-        root.chmod(0o755)
-        for name in ("a", "b"):
-            for partition in ("topic-0", "topic-1"):
-                write_log(root / name / partition, 0, small_log())
-        next((root / "b" / "topic-0").glob("*.log")).chmod(0)
-        (root / "b" / "topic-1").chmod(0)
-        [(directories, problem)] = run_child(children.compare_as_nobody, root / "a", root / "b")
-        assert directories == {"topic-0": None, "topic-1": f"{root / 'b' / 'topic-1'}: Permission denied"}
-        assert problem is not None and problem.endswith("Permission denied")
+def test_logs_that_may_not_be_read_are_unreadable(open_to_all: Path) -> None:
+    log_dir, index_dir = open_to_all / "kafka-logs", open_to_all / "index"
+    denied = write_log(log_dir / "topic-0", 0, small_log())
+    fine = write_log(log_dir / "topic-0", 100, small_log(base_offset=100))
+    write_log(log_dir / "topic-1", 0, small_log())
+    denied.chmod(0)
+    (log_dir / "topic-1").chmod(0)
+    index_dir.mkdir()
+    os.chown(index_dir, 65534, 65534)
+    (denied_row, fine_row, changes) = run_child(children.build_as_nobody, log_dir, index_dir)
+    path, scan_end, published = denied_row
+    assert (path, scan_end.status, published) == (denied, Status.UNREADABLE, Published.NONE)
+    assert (scan_end.reason, scan_end.detail) == ("cannot-read", "Permission denied")
+    assert fine_row[0] == fine and fine_row[2] is Published.WRITTEN
+    assert len(indexes(index_dir)) == 2
+    assert [partition for _, _, partition in changes.to_finish] == [0]
+
+
+def test_a_copy_that_may_not_be_read_is_not_comparable(open_to_all: Path) -> None:
+    for name in ("a", "b"):
+        for partition in ("topic-0", "topic-1"):
+            write_log(open_to_all / name / partition, 0, small_log())
+    next((open_to_all / "b" / "topic-0").glob("*.log")).chmod(0)
+    (open_to_all / "b" / "topic-1").chmod(0)
+    [(directories, problem)] = run_child(children.compare_as_nobody, open_to_all / "a", open_to_all / "b")
+    assert directories == {"topic-0": None, "topic-1": f"{open_to_all / 'b' / 'topic-1'}: Permission denied"}
+    assert problem is not None and problem.endswith("Permission denied")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, os.symlink], ids=["pipe", "folder", "loop"])

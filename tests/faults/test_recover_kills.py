@@ -26,6 +26,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, end, kidx, start_kidx
 from tests.support.cluster_metadata import write_checkpoints
+from tests.support.files import tree
 from tests.support.logs import golden
 
 _KEPT: Final = "kept"
@@ -100,11 +101,7 @@ def _recover(
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name not in (LOCK_FILE, _STEPS)
-    }
+    return tree(directory, but=(LOCK_FILE, _STEPS))
 
 
 def _starts(log_dir: Path) -> dict[str, object]:

@@ -27,6 +27,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
 from tests.docs.pages import PROJECT
 from tests.jobs.archive import Archive, Copies, assert_refused
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
 from tests.support.remote_rows import catalog_at, remote_rows, without_run
@@ -319,8 +320,7 @@ def _repaired(build: BuildHere, directory: Path, *options: object) -> tuple[dict
     run = build(*where, "--apply", "--json", *options)
     assert run.code == 0, run.err
     found = [{key: value for key, value in each.items() if key != "object"} for each in run.json["objects"]]
-    contents = {str(path.relative_to(site.bucket)): path.read_bytes() for path in site.bucket.rglob("*.*")}
-    return {"objects": found, "made": run.json["made"], "left": run.json["left"]}, contents
+    return {"objects": found, "made": run.json["made"], "left": run.json["left"]}, tree(site.bucket, "*.*")
 
 
 def test_the_job_does_what_the_command_does(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from kidxlib.tables.delta_tables import DeltaTables, read_delta, write_delta
 from tests.faults.processes import kidx
 from tests.kidxlib.tables.test_delta_tables import record, recorded, scanned, segment
 from tests.support.catalog import filled
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, Fault, ObjectStore
 
@@ -168,11 +169,7 @@ def test_a_build_through_a_store_that_is_disturbed_is_another_one(store: ObjectS
         built = kidx("build", "--source", source, "--index-dir", index_dir, "--catalog", catalog, "--snapshots")
         assert built.code == 0, built.err
         store.before = None
-    assert store.contents(f"{url.removeprefix(_BUCKET)}/index") == {
-        str(path.relative_to(tmp_path / "index")): path.read_bytes()
-        for path in (tmp_path / "index").rglob("*")
-        if path.is_file()
-    }
+    assert store.contents(f"{url.removeprefix(_BUCKET)}/index") == tree(tmp_path / "index")
     _assert_same_rows(f"{url}/catalog", tmp_path / "catalog", TABLES)
 
 

@@ -26,6 +26,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx, refused_kidx
 from tests.support.checksum_store import PART_BYTES, ChecksumStore
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.golden import GoldenSegment
@@ -135,7 +136,7 @@ def copy(checksum_store: ChecksumStore) -> Iterator[ChecksumStore]:
 
 
 def _put_all(copy: ChecksumStore, log_dir: Path, algorithm: str = "CRC64NVME") -> dict[str, bytes]:
-    logs = {str(path.relative_to(log_dir)): path.read_bytes() for path in sorted(log_dir.rglob("*.log"))}
+    logs = tree(log_dir, "*.log")
     for name, log in logs.items():
         copy.put_with(f"{_PREFIX}/{name}", log, algorithm)
     copy.requests.clear()

@@ -24,6 +24,7 @@ from kidxlib.spark.source import KafkaSegmentSource
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.golden import SAMPLES
 from tests.support.object_store import BUCKET, Fault, ObjectStore
@@ -47,8 +48,7 @@ def test_build_repair_audit_and_seek(store: ObjectStore, url: str, tmp_path: Pat
         built = kidx("build", url, "--index-dir", index_dir, "--snapshots", "--epochs")
         assert built.code == 0, built
     right = store.contents("kidx/index")
-    files = {str(path.relative_to(on_disk)): path.read_bytes() for path in sorted(on_disk.rglob("*")) if path.is_file()}
-    assert right == files != {}
+    assert right == tree(on_disk) != {}
 
     damaged = min(name for name in right if name.endswith(".index"))
     store.put(f"kidx/index/{damaged}", right[damaged][:-3])

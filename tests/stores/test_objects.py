@@ -22,6 +22,7 @@ from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath
 from tests.faults.trees import indexes, small_log
 from tests.support.compaction import applied, built, planned, to_interval
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
 
@@ -66,9 +67,7 @@ def test_a_build_of_objects_is_a_build_of_files(store: ObjectStore, tmp_path: Pa
     of_objects = list(build(_tasks(url, index_dir), use_mmap=True))
     of_files = list(build(_tasks(source, tmp_path), use_mmap=True))
     assert _found(of_objects) == _found(of_files)
-    assert store.contents(f"{prefix}/index") == {
-        str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
-    }
+    assert store.contents(f"{prefix}/index") == tree(tmp_path)
     assert {segment.version and segment.version.inode for segment in of_objects} == {None}
     # Three requests a log: what it is, its bytes, what it is by then. One an index file, and one before to see if it is
     # there. The server counts what the rows say.
@@ -175,11 +174,7 @@ def test_coarsened_indexes_are_the_same_as_of_files(store: ObjectStore, tmp_path
     ]
     assert store.counted("PUT", "POST", "DELETE") == []
     assert [each.outcome for each in applied(of_objects, how)] == [each.outcome for each in applied(of_files, how)]
-    assert store.contents(f"{prefix}/index") == {
-        str(path.relative_to(tmp_path / "index")): path.read_bytes()
-        for path in (tmp_path / "index").rglob("*")
-        if path.is_file()
-    }
+    assert store.contents(f"{prefix}/index") == tree(tmp_path / "index")
 
 
 def test_names_that_no_url_would_hold_are_names_all_the_same(store: ObjectStore, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified_tiered
+from tests.support.files import tree
 from tests.support.object_store import Fault, ObjectStore
 from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.spark.jobs import run_here
@@ -95,8 +96,7 @@ def test_a_bucket_in_a_store_is_a_source(site: Site, url: str, store: ObjectStor
         assert built.code == 0, built.err
         again = run_here(kidx, "build", "--source", f"it={source}", *options)
         assert again.json["unchanged"] == len(site.segments(_TOPIC)) + 10
-        index = tmp_path / name / "index"
-        made.append({str(path.relative_to(index)): path.read_bytes() for path in index.rglob("*.*")})
+        made.append(tree(tmp_path / name / "index", "*.*"))
     assert made[0] == made[1] != {}
     assert store.contents("tiered") == before, "nothing is written there"
 
