@@ -22,7 +22,8 @@ def make_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(DEADLINE_SECONDS)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # what it does ends with it
+    admin.delete_topics([topic])[topic].result(DEADLINE_SECONDS)
 
 
 def delete_records(bootstrap: str, offsets: Mapping[tuple[str, int], int]) -> None:
