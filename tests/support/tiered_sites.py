@@ -354,6 +354,10 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
     }
 
 
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def of_another(site: Site) -> None:
         segments = site.segments(aborted(site).partition.topic)
@@ -362,9 +366,6 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
 
     def flip(path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
-
-    def write(path: Path, text: str) -> None:
-        path.write_text(text)
 
     def taken(suffix: str, of: _Choose, to: _Choose) -> Callable[[Site], None]:
         def take(site: Site) -> None:
@@ -405,7 +406,7 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
             lambda site: flip(middle(site).object(SNAPSHOT_SUFFIX)), (SNAPSHOT_SUFFIX, "unreadable"), "indexes"
         ),
         "epochs of another log": Damage(
-            lambda site: write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
+            lambda site: _write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
             (EPOCHS_SUFFIX, "wrong-epochs"),
             "indexes",
         ),
