@@ -20,9 +20,9 @@ from kidxlib.format import layouts, segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.terminal.console import note
-from tests.support.kafka import indexes
+from tests.support.kafka import lookups
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.indexes import KafkaIndex
+from tests.support.kafka.lookups import KafkaIndex
 
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
 Targets: TypeAlias = NDArray[np.int64]
@@ -105,7 +105,7 @@ def _index(kafka: Kafka, kind: type[AnIndex], size: int, directory: Path) -> tup
         0, segment_files.OFFSET_INDEX_SUFFIX if is_offset else segment_files.TIME_INDEX_SUFFIX
     )
     path.write_bytes(entries.tobytes())
-    opened = indexes.offset_index if is_offset else indexes.time_index
+    opened = lookups.offset_index if is_offset else lookups.time_index
     return kind.open(path, 0), opened(kafka, path, 0)
 
 

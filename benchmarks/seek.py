@@ -33,7 +33,7 @@ from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile, map_log
 from kidxlib.terminal.console import note
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.logs import KafkaLog
+from tests.support.kafka.lookups import KafkaLog
 
 _Longs: TypeAlias = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import hypothesis
 import pytest
 
-from kidxlib.terminal.console import end_phases
+from kidxlib.terminal.progress import end_phases
 from tests.support.checksum_store import ChecksumStore
 from tests.support.checksum_store import checksum_store as start_checksum_store
 from tests.support.logs import golden
@@ -39,13 +39,10 @@ _ORDER: Final = (
 _ONE_SESSION: Final = {
     "jobs": (
         *(f"tests/docs/test_{name}.py" for name in ("catalog_tables", "sql_questions")),
-        *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines", "fleet", "tiered")),
-        *(f"tests/jobs/{name}/" for name in ("audit", "compaction", "report", "retention", "seek")),
-        *(
-            f"tests/jobs/spark/test_{name}.py"
-            for name in ("commit_lock", "engine", "errors", "local_rows", "spark_tables")
-        ),
-        *(f"tests/jobs/test_{name}.py" for name in ("accept_and_forget", "backend", "object_stores", "recover")),
+        *(f"tests/jobs/build/test_{name}.py" for name in ("build_index", "engines")),
+        *(f"tests/jobs/{name}/" for name in ("audit", "catalog", "compaction", "seek")),
+        *(f"tests/jobs/spark/test_{name}.py" for name in ("engine", "errors")),
+        *(f"tests/jobs/test_{name}.py" for name in ("as_kidx", "backend", "object_stores")),
     ),
     "source of segments": ("tests/kafka/test_spark_", "tests/kidxlib/spark/"),
 }

@@ -57,7 +57,11 @@ def newer_pins() -> None:
     beyond = _resolved(map(_without_limits, ours))
     named = {canonicalize_name(each.name) for each in ours}
     rows = [
-        ("*" if name in named else "", name, *(_versions(pins.get(name)) for pins in (locked, within, beyond)))
+        (
+            "*" if name in named else "",
+            name,
+            *((", ".join(sorted(pins.get(name) or ())) or "gone") for pins in (locked, within, beyond)),
+        )
         for name in sorted(locked)
         if {locked[name], within.get(name), beyond.get(name)} != {locked[name]}
     ]
@@ -89,10 +93,6 @@ def _pins(lock: str) -> Mapping[str, frozenset[str]]:
     for name, version in _PIN.findall(lock):
         pins.setdefault(name, set()).add(version)
     return {name: frozenset(versions) for name, versions in pins.items()}
-
-
-def _versions(versions: frozenset[str] | None) -> str:
-    return ", ".join(sorted(versions or ())) or "gone"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pictures import EXPLAINING, IMAGES, drawn
 from tests.docs.package_graph import PICTURE, below, package_imports, picture
 from tests.docs.pages import PROJECT
 
@@ -101,3 +102,11 @@ def test_pytest_enters_every_directory_of_tests(pytestconfig: pytest.Config) -> 
     files = (path.relative_to(PROJECT) for path in PROJECT.glob("tests/**/test_*.py"))
     directories = {name for path in files for name in path.parts[:-1]}
     assert [name for name in directories if any(fnmatch(name, pattern) for pattern in left_out)] == []
+
+
+@pytest.mark.parametrize("name", EXPLAINING)
+def test_picture_is_as_the_code_draws_it(name: str) -> None:
+    committed = IMAGES / f"{name}.svg"
+    assert drawn(EXPLAINING[name]) == committed.read_bytes(), (
+        f"{committed.name} has changed; run: .venv/bin/python -m benchmarks.run pictures"
+    )

@@ -77,7 +77,6 @@ def no_delta_table(catalog: Path) -> None:
 def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
     spoil: Callable[[Path], None], message: str, empty_catalog: Path, tmp_path: Path
 ) -> None:
-    """Exit code 1, the table and what to do about it, no stack trace; nothing is committed and nothing indexed."""
     catalog, log_dir, index_dir = (tmp_path / name for name in ("catalog", "log-dir", "index"))
     shutil.copytree(empty_catalog, catalog)
     put(log_dir / "topic-0", 0, [Batch()])

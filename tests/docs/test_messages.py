@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from kidxlib import errors
 from kidxlib.cli.main import kidx
 from kidxlib.errors import KidxError, UsageError
-from tests.docs.messages import ANYTHING, WARNING, Message, messages
-from tests.docs.messages_page import MESSAGES_PAGE, SECTIONS, is_recognised
+from tests.docs.messages import ANYTHING, MESSAGES_PAGE, SECTIONS, WARNING, Message, is_recognised, messages
 from tests.docs.pages import PROJECT, read
 
 #: A word that tells a reader what to do, or what would have been right.

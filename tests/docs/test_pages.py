@@ -130,7 +130,6 @@ def test_every_reason_of_compaction_is_explained() -> None:
 
 @pytest.mark.parametrize("page", ALL_PAGES)
 def test_links_lead_to_what_is_there(page: str) -> None:
-    """Files of the repository, and headings in pages."""
     for target in _LINK.findall(read(page)):
         if "://" in target:
             continue

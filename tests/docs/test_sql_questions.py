@@ -1,9 +1,10 @@
 """The questions on the page on SQL: each runs as it stands, in Spark and in DataFusion, and answers what the log dirs
-themselves say.
+themselves, and a bucket of remote segments that is damaged, say.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,18 +24,121 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES, delta_properties
+from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
-from tests.docs import remote_answers
-from tests.docs.log_dirs import CLOCK, YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
-from tests.docs.pages import queries, views
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
+from kidxlib.tables.layout import properties_of
+from tests.docs.log_dirs import (
+    BEHIND,
+    CLOCK,
+    YEAR_10000,
+    Found,
+    change_broker,
+    find,
+    make_broker,
+    make_flipped,
+    make_volume,
+)
+from tests.docs.pages import PROJECT, queries, views
 from tests.model.recover import read_control_batch
 from tests.support.catalog import append_rows
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import accept_here, build_here, kidx_build_here, kidx_retention_here, rows, run_here
+from tests.support.tiered_sites import RemoteSegment, Site
 
 Rows = list[tuple[Any, ...]]
+
+SOURCE: Final = "archive"
+FIRST_AT: Final = "2026-11-26T10:00:00Z"
+SECOND_AT: Final = "2026-11-26T11:00:00Z"
+_ORPHAN: Final = "kidx-" * 4 + "nA"
+
+
+def _audit_bucket(directory: Path, catalog: Path) -> None:
+    """Audit a bucket, damage it, and _audit_bucket it again."""
+    site = _site_of(directory)
+    shutil.copytree(PROJECT / "samples" / "tiered", directory)
+    options = (f"{SOURCE}={directory}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
+    first = run_here(kidx, "verify-tiered", *options, "--now", FIRST_AT)
+    assert first.code == 0, first.err
+    _lost(site).object(TRANSACTION_INDEX_SUFFIX).unlink()
+    cut = _cut(site).object(OFFSET_INDEX_SUFFIX)
+    cut.write_bytes(cut.read_bytes()[:-3])
+    _lost(site).copy_objects(_ORPHAN, 1_000)
+    second = run_here(kidx, "verify-tiered", *options, "--now", SECOND_AT)
+    assert second.code == 3, second.err
+
+
+def _site_of(directory: Path) -> Site:
+    """The bucket and its metadata."""
+    return Site(directory / STORAGE_DIRECTORY, directory / "log-dir")
+
+
+def _lost(site: Site) -> RemoteSegment:
+    return next(each for each in site.segments("payments") if not each.row["transaction_index_empty"])
+
+
+def _cut(site: Site) -> RemoteSegment:
+    return site.segments("readings")[1]
+
+
+def _damaged_objects(directory: Path) -> Rows:
+    """One that is lost and one that is cut; the rest is not broken."""
+    site = _site_of(directory)
+    lost, cut = _lost(site), _cut(site)
+    silent = (
+        "consumers of committed records get those of transactions that were aborted in offsets {} to {}, and no broker "
+        "says so"
+    )
+    fails = (
+        "a broker loads the three indexes of a segment together: fetches of offsets {} to {} fail, and consumers stop "
+        "there"
+    )
+    return [
+        (
+            *(SOURCE, "payments", 0, lost.offsets[0], lost.id),
+            *(TRANSACTION_INDEX_SUFFIX, "missing", silent.format(*lost.offsets)),
+        ),
+        (
+            *(SOURCE, "readings", 0, cut.offsets[0], cut.id),
+            *(OFFSET_INDEX_SUFFIX, "fails-sanity-check", fails.format(*cut.offsets)),
+        ),
+    ]
+
+
+def _bytes_by_topic(directory: Path) -> Rows:
+    """By the files that are there; those that nobody knows are read by nobody."""
+    found: defaultdict[str, list[Path]] = defaultdict(list)
+    for path in _site_of(directory).bucket.glob("*/*-*.*"):
+        found[path.parent.name.split("-")[0]].append(path)
+    rows = [
+        (
+            *(SOURCE, topic, sum(path.suffix == LOG_SUFFIX and _ORPHAN not in path.name for path in paths)),
+            sum(path.stat().st_size for path in paths),
+            sum(path.stat().st_size for path in paths if _ORPHAN in path.name),
+        )
+        for topic, paths in found.items()
+    ]
+    assert sum(row[4] for row in rows) > 0
+    return sorted(rows, key=lambda row: (-row[3], row))
+
+
+def _behind(directory: Path) -> Rows:
+    """The partition of which the log dir has two full segments more."""
+    copied_to = max(each.offsets[1] for each in _site_of(directory).segments("payments"))
+    later = [directory.parent / "broker" / "payments-0" / f"{base_offset:020d}.log" for base_offset in BEHIND[1:3]]
+    since = datetime.fromtimestamp(1_790_000_100_001 / 1000, UTC)
+    return [("broker", "payments", 0, copied_to, 2, sum(path.stat().st_size for path in later), since)]
+
+
+def _changed_objects(directory: Path) -> Rows:
+    """The index that was cut."""
+    cut = _cut(_site_of(directory)).object(OFFSET_INDEX_SUFFIX)
+    at = [datetime.fromisoformat(text) for text in (FIRST_AT, SECOND_AT)]
+    return [(SOURCE, "readings", 0, cut.name, *at, cut.stat().st_size + 3, cut.stat().st_size)]
+
 
 #: Of its damaged segments all are accepted, and of no other topic any.
 ACCEPTED: Final = "flipped"
@@ -95,7 +199,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     planned = kidx_retention_here("--catalog", catalog, "--what-if", "--now", "2026-11-27T00:00:00Z")
     assert planned.code == 3, planned.err
     looked_at = ("--topics", ACCEPTED, "--reason", "copies", "--by", "ann", "--apply")
-    remote_answers.audit(directory / "bucket", catalog)
+    _audit_bucket(directory / "bucket", catalog)
     accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())
     assert accepted.code == 0, accepted.err
     return Built(catalog, then, now, second_at, third_at)
@@ -440,12 +544,10 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
 #: The same of a bucket's remote segments.
 REMOTE_ANSWERS: Final[dict[str, Callable[[Path], Rows]]] = {
     "Which remote segments have lost an object or have a broken one, by the last audit of each bucket, and what does "
-    "that lead to?": remote_answers.damaged,
-    "How many bytes of each topic are in the bucket, and which of them does nobody read?": (
-        remote_answers.bytes_by_topic
-    ),
-    "Which partitions of a log dir are behind in copying, by how much and since when?": remote_answers.behind,
-    "Which objects of the bucket have changed since an earlier audit?": remote_answers.changed,
+    "that lead to?": _damaged_objects,
+    "How many bytes of each topic are in the bucket, and which of them does nobody read?": (_bytes_by_topic),
+    "Which partitions of a log dir are behind in copying, by how much and since when?": _behind,
+    "Which objects of the bucket have changed since an earlier audit?": _changed_objects,
 }
 NOT_WELL: Final = "Which segments have problems, and why?"
 LAST_BUILD: Final = "What did the last build do, and how fast?"
@@ -457,7 +559,6 @@ def test_every_question_has_its_answer_tested() -> None:
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_question_is_answered_right(question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built) -> None:
-    """The SQL as it stands on the page, against log dirs that were listed and read without Spark or compiled code."""
     _assert_answered(spark, datafusion, question, ANSWERS[question](built))
 
 
@@ -465,7 +566,6 @@ def test_question_is_answered_right(question: str, spark: SparkSession, datafusi
 def test_a_question_on_a_bucket_is_answered_right(
     question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built
 ) -> None:
-    """Against the bucket's files, as two audits have seen them."""
     _assert_answered(spark, datafusion, question, REMOTE_ANSWERS[question](built.catalog.parent / "bucket"))
 
 
@@ -537,7 +637,6 @@ def test_what_a_start_loses_depends_on_the_last_stop_and_on_the_indexes_beside_t
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, built: Built) -> None:
-    """All columns of all rows, by deltalake and by Spark: 64-bit numbers, arrays, maps and instants."""
     if table is INDEX_BYTES:  # these builds pack nothing
         key = {"source": "sample", "topic": "t", "partition": 1, "base_offset": 2**62, "kind": "index"}
         append_rows(built.catalog, table, {**key, "size_bytes": 8, "crc32c": 2**32 - 1, "content": bytes(range(8))})
@@ -564,7 +663,7 @@ def test_tables_are_as_declared(table: Table, spark: SparkSession, built: Built)
     assert [(field.name, field.dataType, field.nullable, field.metadata["comment"]) for field in schema] == declared
     [detail] = spark.sql(f"DESCRIBE DETAIL {table.name}").collect()
     assert (detail.minReaderVersion, detail.minWriterVersion, detail.description) == (1, 2, table.comment)
-    assert (detail.properties, detail.clusteringColumns) == (delta_properties(table), [])
+    assert (detail.properties, detail.clusteringColumns) == (properties_of(table), [])
     assert DeltaTable(built.catalog / table.name).to_pyarrow_table().num_rows == spark.table(table.name).count()
 
 

@@ -27,20 +27,27 @@ import pyarrow as pa
 import kidxlib.compaction.compact_partition
 import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
-from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
+from kidxlib.compaction.compact_partition import compact
+from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.changes import compare_with_catalog
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
+from kidxlib.indexing.changes import compare
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask, find_segments
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.indexing.segments import BuiltSegment
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
+from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.retention.apply import PartitionDeletion, apply_deletions
+from kidxlib.recovery.segment import recover
+from kidxlib.retention.apply import apply_deletions
+from kidxlib.retention.plan import PartitionDeletion
 from kidxlib.storage.lock import locked
-from kidxlib.storage.publisher import sweep_staging_files
+from kidxlib.storage.log_bytes import ChunkedLog
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
 
 _DAY_NS: Final = 24 * 3600 * 10**9
@@ -59,13 +66,13 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
     plan = _plan(log_dir, index_dir)
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
-            sweep_staging_files(partition.index_directory, time.time_ns() - _DAY_NS)
+            sweep(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
-        for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):
+        for built in kidxlib.indexing.segments.build(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
-        for _ in fold_and_publish(
+        for _ in finish(
             (listed.partition_task(AuxiliaryFiles()), left_to_do[listed.key]) for listed in plan.partitions
         ):
             pass
@@ -129,9 +136,7 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     wanted = AuxiliaryFiles(snapshots=True)
     plan = _plan(log_dir, index_dir)
     send.send(
-        compare_with_catalog(
-            plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False
-        )
+        compare(plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False)
     )
 
 
@@ -209,6 +214,24 @@ def hold_lock(send: Connection, lock_file: Path) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     send.send("held")
     signal.pause()
+
+
+def scan_logs(send: Connection, logs: Sequence[tuple[Path, int, RecoverOptions, int | None]]) -> None:
+    """Scan logs, each with its base offset and options, mapped or in chunks of that many bytes.
+
+    Sends the result of each, and last by how many bytes the peak of memory grew after the first one.
+    """
+    memory = None
+    for path, base_offset, options, chunk_bytes in logs:
+        with open_log(str(path)) as (descriptor, version):
+            log = (
+                map_log(descriptor, version.size)
+                if chunk_bytes is None
+                else ChunkedLog(descriptor, version.size, chunk_bytes)
+            )
+            send.send(recover(log, base_offset, options))
+        memory = memory or _peak_memory()
+    send.send(_peak_memory() - (memory or 0))
 
 
 def _peak_memory() -> int:

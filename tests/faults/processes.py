@@ -207,8 +207,7 @@ def _kill(process: _Process) -> None:
 def end_gently(process: subprocess.Popen[str]) -> None:
     """Ask a process to end itself and what it has started, and kill what is left a moment later."""
     process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_MOMENT_SECONDS)
+    wait_for_end(process.pid, _MOMENT_SECONDS)
     kill_session(process)
 
 

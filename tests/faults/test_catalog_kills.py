@@ -18,7 +18,7 @@ from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.storage.packed import name_of
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import end, kidx, start_kidx
+from tests.faults.processes import end, kidx, start_kidx, wait_for_end
 from tests.faults.trees import link_samples, settings_of_waves
 from tests.support.spark.jobs import Place, rows
 
@@ -97,8 +97,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
     for number in range(_KILLS_EXHAUSTIVE if exhaustive else _KILLS):
         place = Place(tmp_path / str(number), log_dir, settings)
         job = _start(place)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(rng.uniform(0.2, seconds))
+        wait_for_end(job.pid, rng.uniform(0.2, seconds))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)
         job.communicate()
@@ -128,8 +127,7 @@ def test_a_build_killed_as_it_packs_is_finished_by_the_next_one(
         log = place.catalog / "index_bytes" / "_delta_log"
         job = _start(place)
         if number % 3 == 0:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                job.wait(rng.uniform(0.2, seconds))
+            wait_for_end(job.pid, rng.uniform(0.2, seconds))
         else:
             while job.poll() is None and not (log / f"{number % 3:020}.json").exists():
                 time.sleep(0.002)
@@ -162,7 +160,6 @@ def test_two_builds_at_once_lose_and_double_nothing(
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[State, float]
 ) -> None:
-    """It has too little room for the tables, then for their rows, and then is enlarged."""
     place = Place(tmp_path, log_dir, settings)
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
         for size in ("64k", "160k", "200k"):

@@ -42,6 +42,7 @@ from tests.conftest import Say
 from tests.faults import children
 from tests.faults.processes import Child, run_child
 from tests.support.compaction import applied, built, options, planned, to_interval
+from tests.support.files import tree
 from tests.support.logs.batches import Batch, encode
 
 KILLS, KILLS_EXHAUSTIVE = 6, 100
@@ -130,11 +131,7 @@ def _recorded_at(interval_bytes: int, task: CompactionTask) -> CompactionTask:
 
 
 def _tree(directory: Path) -> Tree:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name != ".lock"
-    }
+    return tree(directory, but=(".lock",))
 
 
 def test_each_change_is_told_before_and_done_as_told(place: Place, tmp_path: Path) -> None:
@@ -189,10 +186,8 @@ def test_the_dense_index_comes_back(place: Place, tmp_path: Path) -> None:
 def test_killed_anywhere_and_run_again(
     place: Place, tmp_path: Path, rng: random.Random, say: Say, exhaustive: bool
 ) -> None:
-    """Goal: a killed run leaves each file as it was or as it is to be; the next ends as if undisturbed, and what they
-    said was done stands.
-
-    Method: the process is killed (-9) just before a random one of all that it does to files.
+    """A killed run leaves each file as it was or as it is to be; the next ends as if undisturbed, and what they said
+    was done stands. The process is killed (-9) just before a random one of all that it does to files.
     """
     before = _tree(place.directory)
     directory, tasks = _copy(place, tmp_path / "undisturbed")

@@ -41,10 +41,7 @@ def _build(log_dir: Path, index_dir: Path, *more: str) -> Ended:
 def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
     small: str, tmp_path: Path, log_dir: Path, guard: Guard
 ) -> None:
-    """Goal: with no room left (bytes or inodes) a build ends with one line, without a staging file or part of an index.
-
-    Method: a file system in memory that is too small, then the same command once it has been enlarged.
-    """
+    """A file system in memory that is too small, then the same command once it has been enlarged."""
     guard(log_dir)
     expected = kafkas_indexes(log_dir)
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", small) as disk:
@@ -62,9 +59,7 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
 
 
 def test_a_read_only_index_directory_is_named_and_not_touched(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: where nothing can be written a build says so in one line; where nothing needs to be, it succeeds.
-
-    Method: a file system in memory with the indexes of one topic, made read-only; and the same with a staging file of a
+    """A file system in memory with the indexes of one topic, made read-only; and the same with a staging file of a
     killed run, which cannot be swept.
     """
     guard(log_dir)
@@ -90,10 +85,7 @@ def test_a_read_only_index_directory_is_named_and_not_touched(tmp_path: Path, lo
 
 
 def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
-    """Goal: in place on a read-only disk nothing is done, and one line says why.
-
-    Method: the sample on a file system in memory, made read-only, so that the lock cannot be taken.
-    """
+    """The sample on a file system in memory, made read-only, so that the lock cannot be taken."""
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64m") as disk:
         log_dir = link_samples(disk / "kafka-logs", 1)
         before, logs = snapshot(disk), LogStates.of(log_dir)
@@ -104,10 +96,9 @@ def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_amid_a_build_in_place_has_no_file_of_ours_left(tmp_path: Path) -> None:
-    """Goal: a broker's directory is as before, also where offset indexes waited for their transaction indexes; what a
-    killed run left waiting there goes, too.
-
-    Method: a partition with transactions on a file system in memory with room for some of its indexes, then for all.
+    """A broker's directory is as before, also where offset indexes waited for their transaction indexes; what a killed
+    run left waiting there goes, too. A partition with transactions on a file system in memory with room for some of its
+    indexes, then for all.
     """
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=2m,nr_inodes=100") as disk:
         log_dir = disk / "kafka-logs"
@@ -127,10 +118,7 @@ def test_a_disk_that_fills_up_amid_a_build_in_place_has_no_file_of_ours_left(tmp
 def test_a_scratch_directory_that_cannot_be_used_is_named(
     tmp_path: Path, log_dir: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: without room for what is left to do a build ends with one line, and later the same command works.
-
-    Method: `TMPDIR` is missing, is a file, and is a file system in memory that is too small and then is enlarged.
-    """
+    """`TMPDIR` is missing, is a file, and is a file system in memory that is too small and then is enlarged."""
     guard(log_dir)
     (tmp_path / "file").touch()
     for name, reason in (("missing", "No such file or directory"), ("file", "Not a directory")):

@@ -34,10 +34,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_log_dir_that_a_broker_holds_is_not_built_in(log_dir: Path, guard: Guard) -> None:
-    """Goal: while another process holds `.lock` nothing is written, and one line names the lock; then the build works.
-
-    Method: a process that locks the file as a broker does and is then killed (-9), as a broker may be. The file stays.
-    """
+    """A process that locks the file as a broker does and is then killed (-9), as a broker may be. The file stays."""
     guard(log_dir)
     lock = log_dir / ".lock"
     with Child(children.hold_lock, lock) as holder:
@@ -55,10 +52,7 @@ def test_a_log_dir_that_a_broker_holds_is_not_built_in(log_dir: Path, guard: Gua
 
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: a `.lock` that leads elsewhere is refused in one line, and nothing is made where it leads.
-
-    Method: a link to a file that does not exist.
-    """
+    """A link to a file that does not exist."""
     guard(log_dir)
     (log_dir / ".lock").symlink_to(tmp_path / "elsewhere")
     before = snapshot(tmp_path)
@@ -69,11 +63,7 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path, log_dir: Pat
 def test_a_partition_directory_that_is_a_link_is_not_written_through_in_place(
     tmp_path: Path, log_dir: Path, guard: Guard
 ) -> None:
-    """Goal: in place, a partition directory that leads elsewhere is refused in one line, and nothing is written
-    anywhere.
-
-    Method: a partition moved out of the log dir, a link in its place.
-    """
+    """A partition moved out of the log dir, a link in its place."""
     outside = (log_dir / "compacted-0").rename(tmp_path / "compacted-0")
     (log_dir / "compacted-0").symlink_to(outside)
     guard(tmp_path)
@@ -83,10 +73,7 @@ def test_a_partition_directory_that_is_a_link_is_not_written_through_in_place(
 
 
 def test_an_index_directory_does_not_lead_out_of_itself(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: no link in an index directory makes a build write, replace or sweep anything outside of it.
-
-    Method: a partition directory that is a link to a directory with an old index and an old staging file: one line,
-        and that
+    """A partition directory that is a link to a directory with an old index and an old staging file: one line, and that
     directory is as before. Then final names that are links to an outside file, one of them with the right content: each
     becomes a regular file, and the outside file is as before.
     """
@@ -118,11 +105,7 @@ def test_an_index_directory_does_not_lead_out_of_itself(tmp_path: Path, log_dir:
 
 
 def test_odd_things_under_a_final_name_are_replaced_or_named(tmp_path: Path, guard: Guard) -> None:
-    """Goal: a pipe under a final name is replaced and never waited for, a directory there is named in one line and
-    stays.
-
-    Method: a segment whose time index is empty, so that reading nothing from a pipe could pass for the right content.
-    """
+    """A segment whose time index is empty, so that reading nothing from a pipe could pass for the right content."""
     log_dir, index_dir = tmp_path / "kafka-logs", tmp_path / "index"
     write_log(log_dir / "topic-0", 0, b"")
     guard(log_dir)
@@ -141,10 +124,7 @@ def test_odd_things_under_a_final_name_are_replaced_or_named(tmp_path: Path, gua
 
 
 def test_new_files_in_place_belong_to_whom_the_log_belongs(tmp_path: Path, guard: Guard) -> None:
-    """Goal: an index in place has owner, group and mode of its log, whether it is new or replaces another's file.
-
-    Method: logs of another user with other modes, one of them beside an old index of root's.
-    """
+    """Logs of another user with other modes, one of them beside an old index of root's."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to give files away")
     log_dir = tmp_path / "kafka-logs"
@@ -168,10 +148,8 @@ def test_new_files_in_place_belong_to_whom_the_log_belongs(tmp_path: Path, guard
 
 
 def test_truncated_segments_keep_what_they_have_in_place(tmp_path: Path, guard: Guard) -> None:
-    """Goal: beside a corrupt log no index is written unless asked for, not even one that replaces another.
-
-    Method: a log with bytes that are no batch after its sound ones, with old indexes, and one without. Beside a log
-    that Kafka itself fails on (over 2 GiB) nothing is written in either case.
+    """A log with bytes that are no batch after its sound ones, with old indexes, and one without. Beside a log that
+    Kafka itself fails on (over 2 GiB) nothing is written in either case.
     """
     log_dir = tmp_path / "kafka-logs"
     for base_offset in (0, 50):

@@ -66,10 +66,7 @@ _REFUSED: dict[str, Arguments] = {
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_wrong_options_and_inputs_are_refused_in_one_line(name: str, root: Path, guard: Guard) -> None:
-    """Goal: a wrong option or input ends with code 2 and one line.
-
-    Method: the command, which may start no worker, with arguments that cannot work. Nothing is written anywhere.
-    """
+    """The command, which may start no worker, with arguments that cannot work. Nothing is written anywhere."""
     guard(root)
     before = snapshot(root)
     ended = refused_kidx("build", *_REFUSED[name](root))
@@ -78,10 +75,7 @@ def test_wrong_options_and_inputs_are_refused_in_one_line(name: str, root: Path,
 
 
 def test_an_empty_name_is_not_the_current_directory(root: Path, guard: Guard) -> None:
-    """Goal: a variable that a script forgot to set makes no build read or write where it happens to run.
-
-    Method: an empty DIR in a log dir, and an empty --index-dir in an empty directory.
-    """
+    """An empty DIR in a log dir, and an empty --index-dir in an empty directory."""
     guard(root)
     before = snapshot(root)
     cases: list[tuple[str, list[str | Path]]] = [
@@ -105,18 +99,13 @@ def test_a_log_dir_in_place_of_a_catalog_is_told_what_is_read(name: str, root: P
     "name", ["missing directory", "index dir in the source", "segments in a directory without number"]
 )
 def test_a_refusal_names_no_option_that_the_command_lacks(name: str, root: Path) -> None:
-    """Goal: messages of `kidx build DIR` do not name the jobs' option --source.
-
-    Method: arguments of the test above that concern DIR.
-    """
+    """As `--source`, which the jobs have."""
     assert "--source" not in refused_kidx("build", *_REFUSED[name](root)).err
 
 
 def test_what_has_no_right_name_is_a_warning_and_the_rest_is_done(tmp_path: Path, guard: Guard) -> None:
-    """Goal: a directory without partition number, or a log whose name is no offset, is one line; the others are done.
-
-    Method: names that are almost right, among them one that is no UTF-8 and one with a line break; and directories and
-    files that belong in a log dir, which are no warning.
+    """Names that are almost right, among them one that is no UTF-8 and one with a line break; and directories and files
+    that belong in a log dir, which are no warning.
     """
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())
@@ -152,7 +141,6 @@ def test_what_has_no_right_name_is_a_warning_and_the_rest_is_done(tmp_path: Path
 
 
 def test_a_name_that_standard_output_cannot_show_is_escaped(tmp_path: Path) -> None:
-    """Goal: no stack trace where the terminal has fewer characters than names of files do."""
     log_dir = tmp_path / "caf\u00e9"
     write_log(log_dir / "topic-0", 0, small_log())
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
@@ -164,10 +152,8 @@ def test_a_name_that_standard_output_cannot_show_is_escaped(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"a=b", b"-logs", b"two words", b"[red]"], ids=repr)
 def test_a_log_dir_may_have_any_name(name: bytes, tmp_path: Path, guard: Guard) -> None:
-    """Goal: no name of a log dir is taken for something else, or cannot be printed.
-
-    Method: relative names that are no UTF-8, or look like an option, a named source or markup, of a log dir with a
-    damaged segment, so that its path is printed.
+    """Relative names that are no UTF-8, or look like an option, a named source or markup, of a log dir with a damaged
+    segment, so that its path is printed.
     """
     log_dir = tmp_path / os.fsdecode(name)
     write_log(log_dir / "topic-0", 0, small_log() + b"no batch")

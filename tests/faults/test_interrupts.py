@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.faults.processes import (
     end,
     kidx,
     start_kidx,
+    wait_for_end,
     watched,
     while_it_runs,
 )
@@ -96,10 +95,9 @@ def assert_interrupted(ended: Ended, signal_: signal.Signals, *parts: str) -> No
 def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     signal_: signal.Signals, tmp_path: Path, log_dir: Path, guard: Guard
 ) -> None:
-    """Goal: what was begun is done, what was not is said, and no temporary file stays, in place neither.
-
-    Method: the signal to all processes, as a terminal sends it, while a worker stands amid a scan and the other one
-    has held back the offset indexes of segments with transactions. Then the same command again.
+    """What was begun is done, what was not is said, and no temporary file stays, in place neither. The signal to all
+    processes, as a terminal sends it, while a worker stands amid a scan and the other one has held back the offset
+    indexes of segments with transactions. Then the same command again.
     """
     guard(log_dir)
     for path in log_dir.rglob("*.*index"):  # of an attempt that came too late
@@ -167,9 +165,8 @@ def test_between_the_end_of_its_work_and_its_own_end_a_command_says_what_it_has_
 @again_if_too_late
 @pytest.mark.parametrize("command", ["build", "verify"])
 def test_what_was_not_begun_is_not_begun(command: str, tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: one segment more at most for each worker, and the line counts those that were read.
-
-    Method: one worker, which reads the largest first and is stopped amid that.
+    """One segment more at most for each worker, and the line counts those that were read. One worker, which reads the
+    largest first and is stopped amid that.
     """
     guard(log_dir)
     before = snapshot(log_dir)
@@ -186,17 +183,13 @@ def test_what_was_not_begun_is_not_begun(command: str, tmp_path: Path, log_dir: 
 
 @again_if_too_late
 def test_the_second_signal_ends_at_once(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: nobody has to wait, and there still is no traceback and no process left.
-
-    Method: signal after signal while the only worker is stopped, so that it cannot come to its end.
-    """
+    """Signal after signal while the only worker is stopped, so that it cannot come to its end."""
     guard(log_dir)
     process = start_kidx("build", log_dir, "--index-dir", tmp_path / "index", "--processes", "1")
     with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
+            wait_for_end(process.pid, 0.1)
     assert_interrupted(running.ended, signal.SIGINT, "ended at once")
     assert running.ended.left == ()
 
@@ -222,10 +215,8 @@ def test_a_signal_at_the_start_is_one_line(tmp_path: Path) -> None:
 
 @again_if_too_late
 def test_a_terminal_that_has_gone(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: nothing is left over, and the exit code says why; a traceback would end it with 1.
-
-    Method: a pseudo-terminal whose other side is closed, as sshd does it when a connection drops, while the only worker
-    stands amid a scan.
+    """Nothing is left over, and the exit code says why; a traceback would end it with 1. A pseudo-terminal whose other
+    side is closed, as sshd does it when a connection drops, while the only worker stands amid a scan.
     """
     guard(log_dir)
     scratch, index_dir = (Path(tempfile.mkdtemp(dir=tmp_path)) for _ in range(2))

@@ -201,12 +201,10 @@ def test_a_killed_build_is_finished_by_the_next_one(
     say: Say,
     exhaustive: bool,
 ) -> None:
-    """Goal: whenever a build is killed, index files are whole, and the next build leaves what one build leaves.
-
-    Method: kill -9 at random times and at random events among the 676 files, by turns in an index directory and in
-    place; every other time zeros of an old index stand under half of the final names. What the first build leaves must
-    be Kafka's bytes or the old ones; after the second one, all is the same as without the kill: bytes, modes, no
-    staging file.
+    """Kill -9 at random times and at random events among the 676 files, by turns in an index directory and in place;
+    every other time zeros of an old index stand under half of the final names. What the first build leaves must be
+    Kafka's bytes or the old ones; after the second one, all is the same as without the kill: bytes, modes, no staging
+    file.
     """
     guard(log_dir)
     kills, killed, left_staging, left_part = (100 if exhaustive else 6), 0, 0, 0
@@ -248,10 +246,8 @@ def test_a_build_killed_before_any_of_its_steps_is_finished_by_the_next_one(
     say: Say,
     exhaustive: bool,
 ) -> None:
-    """Goal: there is no step of a build after which a kill does harm.
-
-    Method: a build of twelve files in groups of four kills itself (-9) before its n-th open, mkdir, rename, … for every
-    n (every fourth, but for --exhaustive). The same then holds as for random kills.
+    """A build of twelve files in groups of four kills itself (-9) before its n-th open, mkdir, rename, … for every n
+    (every fourth, but for --exhaustive). The same then holds as for random kills.
     """
     guard(small_log_dir)
     every = Place(tmp_path / "every", small_log_dir, where)
@@ -275,9 +271,7 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
     say: Say,
     exhaustive: bool,
 ) -> None:
-    """Goal: after a power cut index files are whole, and those of segments whose row was given out are there.
-
-    Method: a build into an ext4 in a file, while another process makes the file system commit names (not contents) by
+    """A build into an ext4 in a file, while another process makes the file system commit names (not contents) by
     flushing a file of its own again and again. At a random row ext4 is made to forget all that was not flushed (the
     ioctl of its own crash tests), then mounted again. Skips where it may not be mounted.
     """
@@ -316,9 +310,7 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
 def test_two_builds_at_the_same_time_leave_what_one_leaves(
     tmp_path: Path, log_dir: Path, undisturbed: Undisturbed, guard: Guard, say: Say, exhaustive: bool
 ) -> None:
-    """Goal: two builds into one index directory both succeed, and at no moment is a part of a file under a final name.
-
-    Method: both wait for one lock and start when it is released, into no directory at all or into directories that are
+    """Both wait for one lock and start when it is released, into no directory at all or into directories that are
     watched: what gets a final name is read at once. In the end all is as one build leaves it, without staging files.
     Once with the command itself.
     """
@@ -364,9 +356,8 @@ def slow_log_dir(tmp_path: Path) -> Iterator[Path]:
 
 @again_if_too_late
 def test_workers_end_with_the_command(slow_log_dir: Path, guard: Guard) -> None:
-    """Goal: when `kidx build --in-place` is killed, and so its lock is free, nobody writes to the log dir any more.
-
-    Method: kill -9 the first process alone while a worker scans; all of its processes end, and that log gets no index.
+    """When `kidx build --in-place` is killed, and so its lock is free, nobody writes to the log dir any more. Kill -9
+    the first process alone while a worker scans; all of its processes end, and that log gets no index.
     """
     guard(slow_log_dir)
     log = slow_log_dir / "slow-0" / _BASE_LOG
@@ -386,9 +377,8 @@ def test_workers_end_with_the_command(slow_log_dir: Path, guard: Guard) -> None:
 
 @again_if_too_late
 def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, guard: Guard) -> None:
-    """Goal: a worker that dies does not stop the build; two in a row end it with one clear line.
-
-    Method: kill -9 the worker that has mapped a log. In another build, kill also the one that then reads it in chunks.
+    """A worker that dies does not stop the build; two in a row end it with one clear line. Kill -9 the worker that has
+    mapped a log. In another build, kill also the one that then reads it in chunks.
     """
     guard(slow_log_dir)
     log = slow_log_dir / "slow-0" / _BASE_LOG
@@ -412,10 +402,7 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, gua
 
 
 def test_a_worker_that_is_killed_between_two_kinds_of_work_is_replaced() -> None:
-    """Goal: a worker that dies while it has nothing to do is no error of what comes next.
-
-    Method: kill -9 the only worker, then give it something to do.
-    """
+    """Kill -9 the only worker, then give it something to do."""
     pids: list[int] = []
     with Workers(1) as workers:
         workers.run(children.own_pid, ["work"], pids.append)

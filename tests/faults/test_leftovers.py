@@ -1,4 +1,4 @@
-"""What runs stage goes an hour after they were killed, and stays for as long as they live, however long that is."""
+"""What killed runs leave: it goes an hour later, an export is taken up, and who lives keeps what it has staged."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from kidxlib.catalog.tables import COMMIT_LOCK_FILE
-from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.library.read import read
+from kidxlib.records.reader import Record
+from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import KIDX, end, kidx, kill_session, start_kidx, while_it_runs
+from tests.faults.processes import (
+    KIDX,
+    again_if_too_late,
+    end,
+    kidx,
+    kill_session,
+    running_kidx,
+    start_kidx,
+    while_it_runs,
+)
 from tests.faults.trees import indexes, small_log, write_log
 from tests.support.leftovers import age
+from tests.support.logs import encoded
 
 _BEATING_FAST: Final = f"""
 from datetime import timedelta
@@ -32,7 +47,7 @@ heartbeat.PERIOD = timedelta(milliseconds=10)
 def _held(catalog: Path) -> Iterator[None]:
     """Nobody commits to the catalog while the context lasts: runs wait, with all that they have staged."""
     catalog.mkdir(exist_ok=True)
-    descriptor = os.open(catalog / COMMIT_LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(catalog / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -60,9 +75,7 @@ def _make_old(folder: Path) -> int:
 def test_a_run_of_twelve_days_keeps_its_folder_and_a_killed_one_loses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: who lives is known by its heartbeat, and not by the age of what it has staged.
-
-    Method: builds that wait for a catalog whose lock the test holds; one is killed (-9), and everything that both have
+    """Builds that wait for a catalog whose lock the test holds; one is killed (-9), and everything that both have
     staged is made twelve days old, before another command sweeps.
     """
     log_dir, place, catalog = (tmp_path / name for name in ("kafka-logs", "temporary", "catalog"))
@@ -93,3 +106,43 @@ def test_a_run_of_twelve_days_keeps_its_folder_and_a_killed_one_loses_it(
     ended = end(alive)
     assert ended.code == ExitCode.OK, ended
     assert len(indexes(tmp_path / "index")) == 2 and not list(place.glob(f"*/{HEARTBEAT}"))
+
+
+_PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Partitions of 130 MiB, each a part of its own; the same file."""
+    directory = tmp_path_factory.mktemp("kafka-logs")
+    batch = encoded.batch_v2([Record(each, 1_700_000_000_000, b"key", bytes(20_000)) for each in range(50)])
+    log = directory / "first"
+    with log.open("wb") as file:
+        for number in range(130 * 1024 * 1024 // len(batch)):
+            file.write((50 * number).to_bytes(8) + batch[8:])
+    for partition in range(_PARTITIONS):
+        (directory / f"topic-{partition}").mkdir()
+        os.link(log, directory / f"topic-{partition}" / segment_file(0, LOG_SUFFIX))
+    log.unlink()
+    return directory
+
+
+@again_if_too_late
+def test_a_killed_export_is_taken_up(log_dir: Path, tmp_path: Path) -> None:
+    output = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
+    staging = output.with_name(f"{output.name}.kidx-export")
+    arguments = ("export", log_dir, "--output", output, "--threads", "2")
+    with running_kidx(*arguments) as running:
+        first = while_it_runs(running.process, lambda: next(staging.glob("part-*.parquet"), None))
+        kill_session(running.process)
+    assert not output.exists()
+    version = first.stat()
+    ended = kidx(*arguments, "--json")
+    assert ended.code == ExitCode.OK and ended.json["rows"] == read(log_dir, columns=["offset"]).read_all().num_rows
+    kept = (output / first.name).stat()
+    assert (kept.st_ino, kept.st_mtime_ns) == (version.st_ino, version.st_mtime_ns)
+    parts = sorted(output.iterdir())
+    assert [path.name for path in parts] == [f"part-{number:05}.parquet" for number in range(_PARTITIONS)]
+    offsets = [pq.read_table(path, columns=["partition", "offset"]) for path in parts]
+    expected = read(log_dir, columns=["partition", "offset"]).read_all()
+    assert pa.concat_tables(offsets).equals(expected) and not staging.exists()

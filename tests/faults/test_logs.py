@@ -6,7 +6,7 @@ import os
 import random
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,10 +30,8 @@ _PAGE = 4096
 def test_a_batch_as_large_as_the_largest_segment_is_checked_in_bounded_memory(
     use_mmap: bool, tmp_path: Path, guard: Guard
 ) -> None:
-    """Goal: a header that claims a batch of almost 2 GiB leads to a checksum over all of it, not to memory for it.
-
-    Method: a sparse file of 2³¹ − 1 bytes that is one batch with a wrong checksum. In chunks, all of it must have been
-    read (the kernel counts), with less than 100 MiB of memory more than before.
+    """A sparse file of 2³¹ − 1 bytes that is one batch with a wrong checksum. In chunks, all of it must have been read
+    (the kernel counts), with less than 100 MiB of memory more than before.
     """
     log_dir = tmp_path / "kafka-logs"
     lying_log(log_dir / "topic-0", 0, _SEGMENT_MAX)
@@ -55,10 +53,7 @@ def test_a_batch_as_large_as_the_largest_segment_is_checked_in_bounded_memory(
 
 @pytest.mark.parametrize("use_mmap", [True, False], ids=["mapped", "in-chunks"])
 def test_a_log_larger_than_kafka_opens_is_not_read(use_mmap: bool, tmp_path: Path, guard: Guard) -> None:
-    """Goal: a file over 2 GiB − 1 is quarantined at once, nothing is published for it, and the next one is done.
-
-    Method: two sparse files, by one byte and by far too large, each starting like a sound log; next to nothing is read.
-    """
+    """Two sparse files, by one byte and by far too large, each starting like a sound log; next to nothing is read."""
     log_dir = tmp_path / "kafka-logs"
     for base_offset, size in ((0, _SEGMENT_MAX + 1), (50, 1 << 40)):
         os.truncate(write_log(log_dir / "topic-0", base_offset, small_log(base_offset=base_offset)), size)
@@ -76,9 +71,7 @@ def test_a_log_larger_than_kafka_opens_is_not_read(use_mmap: bool, tmp_path: Pat
 
 
 def test_whatever_length_a_header_claims_the_scan_ends_there(tmp_path: Path, guard: Guard, rng: random.Random) -> None:
-    """Goal: no size in a header makes a scan read what is not there or go on past it.
-
-    Method: sound batches followed by a header with any size, negative ones too, in files that end there or soon after;
+    """Sound batches followed by a header with any size, negative ones too, in files that end there or soon after;
     mapped and in chunks.
     """
     sizes = [-(2**31), -1, 0, 13, 14, 48, 49, 2**31 - 1, *(rng.randrange(-(2**31), 2**31) for _ in range(40))]
@@ -97,10 +90,8 @@ def test_whatever_length_a_header_claims_the_scan_ends_there(tmp_path: Path, gua
 
 @again_if_too_late
 def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) -> None:
-    """Goal: a log that grows, shrinks, is overwritten or gets another mtime while it is scanned ends as `changed`.
-
-    Method: logs that take a moment to be checked, the largest first. The one worker is stopped when it has begun with
-    one, the log is changed, the worker goes on. Two of them are mapped, the active ones are read in chunks.
+    """Logs that take a moment to be checked, the largest first. The one worker is stopped when it has begun with one,
+    the log is changed, the worker goes on. Two of them are mapped, the active ones are read in chunks.
     """
     directory = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = directory / "kafka-logs", directory / "index"
@@ -135,10 +126,8 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
 
 @again_if_too_late
 def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Path) -> None:
-    """Goal: a worker that dies of SIGBUS is said in one line, and all segments are done, that one as it is now.
-
-    Method: a log that takes a moment to be checked is truncated within its sound batches while it is mapped and
-    its worker is stopped. In the end its index is what a build of the truncated log writes.
+    """A log that takes a moment to be checked is truncated within its sound batches while it is mapped and its worker
+    is stopped. In the end its index is what a build of the truncated log writes.
     """
     directory = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = directory / "kafka-logs", directory / "index"
@@ -161,11 +150,7 @@ def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Pat
 
 
 def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, guard: Guard) -> None:
-    """Goal: what cannot be read as a log is `unreadable` with a reason and never waited for; the others are done.
-
-    Method: links that lead nowhere and to themselves, a directory, a pipe and a socket named like logs, mapped and
-        active.
-    """
+    """Links to nowhere and to themselves, a directory, a pipe and a socket named like logs, mapped and active."""
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())
     write_log(log_dir / "topic-1", 0, small_log())
@@ -194,61 +179,50 @@ def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, gua
     assert len(indexes(tmp_path / "index")) == 6 and staging_files(tmp_path) == []
 
 
-def test_logs_that_may_not_be_read_are_unreadable(guard: Guard) -> None:
-    """Goal: without the right to read a log or a partition's directory, these are named; the others are done.
-
-    Method: the library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0.
-    """
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """For processes that have given up root's rights; pytest's own directories let nobody in."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to become a user without rights")
-    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
-        root = Path(directory)
-        root.chmod(0o755)
-        log_dir, index_dir = root / "kafka-logs", root / "index"
-        denied = write_log(log_dir / "topic-0", 0, small_log())
-        fine = write_log(log_dir / "topic-0", 100, small_log(base_offset=100))
-        write_log(log_dir / "topic-1", 0, small_log())
-        denied.chmod(0)
-        (log_dir / "topic-1").chmod(0)
-        index_dir.mkdir()
-        os.chown(index_dir, 65534, 65534)
-        (denied_row, fine_row, changes) = run_child(children.build_as_nobody, log_dir, index_dir)
-        path, scan_end, published = denied_row
-        assert (path, scan_end.status, published) == (denied, Status.UNREADABLE, Published.NONE)
-        assert (scan_end.reason, scan_end.detail) == ("cannot-read", "Permission denied")
-        assert fine_row[0] == fine and fine_row[2] is Published.WRITTEN
-        assert len(indexes(index_dir)) == 2
-        assert [partition for _, _, partition in changes.to_finish] == [0]
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
 
 
-def test_a_copy_that_may_not_be_read_is_not_comparable() -> None:
-    """Goal: without the right to read a log or a partition's directory of a copy, these are named; none is the same.
+def test_logs_that_may_not_be_read_are_unreadable(open_to_all: Path) -> None:
+    log_dir, index_dir = open_to_all / "kafka-logs", open_to_all / "index"
+    denied = write_log(log_dir / "topic-0", 0, small_log())
+    fine = write_log(log_dir / "topic-0", 100, small_log(base_offset=100))
+    write_log(log_dir / "topic-1", 0, small_log())
+    denied.chmod(0)
+    (log_dir / "topic-1").chmod(0)
+    index_dir.mkdir()
+    os.chown(index_dir, 65534, 65534)
+    (denied_row, fine_row, changes) = run_child(children.build_as_nobody, log_dir, index_dir)
+    path, scan_end, published = denied_row
+    assert (path, scan_end.status, published) == (denied, Status.UNREADABLE, Published.NONE)
+    assert (scan_end.reason, scan_end.detail) == ("cannot-read", "Permission denied")
+    assert fine_row[0] == fine and fine_row[2] is Published.WRITTEN
+    assert len(indexes(index_dir)) == 2
+    assert [partition for _, _, partition in changes.to_finish] == [0]
 
-    Method: the library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0.
-    """
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become a user without rights")
-    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
-        root = Path(directory)
-        root.chmod(0o755)
-        for name in ("a", "b"):
-            for partition in ("topic-0", "topic-1"):
-                write_log(root / name / partition, 0, small_log())
-        next((root / "b" / "topic-0").glob("*.log")).chmod(0)
-        (root / "b" / "topic-1").chmod(0)
-        [(directories, problem)] = run_child(children.compare_as_nobody, root / "a", root / "b")
-        assert directories == {"topic-0": None, "topic-1": f"{root / 'b' / 'topic-1'}: Permission denied"}
-        assert problem is not None and problem.endswith("Permission denied")
+
+def test_a_copy_that_may_not_be_read_is_not_comparable(open_to_all: Path) -> None:
+    for name in ("a", "b"):
+        for partition in ("topic-0", "topic-1"):
+            write_log(open_to_all / name / partition, 0, small_log())
+    next((open_to_all / "b" / "topic-0").glob("*.log")).chmod(0)
+    (open_to_all / "b" / "topic-1").chmod(0)
+    [(directories, problem)] = run_child(children.compare_as_nobody, open_to_all / "a", open_to_all / "b")
+    assert directories == {"topic-0": None, "topic-1": f"{open_to_all / 'b' / 'topic-1'}: Permission denied"}
+    assert problem is not None and problem.endswith("Permission denied")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, os.symlink], ids=["pipe", "folder", "loop"])
 def test_a_partition_metadata_that_is_none_is_a_warning(
     make: Callable[..., None], tmp_path: Path, guard: Guard
 ) -> None:
-    """Goal: a `partition.metadata` that is no file is one line, is not waited for, and all segments are done.
-
-    Method: a pipe, a directory and a link to itself of that name.
-    """
+    """A pipe, a directory and a link to itself of that name."""
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())
     metadata = log_dir / "topic-0" / "partition.metadata"

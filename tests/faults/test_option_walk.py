@@ -147,10 +147,8 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
     say: Say,
     exhaustive: bool,
 ) -> None:
-    """Goal: whatever is given, the exit code is one of the table, and 1 and 2 come with one line.
-
-    Method: random commands, options and values; every fifty times in files that are new. A stack trace would come out
-    of `run`, and fail this test with the arguments that led to it.
+    """Random commands, options and values; every fifty times in files that are new. A stack trace would come out of
+    `run`, and fail this test with the arguments that led to it.
     """
     commands = _commands()
     monkeypatch.setattr(Workers, "run", _inline)

@@ -25,6 +25,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, end, kidx, start_kidx
 from tests.support.cluster_metadata import write_checkpoints
+from tests.support.files import tree
 from tests.support.logs import golden
 
 _KEPT: Final = "kept"
@@ -99,11 +100,7 @@ def _recover(
 
 
 def _files(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and path.name not in (LOCK_FILE, _STEPS)
-    }
+    return tree(directory, but=(LOCK_FILE, _STEPS))
 
 
 def _starts(log_dir: Path) -> dict[str, object]:
@@ -131,11 +128,9 @@ def _starts(log_dir: Path) -> dict[str, object]:
 def test_a_run_that_is_killed_leads_to_the_same(
     crashed: Path, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
-    """Goal: after a kill before any change of a file, a broker would come to the same logs, and the next run to the
-    same files, those kept among them.
-
-    Method: the run kills itself with its workers. What a broker would make of it is simulated, as compared with Kafka's
-    `LogLoader` elsewhere.
+    """After a kill before any change of a file, a broker would come to the same logs, and the next run to the same
+    files, those kept among them. The run kills itself with its workers. What a broker would make of it is simulated, as
+    compared with Kafka's `LogLoader` elsewhere.
     """
     expected = _starts(crashed)
     whole = tmp_path / "whole"
@@ -159,10 +154,8 @@ def test_a_run_that_is_killed_leads_to_the_same(
 
 
 def test_a_run_that_is_killed_as_it_mends(crashed: Path, tmp_path: Path, rng: random.Random, exhaustive: bool) -> None:
-    """Goal: after a kill before any change of a file, what was there is in place or kept, and the next run comes to the
-    same files.
-
-    Method: the checkpoints of a whole partition and of its log dir are zeros.
+    """After a kill before any change of a file, what was there is in place or kept, and the next run comes to the same
+    files. The checkpoints of a whole partition and of its log dir are zeros.
     """
     damaged, spoilt = tmp_path / "damaged", ("plain-zstd-0/leader-epoch-checkpoint", "recovery-point-offset-checkpoint")
     shutil.copytree(crashed / "plain-zstd-0", damaged / "logs" / "plain-zstd-0")

@@ -157,11 +157,7 @@ def test_a_source_that_the_user_may_not_read_is_not_restored(place: Path, path: 
 
 
 def test_directories_that_the_user_may_not_list_keep_their_rows(place: Path) -> None:
-    """Goal: a directory that may not be listed, or in which nothing may be looked at, is one line. Nothing of it is
-    missing, and the others are built and audited.
-
-    Method: a catalog, then two directories whose modes are changed, and a new one; then the modes are as before.
-    """
+    """A catalog, then two directories whose modes are changed, and a new one; then the modes are as before."""
     log_dir, catalog = place / "kafka-logs", place / "own" / "catalog"
     places = ("--source", f"it={log_dir}", "--catalog", catalog, "--json")
     build = ("build", *places, "--index-dir", place / "own" / "index")

@@ -20,6 +20,7 @@ from py4j.java_gateway import JavaPackage
 from tests.conftest import LINES
 from tests.kafka.recordings import Recordings
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.dump import KafkaDump
 from tests.support.kafka.jars import BESIDE, compared_with
 from tests.support.kafka.moved import not_there
 
@@ -95,6 +96,11 @@ def _started() -> Iterator[Callable[[str], Kafka]]:
 def kafka(kafka_version: str, _started: Callable[[str], Kafka]) -> Kafka:
     """Kafka's classes."""
     return _started(kafka_version)
+
+
+@pytest.fixture
+def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
+    return KafkaDump(kafka, tmp_path)
 
 
 @pytest.fixture

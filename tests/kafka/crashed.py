@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
-
+from kidxlib.errors import MalformedRecordsError, UntrustedError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.segment_files import (
@@ -24,9 +23,13 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
+from kidxlib.operations.recover.page_cache import last_message, mount_of
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.storage.opened_log import LogFile
+from tests.kafka.reading import Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.admin import set_config
+from tests.support.kafka.broker import Broker, BrokerRun
 from tests.support.kafka.jars import release_of
 from tests.support.logs.snapshots import Producer, producers_in
 
@@ -41,8 +44,8 @@ _LEFT_OPEN: Final = 2
 _HAS_INTERNAL_SETTING: Final = KafkaRelease(4, 1)
 
 #: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.4.
-RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
-SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
+_RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
+_SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +94,7 @@ def killed_broker(
     broker = Broker(directory, {**_SETTINGS, **settings}, more_log_dirs=["more"], version=version)
     with broker.running():
         create_topics(broker.bootstrap, has_internal_setting=release_of(version) >= _HAS_INTERNAL_SETTING)
-        entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, "transactions", incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        [altered] = admin.incremental_alter_configs([resource]).values()
-        altered.result(TIMEOUT_SECONDS)
+        set_config(broker.bootstrap, "transactions", {"index.interval.bytes": 512})
         traffic = Traffic(broker.bootstrap, seed=7)
         traffic.run(_STEPS // 4)
         traffic.end_transactions(but=_LEFT_OPEN)
@@ -132,14 +131,19 @@ def logs_of(broker: Broker, name: str) -> list[Path]:
     return sorted(partition_directory(broker, name).glob(f"*{LOG_SUFFIX}"))
 
 
+def read_again(run: BrokerRun) -> tuple[Counter[str], int]:
+    """How many segments of each partition a broker has read again, and in how many log dirs it found a clean stop."""
+    lines = run.lines()
+    recovered = Counter(found[1] for found in filter(None, map(_RECOVERED.search, lines)))
+    del recovered[_METADATA]
+    return recovered, sum(1 for _ in filter(None, map(_SKIPPED.search, lines)))
+
+
 def started(broker: Broker) -> Started:
     """Start a broker on a disk, read all, and stop it."""
     with broker.running() as run:
         seen = read_all(broker.bootstrap, PARTITIONS)
-    recovered: dict[str, int] = {}
-    for found in filter(None, map(RECOVERED.search, run.lines())):
-        recovered[found[1]] = recovered.get(found[1], 0) + 1
-    recovered.pop(_METADATA, None)
+    recovered, skipped = read_again(run)
     files = {
         f"{directory.name}/{path.name}": path.read_bytes()
         for topic, partition in PARTITIONS
@@ -149,7 +153,7 @@ def started(broker: Broker) -> Started:
     return Started(
         seen=seen,
         recovered=recovered,
-        skipped=sum(1 for _ in filter(None, map(SKIPPED.search, run.lines()))),
+        skipped=skipped,
         files={
             name: content
             for name, content in files.items()
@@ -167,3 +171,22 @@ def _lasting(snapshot: bytes) -> frozenset[Producer]:
         for producer in producers_in(snapshot)
         if producer.timestamp > a_day_ago_ms or producer.current_transaction_first_offset >= 0
     )
+
+
+def why_untrusted(directory: Path) -> str | None:
+    """Why the page cache is not trusted with a directory; None where it is."""
+    try:
+        mount_of(directory)
+        last_message()
+    except UntrustedError as error:
+        return str(error)
+    return None
+
+
+def batches_of(path: Path) -> list[Batch]:
+    """The batches of a sound log, up to the zeros of one that is preallocated."""
+    log, found = LogFile(str(path)), list[Batch]()
+    with contextlib.closing(log), contextlib.suppress(MalformedRecordsError):
+        for batch in batches(log):
+            found.append(batch)
+    return found

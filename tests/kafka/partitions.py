@@ -383,10 +383,6 @@ def _marker_with(key: bytes | None, value: bytes | None = b"\0\0\0\0\0\7") -> by
     return record(key, value)
 
 
-def _empty_a_segment(draw: st.DrawFn, plan: _Plan) -> None:
-    _segment(draw, plan)[0].clear()
-
-
 def _single_batch(draw: st.DrawFn, plan: _Plan) -> None:
     del _segment(draw, plan)[0][1:]
 
@@ -439,7 +435,7 @@ _IN_TRANSACTION: Final = _any(data_batch(_STRANGER, transactional=True, records=
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "none": Fault(lambda draw, plan: None, "ok"),
-    "empty segment": Fault(_empty_a_segment, "ok"),
+    "empty segment": Fault(lambda draw, plan: _segment(draw, plan)[0].clear(), "ok"),
     "single batch": Fault(_single_batch, "ok"),
     "interval as long as a batch": Fault(_interval_of_a_batch, "ok"),
     # the end of the file

@@ -1,8 +1,9 @@
-"""What is asked of a restored cluster and of its sources, whatever the cluster is restored from."""
+"""Restores of clusters, and what is asked of a restored one and of its sources, whatever it is restored from."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -10,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.faults.processes import Ended, kidx
 from tests.support.kafka.broker import Broker
 
+NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 _NOBODY: Final = 65534
@@ -19,6 +22,26 @@ _NOBODY: Final = 65534
 _DESCRIBED: Final = re.compile(
     r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+)\tReplicas: ([\d,]+)\tIsr: ([\d,]+)(?:\t|$)", re.MULTILINE
 )
+
+
+def restore(
+    sources: Iterable[str | Path], brokers: Mapping[int, Broker], *options: str | Path, bucket: Path | None = None
+) -> Ended:
+    """Restore a cluster into brokers, each of which is a controller, too; with a bucket that is protected meanwhile."""
+    log_dirs = {node: ",".join(map(str, broker.log_dirs)) for node, broker in brokers.items()}
+    of_bucket = ("--bucket", bucket, "--bucket-protected", "read-only", "--living-cluster-stopped") if bucket else ()
+    return kidx(
+        *("restore", *sources, *(word for node, each in log_dirs.items() for word in ("--broker", f"{node}={each}"))),
+        *(word for broker in brokers.values() for word in ("--controller", broker.log_dir)),
+        *(*of_bucket, "--json", *options),
+    )
+
+
+def checked(bootstrap: str, plan: Mapping[str, Any], directory: Path) -> Ended:
+    """What `restore-check` says of a running cluster and of what `restore --apply` has printed."""
+    path = directory / "restored.json"
+    path.write_text(json.dumps(plan))
+    return kidx("restore-check", path, "--bootstrap-server", bootstrap, "--json")
 
 
 def state_of(log_dirs: Iterable[Path]) -> dict[str, tuple[int, int, int, str]]:

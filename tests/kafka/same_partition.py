@@ -8,8 +8,8 @@ from typing import Final
 
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment
-from kidxlib.recovery.recover import RecoveredSegment
-from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment
+from kidxlib.recovery.segment import RecoveredSegment
+from tests.support.kafka.classes import KafkaError, KafkaPartition, KafkaSegment
 from tests.support.logs.snapshots import producers_in
 
 #: What Kafka throws, a part of its message, and which of our reasons stands for that.

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.topic_partition import parse_partition_directory
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import PROJECT
 from tests.support.logs.v2_records import sized, varint
@@ -105,9 +105,7 @@ def messages() -> Iterator[Message]:
 
 def fill(broker: Broker) -> None:
     """Send everything, each sender by a producer of its own, in a transaction every five minutes."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in _TOPICS.items()]).values():
-        made.result(_TIMEOUT_SECONDS)
+    make_topics(broker.bootstrap, [NewTopic(name, count, 1) for name, count in _TOPICS.items()])
     producers = {sender: _producer(broker, sender) for sender in _SENDERS}
     for _, some in itertools.groupby(messages(), lambda message: message.second // 300):
         for producer in producers.values():

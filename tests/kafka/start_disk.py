@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.checkpoint_files import (
@@ -36,6 +35,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.cluster_metadata import change, snapshot
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker, free_ports
 
 #: The release whose brokers can start on the disk, and all later ones.
@@ -181,10 +181,6 @@ def _of_id(directory: Path, topic_id: str) -> Path:
     return _replaced(directory / PARTITION_METADATA, "topic_id: .*", f"topic_id: {topic_id}")
 
 
-def _metadata_from(directory: Path, other: Path) -> Path:
-    return shutil.copyfile(other / PARTITION_METADATA, directory / PARTITION_METADATA)
-
-
 def _shorter(directory: Path) -> Path:
     """The log ends two batches earlier, as one that is still being copied."""
     log = directory / "00000000000000000000.log"
@@ -196,10 +192,6 @@ def _unclean(disk: Disk) -> Disk:
     for log_dir in (disk.a, disk.b):
         (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     return disk
-
-
-def _without_recovery_point(log_dir: Path) -> Path:
-    return _replaced(log_dir / RECOVERY_POINT_CHECKPOINT, r" \d+\n", " 0\n")
 
 
 _SPOIL: Final[Mapping[str, Callable[[Path], object]]] = {
@@ -456,7 +448,9 @@ def _of_partitions() -> dict[str, Damage]:
     return {
         **_each(PARTITION_METADATA, lambda disk: orders(disk) / PARTITION_METADATA, ["empty", "NUL", "missing"]),
         f"{PARTITION_METADATA}: an id that the metadata does not have": lambda disk: _of_id(orders(disk), _UNKNOWN_ID),
-        f"{PARTITION_METADATA}: another topic's id": lambda disk: _metadata_from(orders(disk), disk.b / "ledger-0"),
+        f"{PARTITION_METADATA}: another topic's id": lambda disk: shutil.copyfile(
+            disk.b / "ledger-0" / PARTITION_METADATA, orders(disk) / PARTITION_METADATA
+        ),
         f"{PARTITION_METADATA}: missing in the only partition of a topic": lambda disk: (
             _copied(disk.spare / "away-0", disk.a / "away-0"),
             _removed(disk.a / "away-0" / PARTITION_METADATA),
@@ -482,7 +476,7 @@ def _of_partitions() -> dict[str, Damage]:
         "partition: its folder is gone": lambda disk: _removed(orders(disk)),
         "partition: its folder is gone, and there was no recovery point": lambda disk: (
             _removed(orders(disk)),
-            _without_recovery_point(disk.b),
+            _replaced(disk.b / RECOVERY_POINT_CHECKPOINT, r" \d+\n", " 0\n"),
             _unclean(disk),
         ),
         "partition: its folder is empty": lambda disk: [_removed(path) for path in orders(disk).iterdir()],
@@ -582,18 +576,15 @@ def make(directory: Path) -> None:
         },
         ports=(ports[2], ports[1]),
     )
-    with node.running():
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        with other.running():
-            made = [
-                NewTopic("orders", num_partitions=4, replica_assignment=[[1]] * 4),
-                NewTopic("ledger", num_partitions=2, replica_assignment=[[1]] * 2),
-                NewTopic("away", num_partitions=1, replica_assignment=[[2]]),
-            ]
-            for future in admin.create_topics(made).values():
-                future.result(TIMEOUT_SECONDS)
-            _produce(node, [("orders", each) for each in range(4)] + [("ledger", each) for each in range(2)])
-            _produce(other, [("away", 0)])
+    with node.running(), other.running():
+        made = [
+            NewTopic("orders", num_partitions=4, replica_assignment=[[1]] * 4),
+            NewTopic("ledger", num_partitions=2, replica_assignment=[[1]] * 2),
+            NewTopic("away", num_partitions=1, replica_assignment=[[2]]),
+        ]
+        make_topics(node.bootstrap, made)
+        _produce(node, [("orders", each) for each in range(4)] + [("ledger", each) for each in range(2)])
+        _produce(other, [("away", 0)])
     with node.running():
         _produce(node, [("orders", each) for each in range(4)])
         time.sleep(1)  # the controller takes a snapshot in its own time

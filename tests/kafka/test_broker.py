@@ -128,7 +128,7 @@ def test_traffic_is_of_many_kinds(stopped: Stopped) -> None:
         for segment, content in _of(stopped.files, ".txnindex").items()
     }
     from_earlier_segments = [
-        segment for segment, entries in aborted.items() if (entries["first_offset"] < _base_offset(segment)).any()
+        segment for segment, entries in aborted.items() if (entries["first_offset"] < int(Path(segment).name)).any()
     ]
     held_up_by_others = [
         segment
@@ -313,10 +313,6 @@ def _apart_from_metadata(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def _differing(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[str]:
     return [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
-
-
-def _base_offset(segment: str) -> int:
-    return int(Path(segment).name)
 
 
 def _snapshots(files: dict[str, bytes]) -> dict[str, frozenset[Producer]]:

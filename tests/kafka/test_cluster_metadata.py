@@ -1,4 +1,4 @@
-"""What a live broker's log dir says of its topics is what the broker itself says of them."""
+"""What log dirs, tools and settings files say of topics is what the live broker and Java say of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kidxlib.format.segment_files import parse_kraft_snapshot
-from kidxlib.log.metadata_image import (
+from kidxlib.log.cluster_metadata.image import (
     TOPIC_CONFIGS,
     BrokerSettings,
     ClusterMetadata,
@@ -26,13 +28,17 @@ from kidxlib.log.metadata_image import (
     read_cluster_metadata,
     topic_config,
 )
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import parse_properties, read_topic_id
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, TopicConfig, TopicPolicy
+from kidxlib.retention.policy_file import read_policies
+from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
-from tests.kafka.damaged_disk import wait_until
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import delete_topic, make_topics, set_config, wait_until
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.classes import Kafka
 from tests.support.spark.jobs import Ended, kidx_build_here, kidx_retention_here
 
 #: What the broker is started with: of each pair of synonyms one that wins, and one that loses.
@@ -95,20 +101,22 @@ def described(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> 
     broker = Broker(tmp_path_factory.mktemp("metadata") / "broker", _SETTINGS, version=broker_version)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        _create(admin, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}})
+        _create(
+            broker.bootstrap, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}}
+        )
         early = broker.directory / METADATA_DIRECTORY
         shutil.copytree(broker.log_dir / METADATA_DIRECTORY, early, copy_function=_copy_if_there)
-        admin.delete_topics(["made-again"])["made-again"].result(TIMEOUT_SECONDS)
-        _create(admin, {"made-again": {"retention.bytes": "7"}})
-        admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
-        _alter(admin, ResourceType.TOPIC, "by-size", "retention.ms", None)
-        _alter(admin, ResourceType.TOPIC, "short", "retention.bytes", "1000000")
-        _alter(admin, ResourceType.BROKER, "1", "log.retention.bytes", "123456789")
+        delete_topic(broker.bootstrap, "made-again")
+        _create(broker.bootstrap, {"made-again": {"retention.bytes": "7"}})
+        delete_topic(broker.bootstrap, "deleted")
+        set_config(broker.bootstrap, "by-size", {"retention.ms": None})
+        set_config(broker.bootstrap, "short", {"retention.bytes": 1_000_000})
+        set_config(broker.bootstrap, "1", {"log.retention.bytes": 123_456_789}, ResourceType.BROKER)
         broker.run_tool(
             *(_CONFIGS, "--bootstrap-server", broker.bootstrap, "--broker-defaults", "--alter"),
             *("--add-config", "log.index.interval.bytes=2048,log.retention.bytes=5"),
         )
-        _create(admin, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
+        _create(broker.bootstrap, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
         # The controller has made it; a broker that knows of it knows of all changes before.
         wait_until(
             lambda: "as-the-broker" in admin.list_topics(timeout=TIMEOUT_SECONDS).topics,
@@ -129,10 +137,8 @@ def _copy_if_there(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _create(admin: AdminClient, topics: Mapping[str, Mapping[str, str]]) -> None:
-    new = [NewTopic(topic, 1, 1, config=dict(configs)) for topic, configs in topics.items()]
-    for created in admin.create_topics(new).values():
-        created.result(TIMEOUT_SECONDS)
+def _create(bootstrap: str, topics: Mapping[str, Mapping[str, str]]) -> None:
+    make_topics(bootstrap, [NewTopic(topic, 1, 1, config=dict(configs)) for topic, configs in topics.items()])
 
 
 def _write(bootstrap: str) -> None:
@@ -142,13 +148,6 @@ def _write(bootstrap: str) -> None:
         for topic in ("as-the-broker", "dense", "short"):
             producer.produce(topic, bytes(700))
     assert producer.flush(TIMEOUT_SECONDS) == 0
-
-
-def _alter(admin: AdminClient, kind: ResourceType, resource: str, name: str, value: str | None) -> None:
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    entry = ConfigEntry(name, value, incremental_operation=operation)
-    [altered] = admin.incremental_alter_configs([ConfigResource(kind, resource, incremental_configs=[entry])]).values()
-    altered.result(TIMEOUT_SECONDS)
 
 
 def _describe(admin: AdminClient, topic: str) -> dict[str, ConfigValue]:
@@ -300,3 +299,91 @@ class _Archive:
 
     def retention(self, *options: str | Path) -> Ended:
         return kidx_retention_here("--catalog", self._catalog, *options)
+
+
+_TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+_TWO_DAYS_MS: Final = 2 * 24 * 60 * 60 * 1000
+#: By topic, what is set for it.
+_SET: Final[dict[str, dict[str, str]]] = {
+    "plain": {},
+    "with.dots_and-dashes": {"cleanup.policy": "compact,delete", "retention.ms": "1000"},
+    "compacted": {"cleanup.policy": "compact", "leader.replication.throttled.replicas": "0:1,1:1"},
+    "large": {"retention.bytes": "5", "retention.ms": "-1"},
+}
+
+
+def test_what_kafkas_tools_print_is_what_the_broker_has(broker_version: str, tmp_path: Path) -> None:
+    """A broker whose own default is two days: of all topics at once, of one, and of what was set alone."""
+    broker = Broker(tmp_path / "broker", {"log.retention.hours": 48}, version=broker_version)
+    here = ("--bootstrap-server", broker.bootstrap)
+    with broker.running():
+        topics = [NewTopic(topic, 1, 1, config=values) for topic, values in _SET.items()]
+        make_topics(broker.bootstrap, topics)
+        of_topics = (_CONFIGS, *here, "--describe", "--entity-type", "topics")
+        said = broker.run_tool(*of_topics, "--all")
+        one = broker.run_tool(*of_topics, "--all", "--entity-name", "with.dots_and-dashes")
+        alone = broker.run_tool(*of_topics)
+        listed = broker.run_tool(_TOPICS, *here, "--describe")
+
+    expected = {
+        "plain": TopicPolicy(retention_ms=_TWO_DAYS_MS),
+        "with.dots_and-dashes": TopicPolicy(retention_ms=1000, cleanup=frozenset(Cleanup)),
+        "compacted": TopicPolicy(retention_ms=_TWO_DAYS_MS, cleanup=frozenset({Cleanup.COMPACT})),
+        "large": TopicPolicy(retention_ms=-1, retention_bytes=5),
+    }
+    found = {topic: _read(tmp_path, said, topic) for topic in _SET}
+    assert {topic: config.policy for topic, config in found.items()} == expected
+    for topic, config in found.items():
+        origins = {name: Origin.TOPIC if name in _SET[topic] else Origin.BROKER for name in DECIDING_CONFIGS}
+        assert dict(config.origins) == origins and config.unknown == (), topic
+    assert _read(tmp_path, one, "with.dots_and-dashes") == found["with.dots_and-dashes"]
+    assert _read(tmp_path, one, "plain").unknown == DECIDING_CONFIGS
+
+    for text in (alone, listed):
+        assert _read(tmp_path, text, "plain").unknown == DECIDING_CONFIGS
+        both = _read(tmp_path, text, "with.dots_and-dashes")
+        assert both.policy == expected["with.dots_and-dashes"]
+        assert both.unknown == ("retention.bytes", "remote.storage.enable")
+
+
+def _read(directory: Path, text: str, topic: str) -> TopicConfig:
+    (directory / "described.txt").write_text(text)
+    [policy] = read_policies(directory / "described.txt")
+    return policy.of_topic(topic)
+
+
+_PIECES = st.sampled_from(
+    [
+        "a",
+        "key",
+        "log.dirs",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\f",
+        "\n",
+        "\r\n",
+        "\r",
+        "\\",
+        "\\\n",
+        "#",
+        "!",
+        "\\u0041",
+        "\\t",
+        "ä",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=14).map("".join))
+@settings(max_examples=400)
+@example("a=b\\\n   c\\\\\n#d=e\n ! f\ng h : = i\n\\ j = k \n=l\nm\\=n:o\na=last")
+def test_they_are_javas(kafka: Kafka, text: str) -> None:
+    java = kafka.gateway.jvm.java
+    properties = java.util.Properties()
+    content = text.encode("latin-1")
+    properties.load(java.io.ByteArrayInputStream(content))
+    theirs = {str(name): str(properties.getProperty(name)) for name in properties}
+    theirs.pop("", None)
+    assert parse_properties(content) == theirs

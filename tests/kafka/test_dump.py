@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kidxlib.commands.dump import dump
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.segment_files import segment_file
+from kidxlib.library.read import read
 from kidxlib.records.reader import Header, Record
 from tests.conftest import Say
 from tests.kafka.dumps import NO_MEMORY, assert_as_kafka
@@ -27,7 +29,7 @@ from tests.support.kafka.dump import KafkaDump
 from tests.support.kafka.records import NewBatch
 from tests.support.logs import encoded
 from tests.support.logs.batches import FILLER, Batch
-from tests.support.logs.golden import GoldenSegment
+from tests.support.logs.golden import DATA, GoldenSegment
 from tests.support.logs.v2_records import record
 
 #: By suffix, the options that matter to a file.
@@ -50,11 +52,6 @@ _OPTIONS: Final = {
     segment_files.SNAPSHOT_SUFFIX: ((),),
 }
 _GZIP: Final = layouts.CODECS.index("gzip")
-
-
-@pytest.fixture
-def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
-    return KafkaDump(kafka, tmp_path)
 
 
 @pytest.mark.promised_alone("mutated segments are dumped with both")
@@ -262,3 +259,37 @@ def test_names_that_kafka_refuses(kafka_dump: KafkaDump, scratch: Path) -> None:
         assert CliRunner().invoke(dump, [str(file)], standalone_mode=False).exception.__class__ is UsageError
         dumped = kafka_dump("--files", str(file))
         assert dumped.thrown is not None or dumped.error_lines == [f"Ignoring unknown file {file}".encode()]
+
+
+_TYPES: Final = {b"NoTimestampType": -1, b"CreateTime": 0, b"LogAppendTime": 1}
+_RECORD: Final = re.compile(rb"\| offset: (\d+) (\w+): (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) ")
+#: An offset, a type of timestamp, a timestamp, a key and a value.
+_Row = tuple[int, int, int, bytes | None, bytes | None]
+
+
+#: Partitions with batches of magic 0 and 1.
+_OLD: Final = sorted(path.name for path in (DATA / "logs").iterdir() if path.name.startswith(("v0-", "v1-", "mixed-")))
+
+
+@pytest.mark.parametrize("directory", _OLD)
+def test_records_are_those_of_kafka_dump_log(kafka: Kafka, directory: str, scratch: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(DATA / "logs" / directory, scratch / directory)
+    dump = KafkaDump(kafka, tmp_path)
+    logs = sorted(copy.glob("*.log"))
+    printed = [line for log in logs for line in dump("--print-data-log", "--files", str(log)).lines]
+    expected = [_row(line) for line in printed if line.startswith(b"| ")]
+    columns = ["offset", "timestampType", "timestamp", "key", "value"]
+    found = read(copy, columns=columns).read_all().to_pydict()
+    found["timestamp"] = [round(each.timestamp() * 1_000) for each in found["timestamp"]]
+    assert [*zip(*found.values(), strict=True)] == expected and expected
+
+
+def _row(line: bytes) -> _Row:
+    """What a line says of a record; its sizes tell how long key and value are."""
+    match = _RECORD.match(line)
+    assert match is not None, line
+    key_size, value_size = int(match[4]), int(match[5])
+    value = line[len(line) - value_size :] if value_size >= 0 else None
+    rest = line[: len(line) - len(b" payload: ") - value_size] if value_size >= 0 else line
+    key = rest[len(rest) - key_size :] if key_size >= 0 else None
+    return int(match[1]), _TYPES[match[2]], int(match[3]), key, value

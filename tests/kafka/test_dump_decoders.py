@@ -12,17 +12,13 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
-from kidxlib.messages.definitions import Message, messages_of
-from kidxlib.messages.interpreter import Values
-from kidxlib.messages.interpreter import unsigned_varint as varint
-from kidxlib.messages.interpreter import write_message as message_bytes
+from kidxlib.messages.definitions import Message, kafka_version, messages_of
+from kidxlib.messages.reading import Values
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
 from kidxlib.messages.typed_records import (
     CLUSTER_METADATA,
@@ -31,13 +27,17 @@ from kidxlib.messages.typed_records import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.conftest import Say
+from tests.kafka.definitions import TARGET, definitions
 from tests.kafka.dumps import assert_as_kafka
 from tests.kafka.reading import TIMEOUT_SECONDS, consume_in_group
+from tests.support.kafka.admin import delete_topic, make_topics, set_config
 from tests.support.kafka.broker import Broker
-from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
+from tests.support.kafka.jars import PROMISED
 from tests.support.kafka.tiered import METADATA_TOPIC, TIERED_TOPIC, metadata_records, tiered_broker
 from tests.support.logs import encoded
 from tests.support.messages import random_values
@@ -55,26 +55,19 @@ _SETTINGS: Final = {
 }
 
 
-@pytest.fixture
-def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
-    return KafkaDump(kafka, tmp_path)
-
-
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Path:
     """Of a broker that has had consumer groups, transactions, configs of all kinds, and a topic that was deleted."""
     broker = Broker(tmp_path_factory.mktemp("decoders") / "broker", _SETTINGS, version=broker_version)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        for created in admin.create_topics(
-            [NewTopic(name, 2, 1, config={"retention.ms": "-1"}) for name in ("kept", "deleted")]
-        ).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(
+            broker.bootstrap, [NewTopic(name, 2, 1, config={"retention.ms": "-1"}) for name in ("kept", "deleted")]
+        )
         _write(broker.bootstrap)
         for protocol in ("classic", "consumer"):
             consume_in_group(broker.bootstrap, "kept", protocol)
-        _change_configs(broker, admin)
-        admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
+        _change_configs(broker)
+        delete_topic(broker.bootstrap, "deleted")
     return broker.log_dir
 
 
@@ -88,17 +81,11 @@ def _write(bootstrap: str) -> None:
         end(TIMEOUT_SECONDS)
 
 
-def _change_configs(broker: Broker, admin: AdminClient) -> None:
+def _change_configs(broker: Broker) -> None:
     """Of a topic, set and taken away, of a broker and of all, and of clients and users."""
-    set_to, deleted = AlterConfigOpType.SET, AlterConfigOpType.DELETE
-    for kind, name, operation, config, value in (
-        (ResourceType.TOPIC, "kept", set_to, "index.interval.bytes", "512"),
-        (ResourceType.TOPIC, "kept", deleted, "retention.ms", None),
-        (ResourceType.BROKER, "1", set_to, "log.retention.ms", "3600000"),
-    ):
-        entry = ConfigEntry(config, value, incremental_operation=operation)
-        [changed] = admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])]).values()
-        changed.result(TIMEOUT_SECONDS)
+    set_config(broker.bootstrap, "kept", {"index.interval.bytes": 512})
+    set_config(broker.bootstrap, "kept", {"retention.ms": None})
+    set_config(broker.bootstrap, "1", {"log.retention.ms": 3_600_000}, ResourceType.BROKER)
     for entity, change in (
         (("--broker-defaults",), "log.index.interval.bytes=2048"),
         (("--client", "client-1"), "request_percentage=12.5"),
@@ -143,14 +130,11 @@ def test_remote_log_metadata_of_a_broker(
     """Segments that were uploaded and then deleted with their topic, and those of a topic that stays."""
     broker = tiered_broker(tmp_path / "broker", {}, broker_version)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        topics = [NewTopic(name, 1, 1, config=TIERED_TOPIC) for name in ("kept", "deleted")]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, [NewTopic(name, 1, 1, config=TIERED_TOPIC) for name in ("kept", "deleted")])
         _fill_segments(broker.bootstrap)
         written = map(read_remote_log_metadata, metadata_records(broker.bootstrap))
         states = Counter(metadata.state for _, metadata in islice(written, 8))  # two segments of each are copied
-        admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
+        delete_topic(broker.bootstrap, "deleted")
         while states[SegmentState.DELETE_SEGMENT_FINISHED] < 2:
             states[next(written)[1].state] += 1
     assert states.keys() == set(SegmentState), states
@@ -309,3 +293,8 @@ def _log(records: Sequence[Record], magic: int) -> bytes:
     if magic == 2:
         return encoded.batch_v2(records)
     return b"".join(encoded.message(record, magic) for record in records)
+
+
+def test_made_anew_they_are_the_same() -> None:
+    assert TARGET.read_text() == definitions()
+    assert kafka_version() == PROMISED

@@ -14,8 +14,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment
 from tests.conftest import Say
+from tests.faults.children import scan_logs
 from tests.faults.processes import Child
-from tests.kafka.children import scan_logs
 from tests.kafka.mutations import Mutated, mutated_log
 from tests.kafka.same_partition import NOT_COMPARED, assert_as_kafka, fold_partition
 from tests.support.kafka.classes import Kafka
@@ -55,10 +55,8 @@ def test_mutated_segments(
     say: Say,
     random_cases: Callable[[int, int], int],
 ) -> None:
-    """Goal: no bytes bring the scan down, or apart from Kafka's.
-
-    Method: mutate sections of real segments, have them scanned in processes of their own, mapped or in chunks, and
-    recovered by Kafka; compare everything that Kafka writes, and why it fails. A log that differs is kept.
+    """Mutate sections of real segments, have them scanned in processes of their own, mapped or in chunks, and recovered
+    by Kafka; compare everything that Kafka writes, and why it fails. A log that differs is kept.
     """
     cases = random_cases(CASES, CASES_EXHAUSTIVE)
     ends: Counter[str] = Counter()

@@ -101,11 +101,6 @@ def _first_logs_deleted(live: Live) -> None:
         path.unlink()
 
 
-def _purged(live: Live) -> None:
-    """As a repartition topic of Streams: all is deleted once it was read."""
-    live.delete_records(live.write(0, "abcdefghij", epoch=2))
-
-
 def _epochs_go_back(live: Live) -> None:
     """As where ZooKeeper lost the topic, and it was made again over its log."""
     end = live.write(live.write(0, "abc"), "defg", epoch=2)
@@ -152,10 +147,6 @@ def _came_back(live: Live) -> None:
     live.mark(end, 7)
 
 
-def _empty(live: Live) -> None:
-    live.log.roll()
-
-
 def _of_magic_1(live: Live) -> None:
     live.append(b"".join(message(Record(n, _NOW_MS + n, b"k", b"v"), 1) for n in range(5)))
     live.log.roll()
@@ -165,13 +156,13 @@ def _of_magic_1(live: Live) -> None:
 _HEALTHY: Final[dict[str, Callable[[Live], None]]] = {
     "records deleted up to amid an epoch": _deleted_records,
     "the first logs deleted": _first_logs_deleted,
-    "all records deleted": _purged,
+    "all records deleted": lambda live: live.delete_records(live.write(0, "abcdefghij", epoch=2)),
     "leader epochs go back within a segment": _epochs_go_back,
     "leader epochs go back after a roll": _epochs_go_back_behind_a_roll,
     "producers that were cleaned away": _cleaned_producers,
     "transactions that were cleaned away": _cleaned_transactions,
     "a producer that came back": _came_back,
-    "an empty log": _empty,
+    "an empty log": lambda live: live.log.roll(),
     "messages of magic 1 before batches": _of_magic_1,
 }
 
@@ -211,10 +202,8 @@ def _said(log_dir: Path, *, clean: bool) -> tuple[_Said, _Said]:
 
 
 def test_no_file_of_a_healthy_partition_is_broken(kafka: Kafka, scratch: Path) -> None:
-    """Goal: verify says no false word of what a broker has left, killed or stopped, or after its next start.
-
-    Method: Kafka's log does it; what is there meanwhile is what a kill leaves. Each state is audited, then loaded by
-    Kafka as after such a stop, which must keep all records, and what that leaves is audited again.
+    """Kafka's log does it; what is there meanwhile is what a kill leaves. Each state is audited, then loaded by Kafka
+    as after such a stop, which must keep all records, and what that leaves is audited again.
     """
     ends: dict[int, tuple[int, int]] = {}
     with ExitStack() as logs:

@@ -30,7 +30,7 @@ from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.logs import KafkaLog
+from tests.support.kafka.lookups import KafkaLog
 from tests.support.logs import encoded
 from tests.support.logs.golden import GoldenSegment
 from tests.support.logs.random_logs import write_random_log
@@ -109,11 +109,7 @@ def test_golden_logs(
     exhaustive: bool,
     say: Say,
 ) -> None:
-    """Goal: each log whose indexes Kafka has written answers seeks and fetches as Kafka does.
-
-    Method: Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a
-    directory.
-    """
+    """Kafka opens a copy as after a clean stop, and is asked the same."""
     seeks = 0
     directories = sorted({segment.log.parent for segment in golden_segments})
     for number, path in enumerate(directories):
@@ -219,7 +215,6 @@ def test_offsets_by_time_as_kafka_tests_them(scratch: Path) -> None:
 
 
 def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """By size, by time with jitter, by full indexes and by offsets that are too far away."""
     java_params = kafka.gateway.jvm.org.apache.kafka.storage.internals.log.RollParams
     base_offset, now, answers = 10, 2_000_000_000_000, Counter[bool]()
     for number in range(200 if exhaustive else 30):

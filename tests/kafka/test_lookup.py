@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from kidxlib.errors import (
     CorruptIndexError,
@@ -23,16 +22,14 @@ from kidxlib.errors import (
     UnknownVersionError,
 )
 from kidxlib.format import layouts
-from kidxlib.index import search_kernel
+from kidxlib.index import columns, search
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from tests.conftest import Say
-from tests.support.kafka import indexes
-from tests.support.kafka.bulk_calls import Targets
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.indexes import KafkaIndex
-from tests.support.kafka.results import KafkaError
+from tests.support.kafka import lookups
+from tests.support.kafka.classes import Kafka, KafkaError
+from tests.support.kafka.lookups import KafkaIndex, Targets
 from tests.support.logs.golden import GoldenSegment
 
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
@@ -64,8 +61,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, layouts.OFFSET_INDEX_ENTRY, search_kernel.OFFSET)
-_TIME: Final = _Kind(TimeIndex, indexes.time_index, layouts.TIME_INDEX_ENTRY, search_kernel.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, lookups.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
+_TIME: Final = _Kind(TimeIndex, lookups.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -139,15 +136,13 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
     for by_value in (False, True):
         column = kind.key + by_value
         entries = len(ours)
-        increasing = bool(search_kernel.increases(data, entries, column, base_offset))
+        increasing = bool(columns.increases(data, entries, column, base_offset))
         for upper in (False, True):
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
             asked = (data, entries, column, base_offset)
-            assert [search_kernel.warm_cold_slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-            many = np.empty(len(targets), np.int64)
-            search_kernel.many_slots(*asked, targets, upper, increasing, many)
-            assert many.tolist() == slots, what
+            assert [search.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            assert search.slots(*asked, targets, upper, increasing).tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers
@@ -167,7 +162,7 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
 def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int, rng: random.Random) -> int:
     """Ask both for ranges that start and end at what the entries say, and beside it."""
     path.write_bytes(content)
-    theirs = indexes.transaction_index(kafka, path, base_offset)
+    theirs = lookups.transaction_index(kafka, path, base_offset)
     ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
     marks = [mark for one in ours.all() for mark in (one.first_offset, one.last_offset, one.last_stable_offset)]
     offsets = sorted({mark + step for mark in (base_offset, *marks) for step in (-1, 0, 1)})
@@ -181,7 +176,7 @@ def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int,
 
 def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, count: int, near_max: int) -> Targets:
     """Keys and values of entries and what is next to them, all or `near_max` of these; `count` others; in no order."""
-    stored = _entries(kind, content)
+    stored = np.frombuffer(content, kind.layout, count=len(content) // kind.layout.itemsize)
     columns = []
     for name in kind.layout.names or ():
         values = stored[name].astype(np.int64)
@@ -197,10 +192,6 @@ def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, 
     targets = np.unique(np.concatenate([near, anywhere, np.array([-_LONG_MAX - 1, _LONG_MAX, -1])]))
     random_numbers.shuffle(targets)
     return targets
-
-
-def _entries(kind: _Kind, content: bytes) -> NDArray[np.void]:
-    return np.frombuffer(content, kind.layout, count=len(content) // kind.layout.itemsize)
 
 
 def _made_up(rng: random.Random, kind: _Kind, made: str | None = None, size: int | None = None) -> bytes:
@@ -226,10 +217,7 @@ def _made_up(rng: random.Random, kind: _Kind, made: str | None = None, size: int
 
 
 def test_written_to_at_random(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool) -> None:
-    """Goal: the same file after each change, and the same error from each that is refused.
-
-    Method: start with an empty index or a file, and make random changes to ours and to Kafka's.
-    """
+    """Start with an empty index or a file, and make random changes to ours and to Kafka's."""
     outcomes: Counter[str] = Counter()
     for number in range(WRITTEN_EXHAUSTIVE if exhaustive else WRITTEN):
         kind = _KINDS[number % 2]
@@ -315,7 +303,6 @@ def _expected(thrown: KafkaError | None) -> type[KidxError] | None:
 
 
 def test_sanity(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool) -> None:
-    """The same indexes are corrupt."""
     outcomes: Counter[str] = Counter()
     for number in range(1000 if exhaustive else 100):
         kind = _KINDS[number % 2]
@@ -342,13 +329,13 @@ def test_transaction_indexes_written_to(
         if content or rng.random() < 0.5:
             path.write_bytes(content)
         ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
-        theirs = indexes.transaction_index(kafka, path, base_offset)
+        theirs = lookups.transaction_index(kafka, path, base_offset)
         for _ in range(CHANGES // 4):
             change = rng.choice((["append"] * 5) + ["truncate_to", "reset", "sanity_check"])
             arguments: tuple[Any, ...] = ()
             if change == "append":
                 fields = [rng.randrange(100) for _ in range(4)]
-                thrown = theirs.call("append", indexes.aborted_transaction(kafka, *fields))
+                thrown = theirs.call("append", lookups.aborted_transaction(kafka, *fields))
                 try:
                     ours.append(AbortedTransaction(*fields))
                 except InvalidOffsetError as error:

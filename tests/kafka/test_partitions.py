@@ -20,8 +20,7 @@ from kidxlib.storage.log_bytes import WholeLog
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
 from tests.kafka.same_partition import REASONS_OF_THE_FOLD, OurPartition, assert_as_kafka, fold_partition
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.results import KafkaPartition
+from tests.support.kafka.classes import Kafka, KafkaPartition
 from tests.support.logs.golden import DATA, GoldenSegment
 from tests.support.logs.snapshots import producers_in
 
@@ -46,17 +45,14 @@ def seed(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault(kafka: Kafka, scratch: Path, fault: str, examples: int, seed: str, tally: Tally) -> None:
-    """Goal: whatever is wrong with a partition, we make of it what Kafka makes of it.
-
-    Method: sound partitions with several producers' transactions, and one fault. What Kafka leaves in files is compared
-    byte by byte, producers as sets, failures by their reason. The fault must have been met.
+    """Sound partitions with several producers' transactions, and one fault. What Kafka leaves in files is compared byte
+    by byte, producers as sets, failures by their reason. The fault must have been met.
     """
     ends = _check(kafka, scratch, partitions_with(fault), examples, seed, tally)
     assert FAULTS[fault].meets in ends, ends
 
 
 def test_several_faults(kafka: Kafka, scratch: Path, examples: int, seed: str, tally: Tally) -> None:
-    """Goal and method: as with one fault, where several meet, and with index sizes that are soon full."""
     _check(kafka, scratch, wild_partitions(), WILD * examples, seed, tally)
 
 
@@ -68,9 +64,8 @@ def test_every_end_has_a_fault() -> None:
 
 
 def test_golden_partitions(kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment]) -> None:
-    """Goal: what Kafka is asked here is what it was asked for the golden files, and we make the same of them.
-
-    Method: recover each golden partition of the repository again, and compare with the files and with us.
+    """What Kafka is asked here is what it was asked for the golden files, and we make the same of them. Recover each
+    golden partition of the repository again, and compare with the files and with us.
     """
     for directory in sorted({segment.log.parent for segment in golden_segments}):
         if not (DATA / "expected" / directory.name).is_dir():

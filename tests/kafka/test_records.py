@@ -337,7 +337,6 @@ _ODD: Final[dict[str, bytes]] = {
 @pytest.mark.parametrize("odd", _ODD)
 @pytest.mark.parametrize("following", [b"", encoded.batch_v2(encoded.RECORDS)], ids=["alone", "before a sound batch"])
 def test_odd_batches(kafka: Kafka, scratch: Path, odd: str, following: bytes) -> None:
-    """What Kafka reads is read, what it refuses is refused."""
     sound = encoded.batch_v2(encoded.RECORDS)
     _assert_as_kafka(kafka, sound + _ODD[odd] + following, scratch)
 

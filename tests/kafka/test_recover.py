@@ -21,10 +21,12 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.conftest import Say
 from tests.faults.processes import Ended, kidx
-from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, killed_broker, logs_of, partition_directory, started
+from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, Started, killed_broker, logs_of, partition_directory, started
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.jars import OLDER, with_older_kafkas
 
 _TORN: Final = "transactions-1"
 
@@ -50,25 +52,25 @@ def crashed(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> Crashed
     return Crashed(killed, tmp_path_factory.mktemp("crashed"))
 
 
-def test_a_broker_reads_one_segment_of_each_partition_again(crashed: Crashed) -> None:
-    """At the level of checkpoints. By itself it reads all that it has written since it was stopped last."""
-    broker = crashed.copy()
-    ended = kidx("recover", *broker.log_dirs, "--apply", "--json")
-    assert ended.code == 0, ended
-    assert ended.json["applied"] and ended.json["start_bytes_now"] < ended.json["start_bytes"] / 3
+def _assert_starts_as_by_itself(crashed: Crashed, level: str) -> Started:
+    """It reads one segment of each partition again, or nothing where it finds the marker; by itself it reads all that
+    it has written since it was stopped last.
+    """
+    broker, is_marked, by_itself = crashed.copy(), level == "marker", crashed.alone.recovered
+    ended = kidx("recover", *broker.log_dirs, "--apply", "--level", level, "--json")
+    assert ended.code == 0 and ended.json["applied"], ended
+    assert ended.json["start_bytes_now"] < ended.json["start_bytes"] / 3
     found = started(broker)
-    assert found.recovered == dict.fromkeys(crashed.alone.recovered, 1) and not found.skipped
-    assert sum(crashed.alone.recovered.values()) > 3 * len(found.recovered)
+    assert found.recovered == ({} if is_marked else dict.fromkeys(by_itself, 1))
+    assert found.skipped == (len(broker.log_dirs) if is_marked else 0)
+    assert sum(by_itself.values()) > 3 * len(by_itself)
     found.assert_same(crashed.alone)
+    return found
 
 
-def test_a_broker_that_finds_the_marker_reads_nothing_again(crashed: Crashed) -> None:
-    broker = crashed.copy()
-    ended = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker")
-    assert ended.code == 0 and "the broker finds a marker of a clean stop" in ended.out, ended
-    found = started(broker)
-    assert found.recovered == {} and found.skipped == len(broker.log_dirs)
-    found.assert_same(crashed.alone)
+@pytest.mark.parametrize("level", ["checkpoint", "marker"])
+def test_a_broker_starts_as_by_itself(crashed: Crashed, level: str) -> None:
+    _assert_starts_as_by_itself(crashed, level)
 
 
 def test_a_plan_writes_nothing_and_says_the_same_twice(crashed: Crashed) -> None:
@@ -205,6 +207,7 @@ def test_a_broker_that_was_killed_as_it_stopped(killed: Broker, kafka: Kafka, tm
     (broker.log_dirs[1] / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":7}')
     ended = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker")
     assert ended.code == ExitCode.PROBLEMS_FOUND and "that is not so" in ended.err, "the logs beside it are of a kill"
+    assert "the broker finds a marker of a clean stop" in ended.out, ended
     markers = [(log_dir / CLEAN_SHUTDOWN_FILE).read_text() for log_dir in broker.log_dirs]
     assert markers == ['{"version":0,"brokerEpoch":-1}'] * 2
     assert kafka.epoch_of_clean_stop(broker.log_dirs) == -1
@@ -281,3 +284,14 @@ def _digest(broker: Broker) -> dict[str, tuple[bytes, int]]:
 
 def _without_times(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plan.items() if name != "plan_seconds"}
+
+
+@with_older_kafkas
+@pytest.mark.parametrize("version", OLDER)
+def test_an_older_broker_starts_as_by_itself(version: str, tmp_path: Path, say: Say) -> None:
+    crashed = Crashed(killed_broker(tmp_path / "broker", version), tmp_path / "crashed")
+    found = [_assert_starts_as_by_itself(crashed, level) for level in ("checkpoint", "marker")]
+    say(
+        f"Kafka {version}: {sum(crashed.alone.recovered.values())} segments of {len(crashed.alone.recovered)} "
+        f"partitions recovered alone; {len(found[0].files)} files equal at both levels"
+    )

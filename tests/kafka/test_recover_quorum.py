@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, ElectionType, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, ElectionType, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.cimpl import TopicPartition as ClientPartition
@@ -20,7 +20,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx
-from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -107,20 +108,17 @@ class _Load:
 def cluster(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("quorum"), _SETTINGS, broker_version)
     with cluster.running():
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(_TOPIC, _PARTITIONS, replica_assignment=_REPLICAS, config=_CONFIG)
-        [created] = admin.create_topics([topic]).values()
-        created.result(TIMEOUT_SECONDS)
+        make_topics(cluster.bootstrap, [topic])
         yield cluster
 
 
 @pytest.mark.exhaustive("takes a minute a round; tests/kafka/test_recover.py starts one broker after the same commands")
 def test_no_acknowledged_record_is_lost(cluster: Cluster, tmp_path: Path, rng: random.Random, say: Say) -> None:
-    """Goal: at both levels, with all that the broker had written, and where the disk has lost the ends of logs that it
-    had not flushed, all replicas come to hold every acknowledged record, the recovered one as the leader, too.
-
-    Method: writers go on while a random broker is killed, recovered and started. A tail is lost in that logs are cut at
-    a random byte of their last segments.
+    """At both levels, with all that the broker had written, and where the disk has lost the ends of logs that it had
+    not flushed, all replicas come to hold every acknowledged record, the recovered one as the leader, too. Writers go
+    on while a random broker is killed, recovered and started. A tail is lost in that logs are cut at a random byte of
+    their last segments.
     """
     rounds, acknowledged, cuts = 20, dict[tuple[int, int], bytes](), 0
     for number in range(rounds):
@@ -194,17 +192,7 @@ def _bytes_of(logs: Sequence[Path]) -> bytes:
 
 def _ensure_all_there(cluster: Cluster, acknowledged: dict[tuple[int, int], bytes]) -> None:
     """Consumers get every acknowledged record at its offset, from the leaders."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "readers",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "log_level": 2,
-        }
-    )
+    consumer = consumer_of(cluster.bootstrap, "read_committed")
     consumer.assign([ClientPartition(*place, OFFSET_BEGINNING) for place in _ALL])
     digests: dict[tuple[int | None, int | None], bytes] = {}
     ends: set[int | None] = set()

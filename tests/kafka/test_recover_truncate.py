@@ -25,8 +25,7 @@ from kidxlib.recovery.partition_fold import Producers
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from tests.conftest import Say
 from tests.faults.processes import kidx
-from tests.kafka.loaded import files_of, load
-from tests.kafka.spoilt import offsets_go_back, spoil
+from tests.kafka.loaded import files_of, load, offsets_go_back, spoil
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.jars import OLDER, with_older_kafkas
@@ -88,11 +87,10 @@ class _LogDir:
 def test_logs_are_cut_as_by_log_loader(
     level: str, kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
-    """Goal: where a log is cut, and what is dropped, is what Kafka does by itself. Once Kafka has loaded what is left,
-    logs, ends and the indexes of all segments that it would have recovered are byte by byte the same.
-
-    Method: random logs are spoilt. Partitions that are refused are taken away, once the reason was compared with
-    Kafka's. The others are cut; then Kafka loads these, and a copy that nobody has touched.
+    """Where a log is cut, and what is dropped, is what Kafka does by itself. Once Kafka has loaded what is left, logs,
+    ends and the indexes of all segments that it would have recovered are byte by byte the same. Random logs are spoilt.
+    Partitions that are refused are taken away, once the reason was compared with Kafka's. The others are cut; then
+    Kafka loads these, and a copy that nobody has touched.
     """
     say(f"{level}, as Kafka's: {_cut_many(level, kafka, scratch, rng, 1_500 if exhaustive else 80)}")
 
@@ -103,7 +101,6 @@ def test_logs_are_cut_as_by_log_loader(
 def test_logs_are_cut_as_by_older_brokers(
     version: str, level: str, scratch: Path, rng: random.Random, say: Say
 ) -> None:
-    """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
     with Kafka(version=version) as kafka:
         otherwise = version.startswith(("3.", "4.0."))
         say(f"Kafka {version}, {level}: {_cut_many(level, kafka, scratch, rng, 300, searches_otherwise=otherwise)}")

@@ -21,13 +21,14 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
-from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.log_dir import read_checkpoints
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.records.batch_headers import Batch
+from kidxlib.storage.small_files import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
+from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -97,8 +98,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iter
             )
             for topic, count in _TOPICS.items()
         ]
-        for future in admin.create_topics(topics).values():
-            future.result(TIMEOUT_SECONDS)
+        make_topics(cluster.bootstrap, topics)
         ends = _write(cluster, dict.fromkeys(_TOPICS, _RECORDS))
         _wait_for(admin, cluster, ends, list(cluster.brokers))
         _wait_until_cleaned(admin, cluster)
@@ -150,7 +150,7 @@ def _wait_until_cleaned(admin: AdminClient, cluster: Cluster) -> None:
 
 
 def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) -> None:
-    """Goal: partitions whose replicas brokers brought in sync are the same; of a topic that went on without one of the
+    """Partitions whose replicas brokers brought in sync are the same; of a topic that went on without one of the
     brokers, its replicas alone are behind; a compacted one is not compared by digests.
     """
     found = fleet.verdicts(tmp_path)
@@ -171,13 +171,13 @@ def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) 
 
 
 def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: a batch of which a byte of a value was flipped and the checksum computed anew, so that nothing else can
-    tell it, is found on its broker, with its offset and its place in both logs.
+    """A batch of which a byte of a value was flipped and the checksum computed anew, so that nothing else can tell it,
+    is found on its broker, with its offset and its place in both logs.
     """
     spoilt = fleet.copy(tmp_path / "logs")
     name, number = rng.choice(list(spoilt.log_dirs)), rng.randrange(_TOPICS["written"])
     log = rng.choice([each for each in spoilt.logs(name, "written", number) if each.stat().st_size])
-    batch = rng.choice(_batches_of(log))
+    batch = rng.choice(batches_of(log))
     _change_a_value(log, batch)
     found = spoilt.verdicts(tmp_path / "catalog")
     differing = [each for verdicts in found.values() for each in verdicts if each.verdict is Verdict.DIFFERS]
@@ -192,13 +192,12 @@ def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path
     assert difference.other_place is not None
     other = Path(difference.other_place.log_path)
     assert other in spoilt.logs(verdict.compared_with, "written", number)
-    assert {each.position: each for each in _batches_of(other)}[
+    assert {each.position: each for each in batches_of(other)}[
         difference.other_place.position
     ].offset_field == batch.offset_field
 
 
 def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: a replica whose log is cut in other places, as with another `segment.bytes`, is the same as before."""
     cut = fleet.copy(tmp_path / "logs")
     for number in range(_TOPICS["written"]):
         _cut_again(cut.logs("broker-2", "written", number), rng)
@@ -209,14 +208,6 @@ def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path:
     for number in range(_TOPICS["written"]):
         assert {each.verdict for each in found["written", number]} == {Verdict.SAME}
         assert {each.undecided_offsets for each in found["written", number]} == {0}
-
-
-def _batches_of(log: Path) -> list[Batch]:
-    file = LogFile(str(log))
-    try:
-        return list(batches(file))
-    finally:
-        file.close()
 
 
 def _change_a_value(log: Path, batch: Batch) -> None:
@@ -234,7 +225,7 @@ def _cut_again(logs: Sequence[Path], rng: random.Random) -> None:
     whole = [
         (batch.offset_field, log.read_bytes()[batch.position : batch.next_position])
         for log in logs
-        for batch in _batches_of(log)
+        for batch in batches_of(log)
     ]
     for file in logs[0].parent.glob("0*"):
         file.unlink()

@@ -6,7 +6,6 @@ stays as it was.
 from __future__ import annotations
 
 import copy
-import json
 import re
 import shutil
 import time
@@ -16,21 +15,20 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended, kidx
+from tests.faults.processes import Ended
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read, read_all
-from tests.kafka.restored import assert_described, lift, state_of
+from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, lift, restore, state_of
 from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.admin import delete_records, delete_topic, make_topics
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 
-_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _TABLE: Final = ("table", 0)
 #: Retention removes all of it, once it runs. Kafka allows such a name; printed commands must be right with it, too.
 _BRIEF: Final = ("--help", 0)
@@ -72,9 +70,7 @@ def _use(broker: Broker) -> None:
 
 
 def _create(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [created] = admin.create_topics([NewTopic(topic, 1, 1, config=dict(configs))]).values()
-    created.result(TIMEOUT_SECONDS)
+    make_topics(bootstrap, [NewTopic(topic, 1, 1, config=dict(configs))])
 
 
 def _write_old_records(bootstrap: str, topic: str) -> None:
@@ -155,14 +151,11 @@ def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def _new_broker(directory: Path, version: str) -> Broker:
-    return Broker(directory, _MUCH_RETENTION, more_log_dirs=["more"], version=version, cluster_id=_NEW_CLUSTER)
+    return Broker(directory, _MUCH_RETENTION, more_log_dirs=["more"], version=version, cluster_id=NEW_CLUSTER)
 
 
 def _restore(old: Broker, new: Broker, *options: str) -> Ended:
-    return kidx(
-        *("restore", ",".join(map(str, old.log_dirs)), "--broker", f"1={','.join(map(str, new.log_dirs))}"),
-        *("--controller", str(new.log_dir), "--json", *options),
-    )
+    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
 
 
 def _restored(old: Broker, new: Broker) -> dict[str, Any]:
@@ -177,12 +170,6 @@ def _restored(old: Broker, new: Broker) -> dict[str, Any]:
     return applied.json
 
 
-def _checked(new: Broker, plan: Mapping[str, Any]) -> Ended:
-    path = new.directory / "restored.json"
-    path.write_text(json.dumps(plan))
-    return kidx("restore-check", str(path), "--bootstrap-server", new.bootstrap, "--json")
-
-
 def _write_afresh(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> None:
     """New producers, whose ids the logs must not know: their records would count as duplicates."""
     for place in partitions:
@@ -195,24 +182,21 @@ def _write_afresh(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> None
 
 def _assert_changes_are_found(new: Broker, plan: dict[str, Any]) -> None:
     """What was written since is behind the restored records. A check finds all else that has changed."""
-    checked = _checked(new, plan)
-    assert checked.code == ExitCode.OK and any("plain-0" in note for note in checked.json["notes"]), checked
+    found = checked(new.bootstrap, plan, new.directory)
+    assert found.code == ExitCode.OK and any("plain-0" in note for note in found.json["notes"]), found
     consumer = _consumer(new.bootstrap)
     consumer.commit(offsets=[TopicPartition("plain", 0, 8)], asynchronous=False)
     consumer.close()
-    admin = AdminClient({"bootstrap.servers": new.bootstrap})
-    [deleted] = admin.delete_records([TopicPartition("plain", 1, 5)]).values()
-    deleted.result(TIMEOUT_SECONDS)
-    [gone] = admin.delete_topics([_TABLE[0]]).values()
-    gone.result(TIMEOUT_SECONDS)
+    delete_records(new.bootstrap, {("plain", 1): 5})
+    delete_topic(new.bootstrap, _TABLE[0])
     changed = copy.deepcopy(plan)
     of_plain = next(each for each in changed["contents"] if each["partition"] == "plain-0")
     of_plain["committed"]["digest"] = "0" * 64
-    checked = _checked(new, changed)
-    assert checked.code == ExitCode.PROBLEMS_FOUND and not checked.json["equal"] and checked.json["lift"] == []
-    assert len(checked.json["differs"]) == len(_CHANGED), checked
+    found = checked(new.bootstrap, changed, new.directory)
+    assert found.code == ExitCode.PROBLEMS_FOUND and not found.json["equal"] and found.json["lift"] == []
+    assert len(found.json["differs"]) == len(_CHANGED), found
     for expected in _CHANGED:
-        assert any(expected in line for line in checked.json["differs"]), (expected, checked)
+        assert any(expected in line for line in found.json["differs"]), (expected, found)
 
 
 @pytest.mark.parametrize("survives", [True, False], ids=["metadata", "folders"])
@@ -229,9 +213,9 @@ def test_a_cluster_comes_back_from_a_killed_brokers_disk(
     with new.running() as run:
         assert read_all(new.bootstrap, _ALL).differences(alone) == []
         assert_described(new, plan)
-        checked = _checked(new, plan)
-        assert checked.code == ExitCode.OK and checked.json["equal"], checked
-        assert checked.json["group_offsets"] == len(_COMMITTED) and len(checked.json["lift"]) == len(plan["lift"])
+        found = checked(new.bootstrap, plan, new.directory)
+        assert found.code == ExitCode.OK and found.json["equal"], found
+        assert found.json["group_offsets"] == len(_COMMITTED) and len(found.json["lift"]) == len(plan["lift"])
         consumer = _consumer(new.bootstrap)
         places = [TopicPartition(*place) for place in _COMMITTED]
         offsets = consumer.committed(places, TIMEOUT_SECONDS)
@@ -240,7 +224,7 @@ def test_a_cluster_comes_back_from_a_killed_brokers_disk(
         _write_afresh(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE])
         after = read(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE], "read_uncommitted")
         _assert_changes_are_found(new, plan)
-        commands = [command for command in checked.json["lift"] if f"--entity-name={_TABLE[0]} " not in command]
+        commands = [command for command in found.json["lift"] if f"--entity-name={_TABLE[0]} " not in command]
         _assert_retention_is_held_until_lifted(new, commands, is_proven=survives)
     for place, seen in after.items():
         assert len(seen.records) == len(alone.uncommitted[place].records) + 3 * _FRESH

@@ -4,7 +4,6 @@ Consumers get what they got, and no object of the bucket is deleted, though the 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -21,9 +20,9 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended, kidx
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all, wait_until_read
-from tests.kafka.restored import assert_described, give_away, lift, state_of
+from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, give_away, lift, restore, state_of
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 from tests.support.kafka.cluster import Cluster
 from tests.support.kafka.tiered import (
@@ -37,7 +36,6 @@ from tests.support.kafka.tiered import (
     write_briefly_kept,
 )
 
-_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _CANARY: Final = "canary"
 _COUNT: Final = "rlmm.config.remote.log.metadata.topic.num.partitions"
 _MORE: Final = pytest.mark.exhaustive("more of the same, with a broker each")
@@ -86,10 +84,6 @@ def _configs(bootstrap: str) -> dict[str, dict[str, str]]:
         resource.name: {name: str(future.result(TIMEOUT_SECONDS)[name].value) for name in _SETTINGS}
         for resource, future in described.items()
     }
-
-
-def _nothing(killed: _Killed, directory: Path) -> list[Path]:
-    return []
 
 
 def _metadata_alone(killed: _Killed, directory: Path) -> list[Path]:
@@ -145,29 +139,13 @@ def _wait_until_retention_has_run(broker: Broker, bucket: Path) -> None:
         assert time.monotonic() < deadline, "it deletes nothing"
 
 
-def _wait_until_plain_is_gone(bucket: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while any(PLAIN in path for path in _objects(bucket)):
-        assert time.monotonic() < deadline, "objects stay"
-
-
-def _restore(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Path, *options: str) -> Ended:
-    log_dirs = [(node, str(broker.log_dir)) for node, broker in brokers.items()]
-    return kidx(
-        *("restore", *map(str, sources), *(word for node, path in log_dirs for word in ("--broker", f"{node}={path}"))),
-        *(word for _, path in log_dirs for word in ("--controller", path)),
-        *("--bucket", str(bucket), "--bucket-protected", "read-only", "--living-cluster-stopped"),
-        *("--accept-loss", "--json", *options),
-    )
-
-
 def _restored(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Path, *options: str) -> dict[str, Any]:
     """Plan, and carry the plan out. The new log dirs are those of a user who may not write in the bucket."""
     for broker in brokers.values():
         give_away(broker.log_dir)
-    planned = _restore(sources, brokers, bucket, *options)
+    planned = restore(sources, brokers, "--accept-loss", *options, bucket=bucket)
     assert planned.out, planned
-    applied = _restore(sources, brokers, bucket, *options, "--apply", planned.json["plan"])
+    applied = restore(sources, brokers, "--accept-loss", *options, "--apply", planned.json["plan"], bucket=bucket)
     assert applied.out and applied.json["applied"], applied
     of_plan = {name: applied.json[name] for name in planned.json}  # and contents, for the check
     assert of_plan | {"applied": False, "disks": planned.json["disks"]} == planned.json, "but for the room that is free"
@@ -176,18 +154,16 @@ def _restored(sources: Sequence[Path], brokers: Mapping[int, Broker], bucket: Pa
 
 def _assert_checked(new: Broker, plan: dict[str, Any]) -> None:
     """All records are compared, also those of the bucket, and the commands that lift the hold are printed."""
-    path = new.directory / "restored.json"
-    path.write_text(json.dumps(plan))
-    checked = kidx("restore-check", str(path), "--bootstrap-server", new.bootstrap, "--json")
-    assert checked.code == ExitCode.OK and checked.json["not_compared"] == [], checked
-    assert len(checked.json["lift"]) == len(plan["lift"]) > 0
+    found = checked(new.bootstrap, plan, new.directory)
+    assert found.code == ExitCode.OK and found.json["not_compared"] == [], found
+    assert len(found.json["lift"]) == len(plan["lift"]) > 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 @pytest.mark.parametrize(
     ("left", "count"),
     [
-        pytest.param(_nothing, 50, id="bucket"),
+        pytest.param(lambda killed, directory: [], 50, id="bucket"),
         pytest.param(_log_dir, 2, id="bucket and log dir"),
         pytest.param(_metadata_alone, 2, id="bucket and metadata", marks=_MORE),
         pytest.param(_log_dir_without_remote_metadata, 2, id="bucket and log dir without remote metadata", marks=_MORE),
@@ -196,7 +172,7 @@ def _assert_checked(new: Broker, plan: dict[str, Any]) -> None:
 def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Path, left: Any, count: int) -> None:
     """Without a source with their settings, kafka-configs has told them before, and one topic's retention was short."""
     new = tiered_broker(
-        tmp_path / "new", {**ONE_PARTITION_EACH, _COUNT: count}, killed.broker.version, cluster_id=_NEW_CLUSTER
+        tmp_path / "new", {**ONE_PARTITION_EACH, _COUNT: count}, killed.broker.version, cluster_id=NEW_CLUSTER
     )
     bucket = new.directory / "remote"
     shutil.copytree(killed.bucket, bucket, dirs_exist_ok=True)
@@ -220,7 +196,7 @@ def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Pa
             assert configs == killed.configs
         else:
             assert configs == {**killed.configs, PLAIN: {**killed.configs[PLAIN], "retention.ms": _BRIEF_MS}}
-            _wait_until_plain_is_gone(bucket)
+            wait_until(lambda: not any(PLAIN in path for path in _objects(bucket)), "objects stay")
         kept = {path: found for path, found in before.items() if sources or PLAIN not in path}
         assert kept and _objects(bucket) == kept
     said = "\n".join(run.lines())
@@ -248,7 +224,7 @@ def test_tiered_topics_of_three_brokers(has_metadata: bool, tmp_path: Path, brok
         {**_OF_THREE, "rsm.config.dir": bucket},
         broker_version,
         in_place_of=old,
-        cluster_id=_NEW_CLUSTER,
+        cluster_id=NEW_CLUSTER,
         make=tiered_broker,
     )
     sources = [old.brokers[node].log_dir for node in (1, 2)]

@@ -42,6 +42,7 @@ from kidxlib.records.batch_writer import write_batch
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import JVM_OPTIONS, Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -62,8 +63,7 @@ def old(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Old:
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic("plain", 2, 1), NewTopic("compacted", 1, 1, config={"cleanup.policy": "compact"})]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, topics)
         _write(broker)
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "writer", "log_level": 0})
         producer.init_transactions(TIMEOUT_SECONDS)
@@ -205,7 +205,6 @@ def _assert_as_meant(node: Broker, cluster: RestoredCluster) -> None:
 
 
 def test_kafka_reads_every_record(kafka: Kafka, tmp_path: Path, scratch: Path, rng: random.Random) -> None:
-    """Each record of metadata in each of its versions, between the header and the footer of a formatted directory."""
     broker = Broker(tmp_path / "broker", {}, version=kafka.version, java_options=JVM_OPTIONS)
     controller = read_formatted(broker.log_dir)
     messages = messages_of(CLUSTER_METADATA, kafka.release).values()

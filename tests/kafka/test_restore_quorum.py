@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,21 +20,20 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.format.checksums import extend_crc32c
+from kidxlib.format.checksums.crc import extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.records.batch_headers import Batch
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
-from tests.faults.processes import Ended, kidx
+from tests.faults.processes import Ended
+from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read, wait_until_read
-from tests.kafka.restored import assert_described, give_away, state_of
-from tests.support.kafka.broker import DEADLINE_SECONDS
+from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, give_away, restore, state_of
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.cluster import Cluster
 from tests.support.kafka.tiered import SMALL_SEGMENTS, tiered_broker
 
-_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _SETTINGS: Final = {
     "min.insync.replicas": 2,
     "offsets.topic.replication.factor": 3,
@@ -184,7 +182,7 @@ def _cluster(directory: Path, bucket: Path, version: str, old: Cluster | None = 
     settings = {**_SETTINGS, "rsm.config.dir": bucket}
     if old is None:
         return Cluster(directory, settings, version, make=tiered_broker)
-    new = Cluster(directory, settings, version, in_place_of=old, cluster_id=_NEW_CLUSTER, make=tiered_broker)
+    new = Cluster(directory, settings, version, in_place_of=old, cluster_id=NEW_CLUSTER, make=tiered_broker)
     for broker in new.brokers.values():
         give_away(broker.log_dir)
     return new
@@ -192,11 +190,8 @@ def _cluster(directory: Path, bucket: Path, version: str, old: Cluster | None = 
 
 def _wait_until_tiered(cluster: Cluster) -> None:
     """Wait until a broker has deleted a segment of the tiered topic, as it is in the bucket."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
     logs = [broker.log_dir / f"{_TIERED}-0" / segment_file(0, LOG_SUFFIX) for broker in cluster.brokers.values()]
-    while all(log.exists() for log in logs):
-        assert time.monotonic() < deadline, "segments stay in the log dirs"
-        threading.Event().wait(0.05)
+    wait_until(lambda: not all(log.exists() for log in logs), "segments stay in the log dirs")
 
 
 def _consumer(bootstrap: str) -> contextlib.closing[Consumer]:
@@ -264,11 +259,7 @@ def _spoil(old: Cluster, new: Cluster, bucket: Path, rng: random.Random) -> _Dis
 
 def _last_log(directory: Path) -> tuple[Path, list[Batch]]:
     path = max(path for path in directory.glob(f"*{LOG_SUFFIX}") if path.stat().st_size)
-    log = LogFile(str(path))
-    try:
-        return path, list(batches(log))
-    finally:
-        log.close()
+    return path, batches_of(path)
 
 
 def _cut(directory: Path) -> None:
@@ -290,10 +281,7 @@ def _change(directory: Path, rng: random.Random) -> None:
 
 
 def _restore(sources: Mapping[int, Path], new: Cluster, bucket: Path, *options: str) -> Ended:
-    brokers = [word for node, each in new.brokers.items() for word in ("--broker", f"{node}={each.log_dir}")]
-    controllers = [word for each in new.brokers.values() for word in ("--controller", str(each.log_dir))]
-    of_bucket = ("--bucket", str(bucket), "--bucket-protected", "read-only", "--living-cluster-stopped")
-    return kidx("restore", *map(str, sources.values()), *brokers, *controllers, *of_bucket, "--json", *options)
+    return restore(sources.values(), new.brokers, *options, bucket=bucket)
 
 
 def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
@@ -397,13 +385,12 @@ def test_a_cluster_comes_back_from_a_random_disaster(seed: int, tmp_path: Path, 
     applied = _restore(disaster.sources, new, bucket, *options, "--apply", planned.json["plan"])
     assert applied.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND) and applied.json["applied"], applied
     assert bool(applied.json["disagreements"]) == disaster.diverged
-    (tmp_path / "restored.json").write_text(applied.out)
     with new.running(disaster.leads):
         _wait_until_in_sync(new, applied.json)
         assert_described(new.brokers[1], applied.json, "replicas")
         wait_until_read(new.bootstrap, [(_TIERED, 0)])
-        checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
-        assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
+        found = checked(new.bootstrap, applied.json, tmp_path)
+        assert found.code == ExitCode.OK, found.json["differs"] + found.json["not_compared"]
         clients.go_on()
         with _consumer(new.bootstrap) as consumer:
             offsets = consumer.committed([TopicPartition(*place) for place in clients.committed], TIMEOUT_SECONDS)
@@ -439,7 +426,6 @@ def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker
     new = _cluster(tmp_path / "new", bucket, broker_version, old)
     applied = _restore(sources, new, bucket, "--apply", _restore(sources, new, bucket).json["plan"])
     assert applied.json["applied"], applied
-    (tmp_path / "restored.json").write_text(applied.out)
     lost = new.brokers[3]
     shutil.rmtree(lost.log_dir)
     with new.running(without=3):
@@ -448,7 +434,7 @@ def test_a_controller_that_is_lost_before_the_first_start(tmp_path: Path, broker
         _wait_until_in_sync(new, applied.json)
         assert_described(lost, applied.json, "replicas")
         wait_until_read(new.bootstrap, [(_TIERED, 0)])
-        checked = kidx("restore-check", tmp_path / "restored.json", "--bootstrap-server", new.bootstrap, "--json")
-        assert checked.code == ExitCode.OK, checked.json["differs"] + checked.json["not_compared"]
+        found = checked(new.bootstrap, applied.json, tmp_path)
+        assert found.code == ExitCode.OK, found.json["differs"] + found.json["not_compared"]
         clients.go_on()
     assert not [*tmp_path.glob("new/*/data/*-stray")]

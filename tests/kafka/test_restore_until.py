@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.engine.local import LocalEngine, Workers
@@ -22,17 +21,18 @@ from kidxlib.operations.restore.inventory import source_brokers, take_inventory
 from kidxlib.operations.restore.until_offsets import plan_ends
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended, kidx
+from tests.faults.processes import Ended
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
+from tests.kafka.restored import NEW_CLUSTER, restore
 from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.logs.transactions import Written, random_transactions
 
 _PARTITIONS: Final = 4
 _STEPS: Final = 40
-_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _GROUPS: Final = ("first, with a comma", "second")
 _TRANSFERS: Final = ("transfers", 0)
 _TRANSACTIONS: Final = 5
@@ -76,7 +76,6 @@ def _quiet_ends(kafka: Kafka, root: Path, written: Written, starts: set[int]) ->
 
 
 def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random.Random) -> None:
-    """Goal: each given offset leads to the last border at or below it at which Kafka's log has nothing open."""
     written = [random_transactions(rng, _STEPS) for _ in range(_PARTITIONS)]
     logs = {number: (each, set(rng.sample(range(1, len(each.batches)), 4))) for number, each in enumerate(written)}
     log_dir = _log_dir(tmp_path, logs)
@@ -104,9 +103,7 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
 def _use(broker: Broker) -> None:
     """Transactions one after the other, and groups at the ends of all partitions."""
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        [created] = admin.create_topics([NewTopic(_TRANSFERS[0], 1, 1)]).values()
-        created.result(TIMEOUT_SECONDS)
+        make_topics(broker.bootstrap, [NewTopic(_TRANSFERS[0], 1, 1)])
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "transfers"})
         producer.init_transactions(TIMEOUT_SECONDS)
         for number in range(_TRANSACTIONS):
@@ -145,10 +142,7 @@ def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> _Read:
 
 
 def _restore(old: Broker, new: Broker, *options: str) -> Ended:
-    return kidx(
-        *("restore", ",".join(map(str, old.log_dirs)), "--broker", f"1={','.join(map(str, new.log_dirs))}"),
-        *("--controller", str(new.log_dir), "--json", *options),
-    )
+    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
 
 
 def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
@@ -180,7 +174,7 @@ def test_a_cluster_comes_back_to_given_offsets(
     killed: Broker, alone: _Read, tmp_path: Path, rng: random.Random
 ) -> None:
     old = killed.copy(tmp_path / "old")
-    new = Broker(tmp_path / "new", {}, more_log_dirs=["more"], version=killed.version, cluster_id=_NEW_CLUSTER)
+    new = Broker(tmp_path / "new", {}, more_log_dirs=["more"], version=killed.version, cluster_id=NEW_CLUSTER)
     until, resets = tmp_path / "until.json", tmp_path / "resets.csv"
     given = [
         {"topic": topic, "partition": number, "offset": rng.randint(1, alone[_ISOLATIONS[0]][topic, number].end)}

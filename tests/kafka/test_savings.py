@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -30,6 +29,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.records import INTERNAL
@@ -113,12 +113,11 @@ def topics(
     settings = [(codec, size) for codec in CODECS for size in BATCH_SIZES] if exhaustive else _SETTINGS
     broker = Broker(directory / "broker", {}, version=broker_version)
     with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         named = {_NOW: ("none", _NOW_BATCH_SIZE), **{_topic(*each): each for each in settings}}
-        _create(admin, *named)
+        make_topics(broker.bootstrap, [NewTopic(topic, 1, 1) for topic in named])
         for topic, setting in named.items():
             _write(kafka, broker, payload, topic, *setting)
-        _write_by_librdkafka(broker, admin, payload)
+        _write_by_librdkafka(broker, payload)
     catalog = directory / "catalog"
     built = kidx("build", broker.log_dir, "--index-dir", directory / "index", "--catalog", catalog)
     assert built.code == ExitCode.OK, built
@@ -161,12 +160,7 @@ def _write(kafka: Kafka, broker: Broker, payload: Path, topic: str, codec: str, 
     kafka.gateway.jvm.org.apache.kafka.tools.ProducerPerformance.main(strings)
 
 
-def _create(admin: AdminClient, *topics: str) -> None:
-    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        future.result(TIMEOUT_SECONDS)
-
-
-def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> None:
+def _write_by_librdkafka(broker: Broker, payload: Path) -> None:
     """Let librdkafka write each line once; no batch is closed by the number of its records, nor by time.
 
     As soon as there is a batch's worth of records, librdkafka sends all that it has, the last batch with what is left
@@ -184,13 +178,13 @@ def _write_by_librdkafka(broker: Broker, admin: AdminClient, payload: Path) -> N
     producer = Producer(settings)
     for line in payload.read_bytes().splitlines():
         producer.produce(_LIBRDKAFKA, line, partition=0)
-    _create(admin, _LIBRDKAFKA)
+    make_topics(broker.bootstrap, [NewTopic(_LIBRDKAFKA, 1, 1)])
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
 def test_estimates_are_those_of_a_real_producer(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
-    """Goal: bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size;
-    without a codec nothing is estimated but the bytes that times take.
+    """Bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size; without
+    a codec nothing is estimated but the bytes that times take.
     """
     assert _values(topics, _NOW).equals(_values(topics, _topic(*topics.settings[0])))
     assert _values(topics, _NOW).num_rows == _RECORDS
@@ -212,7 +206,6 @@ def test_estimates_are_those_of_a_real_producer(topics: _Topics, whole_topic: To
 
 
 def test_a_sample_tells_what_all_records_tell(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
-    """Goal: of a part of the batches the same is saved, about."""
     sample = topics.measured(1_000, seed=4)
     assert whole_topic.sampled_batches == whole_topic.batches and sample.sampled_batches == 1_000
     worst = 0.0
@@ -224,7 +217,6 @@ def test_a_sample_tells_what_all_records_tell(topics: _Topics, whole_topic: Topi
 
 
 def test_batches_of_librdkafka_without_a_codec_are_alike(topics: _Topics, say: Say) -> None:
-    """Goal: its records laid down again by its own settings are about what it has written."""
     [found] = measure_savings(
         DeltaTables(str(topics.catalog)),
         10**9,
@@ -245,10 +237,8 @@ def _values(topics: _Topics, topic: str) -> pa.Table:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: random.Random, codec: str) -> None:
-    """Goal: what stands in each batch is what `MemoryRecordsBuilder` writes, byte by byte.
-
-    Method: records with and without keys and values, in limits that some of them exceed by themselves. The builder's
-    ratio is 1, as of a producer that has just started.
+    """Records with and without keys and values, in limits that some of them exceed by themselves. The builder's ratio
+    is 1, as of a producer that has just started.
     """
     records = [
         Record(number, 1_700_000_000_000 + rng.randrange(-9, 9_000), _bytes(rng, 30), _bytes(rng, 300))

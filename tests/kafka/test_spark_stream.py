@@ -16,10 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
@@ -33,6 +30,7 @@ from tests.faults.processes import kill_session
 from tests.faults.watching import Did, Watch
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.kafka.traffic import Traffic, create_topics
+from tests.support.kafka.admin import delete_records, make_topics, set_config
 from tests.support.kafka.broker import Broker
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import PROJECT
@@ -89,11 +87,10 @@ def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, brok
 
 
 def _losing(broker: Broker) -> Stream:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for created in admin.create_topics(
-        [NewTopic(topic, 1, 1, config={"internal.segment.bytes": "16384"}) for topic in (_COMPACTED, _DELETED)]
-    ).values():
-        created.result(TIMEOUT_SECONDS)
+    make_topics(
+        broker.bootstrap,
+        [NewTopic(topic, 1, 1, config={"internal.segment.bytes": "16384"}) for topic in (_COMPACTED, _DELETED)],
+    )
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 60_000})
     for _ in range(_RECORDS // 20):
         for topic in (_COMPACTED, _DELETED):
@@ -102,17 +99,10 @@ def _losing(broker: Broker) -> Stream:
         assert producer.flush(TIMEOUT_SECONDS) == 0
     stream = Stream(broker.log_dir, **_LOSING)
     assert stream.plan()
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in (("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"))
-    ]
     with Watch([broker.log_dir / f"{_COMPACTED}-0"], Did.RENAME_HERE) as watch:
-        resource = ConfigResource(ResourceType.TOPIC, _COMPACTED, incremental_configs=entries)
-        [altered] = admin.incremental_alter_configs([resource]).values()
-        altered.result(TIMEOUT_SECONDS)
+        set_config(broker.bootstrap, _COMPACTED, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
         next(event for event in watch.events() if event.name.endswith(LOG_SUFFIX))
-    [deleted] = admin.delete_records([TopicPartition(_DELETED, 0, _RECORDS // 2)]).values()
-    deleted.result(TIMEOUT_SECONDS)
+    delete_records(broker.bootstrap, {(_DELETED, 0): _RECORDS // 2})
     return stream
 
 

@@ -16,8 +16,7 @@ from kidxlib.audit.startup.obstacles import Thrown, accepted_offsets, obstacles_
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.results import error_of
+from tests.support.kafka.classes import Kafka, error_of
 from tests.support.logs.random_logs import write_random_log
 
 _ID: Final = b"AAAAAAAAAAAAAAAAAAAAAg"
@@ -145,7 +144,6 @@ def test_epochs_and_topic_ids_are_read_as_by_kafka(kafka: Kafka, scratch: Path, 
     ],
 )
 def test_names_are_offsets_as_to_kafka(name: str, kafka: Kafka, scratch: Path) -> None:
-    """A file of that name beside a log."""
     _hold_directory(kafka, scratch / "test-0", name, b"")
 
 

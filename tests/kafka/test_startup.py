@@ -30,11 +30,9 @@ from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.opened_log import LogFile
 from tests.conftest import Say
 from tests.docs.log_dirs import put
-from tests.kafka.loaded import load
-from tests.kafka.spoilt import offsets_go_back, spoil
-from tests.support.kafka.classes import Kafka
+from tests.kafka.loaded import load, offsets_go_back, spoil
+from tests.support.kafka.classes import Kafka, error_of
 from tests.support.kafka.jars import OLDER, with_older_kafkas
-from tests.support.kafka.results import error_of
 from tests.support.logs.batches import Batch
 from tests.support.logs.random_logs import write_random_log
 from tests.support.logs.snapshots import Producer
@@ -79,17 +77,13 @@ def _compare(kafka: Kafka, simulated: StartupSimulation, theirs: Path, point: in
 
 
 def test_simulations(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """Goal: for each segment what becomes of it, and where the log starts and ends, as Kafka then does it.
-
-    Method: random logs are spoilt; the start is simulated, then Kafka loads the same directory.
-    """
+    """Random logs are spoilt; the start is simulated, then Kafka loads the same directory."""
     say(_simulate_many(kafka, scratch, rng, 3_000 if exhaustive else 250))
 
 
 @with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
 def test_simulations_of_older_brokers(version: str, scratch: Path, rng: random.Random, say: Say) -> None:
-    """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
     assert version.rpartition(".")[0] in HOLDS_FOR
     with Kafka(version=version) as kafka:
         assert kafka.versions["kafka"] == version

@@ -6,7 +6,6 @@ import functools
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +41,7 @@ from tests.docs.pages import PROJECT
 from tests.kafka.reading import consumer_of
 from tests.kafka.recordings import Recordings
 from tests.support.audits import verified
+from tests.support.kafka.admin import wait_until
 from tests.support.kafka.broker import DEADLINE_SECONDS
 from tests.support.kafka.tiered import ONE_PARTITION_EACH, tiered_broker
 from tests.support.logs.encoded import batch_v2
@@ -139,10 +139,9 @@ def _write_partition(disk: _Disk, log_dir: Path, place: tuple[str, int]) -> None
 
 @pytest.mark.parametrize("name", _DISKS)
 def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings: Recordings) -> None:
-    """Goal: a file that makes a broker delete remote segments, or lose sight of them, is never called well.
-
-    Method: the sample's metadata and bucket, and a partition that has nothing left in its log dir but what the case
-    says. What the broker did is recorded: which segments are left, where the log begins, and what of it is read.
+    """A file that makes a broker delete remote segments, or lose sight of them, is never called well. The sample's
+    metadata and bucket, and a partition that has nothing left in its log dir but what the case says. What the broker
+    did is recorded: which segments are left, where the log begins, and what of it is read.
     """
     disk = _DISKS[name]
     log_dir = Path(shutil.copytree(_SAMPLE.log_dir, tmp_path / "log-dir"))
@@ -175,10 +174,7 @@ def _observed(disk: _Disk, version: str) -> dict[str, Any]:
         _write({_PLACE: disk, _CANARY: _Disk(None, epochs=b""), ("readings", 1): _Disk(None)}, broker.log_dir)
         canary = next(iter(site.bucket.glob(f"{_CANARY[0]}-{_CANARY[1]}-*")))
         with broker.running():
-            deadline = time.monotonic() + DEADLINE_SECONDS
-            while any(canary.iterdir()):
-                assert time.monotonic() < deadline, "it deletes nothing"
-                threading.Event().wait(0.1)
+            wait_until(lambda: not any(canary.iterdir()), "it deletes nothing")
             threading.Event().wait(_SECONDS)
             earliest, read = _read(broker.bootstrap)
         known = {each.id for each in _SAMPLE.segments(*_PLACE)}

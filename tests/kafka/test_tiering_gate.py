@@ -16,9 +16,6 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
@@ -32,6 +29,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from tests.support.audits import verified
+from tests.support.kafka.admin import make_topics, set_config
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker, BrokerRun
 from tests.support.kafka.tiered import tiered_broker
 
@@ -155,7 +153,8 @@ def gated(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> _Gat
             for topic in _TOPICS
             for path in (broker.log_dir / f"{topic}-0").iterdir()
         }
-        _make_tiered(broker.bootstrap)
+        for topic in _TOPICS:
+            set_config(broker.bootstrap, topic, {"remote.storage.enable": "true"})
         expected = {
             (topic, offset) for topic in _TOPICS for offset in inactive[topic] if (topic, offset) not in refusals
         } | {(topic, inactive[topic][-1]) for topic, refused in _REFUSED.items() if refused.comes_to == _WRONG}
@@ -209,9 +208,7 @@ def _spoil(broker: Broker, *, is_early: bool) -> None:
 
 
 def _fill(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics([NewTopic(topic, 1, 1, config=_CONFIG) for topic in _TOPICS]).values():
-        created.result(DEADLINE_SECONDS)
+    make_topics(bootstrap, [NewTopic(topic, 1, 1, config=_CONFIG) for topic in _TOPICS])
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": True})
     aborting = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "transactional.id": "aborting"})
     aborting.init_transactions(DEADLINE_SECONDS)
@@ -235,14 +232,6 @@ def _write(bootstrap: str, topic: str, transactional_id: str) -> Producer:
         producer.produce(topic, os.urandom(_BATCH_BYTES))
         assert producer.flush(DEADLINE_SECONDS) == 0
     return producer
-
-
-def _make_tiered(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    entry = ConfigEntry("remote.storage.enable", "true", incremental_operation=AlterConfigOpType.SET)
-    topics = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry]) for topic in _TOPICS]
-    for altered in admin.incremental_alter_configs(topics).values():
-        altered.result(DEADLINE_SECONDS)
 
 
 def _base_offsets(broker: Broker, topic: str) -> list[int]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.admin import make_topics
 
 #: How many partitions each topic has.
 TOPICS: Final = {"plain": 2, "transactions": 3, "append-time": 1}
@@ -57,15 +57,13 @@ def create_topics(bootstrap: str, *, has_internal_setting: bool = True) -> None:
     Args:
         has_internal_setting: False for brokers before 4.1, which do not know `internal.segment.bytes`.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     config = dict(_CONFIG)
     if not has_internal_setting:
         config["segment.bytes"] = config.pop("internal.segment.bytes")
     topics = [
         NewTopic(topic, count, 1, config={**config, **_TOPIC_CONFIG.get(topic, {})}) for topic, count in TOPICS.items()
     ]
-    for future in admin.create_topics(topics).values():
-        future.result(TIMEOUT_SECONDS)
+    make_topics(bootstrap, topics)
 
 
 class Traffic:

@@ -107,7 +107,7 @@ def _assert_as_here(
 
 @pytest.mark.exhaustive(_TAKES_LONG)
 def test_arm(questions: list[Question], golden_segments: list[GoldenSegment], tmp_path: Path, say: Say) -> None:
-    """Goal: an Arm makes the same of logs. With either library's checksums: kidx has no loop of its own there."""
+    """An Arm makes the same of logs. With either library's checksums: kidx has no loop of its own there."""
     for checksums in (ISAL, GOOGLE):
         told = Processor.emulated_arm().with_checksums(checksums).ask(questions, tmp_path)
         assert (told.machine, told.vector_words, told.checksums) == ("aarch64", 0, checksums)
@@ -120,9 +120,8 @@ def test_arm(questions: list[Question], golden_segments: list[GoldenSegment], tm
 def test_older_x86(
     kind: str, questions: list[Question], golden_segments: list[GoldenSegment], tmp_path: Path, say: Say
 ) -> None:
-    """Goal: no instruction slips through that the processor lacks. The emulator ends a program that has one.
-
-    Method: Nehalem has no AVX, and does not multiply without carry; `max` has AVX2, and multiplies two words at once.
+    """No instruction slips through that the processor lacks. The emulator ends a program that has one. Nehalem has no
+    AVX, and does not multiply without carry; `max` has AVX2, and multiplies two words at once.
     """
     for checksums in (ISAL, GOOGLE):
         told = Processor.emulated_x86(kind).with_checksums(checksums).ask(questions, tmp_path)

@@ -23,9 +23,7 @@ WAYS: Final = ((8, FOLDING), (4, FOLDING), (0, ISAL), (0, GOOGLE))
 def test_checksums_and_what_a_scan_finds(
     words: int, checksums: str, rng: random.Random, say: Say, tmp_path: Path, golden_segments: list[GoldenSegment]
 ) -> None:
-    """Goal: a processor without AVX-512, or without wide multiplication, gives the same bytes.
-
-    Method: random bytes of many lengths at many alignments, against Google's library and zlib; all golden segments, the
+    """Random bytes of many lengths at many alignments, against Google's library and zlib; all golden segments, the
     sample's among them, against Kafka's files and against this processor's facts.
     """
     if words > VECTOR_WORDS:

@@ -21,6 +21,7 @@ from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath
 from tests.faults.trees import indexes, small_log
 from tests.support.compaction import applied, built, planned, to_interval
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
 
@@ -65,9 +66,7 @@ def test_a_build_of_objects_is_a_build_of_files(store: ObjectStore, tmp_path: Pa
     of_objects = list(build_segments(_tasks(url, index_dir), use_mmap=True))
     of_files = list(build_segments(_tasks(source, tmp_path), use_mmap=True))
     assert _found(of_objects) == _found(of_files)
-    assert store.contents(f"{prefix}/index") == {
-        str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
-    }
+    assert store.contents(f"{prefix}/index") == tree(tmp_path)
     assert {segment.version and segment.version.inode for segment in of_objects} == {None}
     # Three requests a log: what it is, its bytes, what it is by then. One an index file, and one before to see if it is
     # there. The server counts what the rows say.
@@ -86,7 +85,6 @@ def _is_of_log(method: str, asked_how: str, key: str) -> bool:
 
 
 def test_small_logs_are_read_at_once(store: ObjectStore) -> None:
-    """Each is opened, read and looked at again while others are."""
     for base_offset in range(0, 40 * AT_ONCE, 40):
         store.put(f"at-once/logs/topic-0/{base_offset:020}.log", small_log(base_offset=base_offset))
     tasks = _tasks(f"s3://{BUCKET}/at-once/logs", ObjectPath(f"{BUCKET}/at-once/index"))
@@ -175,11 +173,7 @@ def test_coarsened_indexes_are_the_same_as_of_files(store: ObjectStore, tmp_path
     ]
     assert store.counted("PUT", "POST", "DELETE") == []
     assert [each.outcome for each in applied(of_objects, how)] == [each.outcome for each in applied(of_files, how)]
-    assert store.contents(f"{prefix}/index") == {
-        str(path.relative_to(tmp_path / "index")): path.read_bytes()
-        for path in (tmp_path / "index").rglob("*")
-        if path.is_file()
-    }
+    assert store.contents(f"{prefix}/index") == tree(tmp_path / "index")
 
 
 def test_names_that_no_url_would_hold_are_names_all_the_same(store: ObjectStore, tmp_path: Path) -> None:

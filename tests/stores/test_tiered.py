@@ -21,6 +21,7 @@ from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified_tiered
+from tests.support.files import tree
 from tests.support.object_store import Fault, ObjectStore
 from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.spark.jobs import run_here
@@ -95,8 +96,7 @@ def test_a_bucket_in_a_store_is_a_source(site: Site, url: str, store: ObjectStor
         assert built.code == 0, built.err
         again = run_here(kidx, "build", "--source", f"it={source}", *options)
         assert again.json["unchanged"] == len(site.segments(_TOPIC)) + 10
-        index = tmp_path / name / "index"
-        made.append({str(path.relative_to(index)): path.read_bytes() for path in index.rglob("*.*")})
+        made.append(tree(tmp_path / name / "index", "*.*"))
     assert made[0] == made[1] != {}
     assert store.contents("tiered") == before, "nothing is written there"
 
@@ -159,10 +159,8 @@ def test_what_is_deleted_meanwhile_is_not_missed(site: Site, url: str, store: Ob
                     store.delete(each)
 
     store.before = before
-    try:
-        found = _audited(url, site, "listing")
-    finally:
-        store.before = None
+    found = _audited(url, site, "listing")
+    store.before = None
     assert next(asked) > lists + 1, "it was not listed again"
     assert found["findings"] == []
     assert _audited(url, site, "listing")["segments"]["DELETE_SEGMENT_FINISHED"]["segments"] == 1
@@ -192,7 +190,6 @@ def _outcomes(found: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_bucket_in_a_store_is_mended(site: Site, url: str, store: ObjectStore) -> None:
-    """Two objects are put, and no other is touched."""
     before = store.contents("tiered")
     _, lost, cut = _damage(site, store)
     found = _repaired(url, site, 0)
@@ -241,10 +238,8 @@ def test_what_somebody_else_puts_meanwhile_stays(
     theirs = {"the same": segment.object(suffix).read_bytes(), "other bytes": b"theirs", None: None}[by_others]
     act = _others(store, key, theirs)
     store.before = lambda method, asked: act() if method == "PUT" and asked == key else None
-    try:
-        found = _repaired(url, site, 0 if outcome == "same-bytes" else 3)
-    finally:
-        store.before = None
+    found = _repaired(url, site, 0 if outcome == "same-bytes" else 3)
+    store.before = None
     assert _outcomes(found) == {TRANSACTION_INDEX_SUFFIX: "put", OFFSET_INDEX_SUFFIX: "put"} | {suffix: outcome}
     assert store.contents("tiered").get(key.removeprefix("tiered/")) == theirs
 
@@ -262,10 +257,8 @@ def test_an_answer_that_is_lost_is_no_conflict(site: Site, url: str, store: Obje
             return Fault.LOST if method == "PUT" and coming[key] == 1 else None
 
     store.before = lose_first
-    try:
-        found = _repaired(url, site, 0)
-    finally:
-        store.before = None
+    found = _repaired(url, site, 0)
+    store.before = None
     assert _outcomes(found) == {TRANSACTION_INDEX_SUFFIX: "same-bytes", OFFSET_INDEX_SUFFIX: "same-bytes"}
     assert store.contents("tiered") == before
 
@@ -290,10 +283,8 @@ def test_a_segment_that_is_deleted_meanwhile(site: Site, url: str, store: Object
                     store.delete(_key(segment, LOG_SUFFIX))
 
     store.before = delete
-    try:
-        found = _repaired(url, site, 3)
-    finally:
-        store.before = None
+    found = _repaired(url, site, 3)
+    store.before = None
     assert is_done
     assert _outcomes(found)[TRANSACTION_INDEX_SUFFIX] == outcome
     assert (lost.removeprefix("tiered/") in store.contents("tiered")) == (outcome == "left-over")

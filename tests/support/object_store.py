@@ -24,6 +24,7 @@ from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from kidxlib.storage.store.requests import Requests
 from tests.faults.processes import end_gently, while_it_runs
+from tests.support.files import tree
 
 BUCKET: Final = "archive"
 
@@ -133,9 +134,8 @@ class ObjectStore:
 
     def upload(self, directory: Path, prefix: str) -> str:
         """Put a directory's files below a prefix, and return the URL."""
-        for path in sorted(directory.rglob("*")):
-            if path.is_file():
-                self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
+        for name, content in tree(directory).items():
+            self.put(f"{prefix}/{name}", content)
         return f"s3://{BUCKET}/{prefix}"
 
     def put(self, key: str, content: bytes) -> None:

@@ -11,6 +11,7 @@ from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.support.cluster_metadata import change, snapshot, write_checkpoints
+from tests.support.files import tree
 from tests.support.logs import golden
 
 PARTITION: Final = "txn-mixed-0"
@@ -58,5 +59,4 @@ def contents_of(directory: Path) -> dict[str, bytes]:
 
 def logs_in(log_dir: Path) -> dict[str, bytes]:
     """The bytes of all logs, by their names in the log dir."""
-    found = sorted(log_dir.glob(f"*/*{LOG_SUFFIX}"))
-    return {str(path.relative_to(log_dir)): path.read_bytes() for path in found}
+    return tree(log_dir, f"*{LOG_SUFFIX}")

@@ -120,7 +120,13 @@ class RemoteSegment:
 
     def change(self, **values: Any) -> None:
         """Change values in the segment's first record of the metadata."""
-        self._rewrite(lambda message: [_with(message, values)] if "startOffset" in message.values else [message])
+        self._rewrite(
+            lambda message: (
+                [FramedMessage(message.message, message.version, message.values | values)]
+                if "startOffset" in message.values
+                else [message]
+            )
+        )
 
     def never_finished(self, at_ms: int) -> None:
         """Change the metadata so that the segment's copying began at a time and has not ended."""
@@ -142,10 +148,6 @@ class RemoteSegment:
             is_own = message.values["remoteLogSegmentId"]["id"] == self.id
             messages += change(message) if is_own else [message]
         write_metadata(self.site.log_dir, self.metadata, messages)
-
-
-def _with(message: FramedMessage, values: dict[str, Any]) -> FramedMessage:
-    return FramedMessage(message.message, message.version, message.values | values)
 
 
 def _messages(metadata: object) -> Iterator[FramedMessage]:
@@ -352,6 +354,10 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
     }
 
 
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
 def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def of_another(site: Site) -> None:
         segments = site.segments(aborted(site).partition.topic)
@@ -360,9 +366,6 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
 
     def flip(path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
-
-    def write(path: Path, text: str) -> None:
-        path.write_text(text)
 
     def taken(suffix: str, of: _Choose, to: _Choose) -> Callable[[Site], None]:
         def take(site: Site) -> None:
@@ -374,7 +377,9 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
         entries["position"] += 1_000_000
 
     def by_size(site: Site) -> list[RemoteSegment]:
-        return sorted(site.segments(middle(site).partition.topic), key=_log_bytes)
+        return sorted(
+            site.segments(middle(site).partition.topic), key=lambda segment: segment.object(LOG_SUFFIX).stat().st_size
+        )
 
     # The two that differ most: for segments of similar sizes, the index of one may be right for the other.
     shorter, longer = lambda site: by_size(site)[0], lambda site: by_size(site)[-1]
@@ -401,7 +406,7 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
             lambda site: flip(middle(site).object(SNAPSHOT_SUFFIX)), (SNAPSHOT_SUFFIX, "unreadable"), "indexes"
         ),
         "epochs of another log": Damage(
-            lambda site: write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
+            lambda site: _write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
             (EPOCHS_SUFFIX, "wrong-epochs"),
             "indexes",
         ),
@@ -411,10 +416,6 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
             "indexes",
         ),
     }
-
-
-def _log_bytes(segment: RemoteSegment) -> int:
-    return segment.object(LOG_SUFFIX).stat().st_size
 
 
 def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:

@@ -73,9 +73,7 @@ def test_a_dockerfile_copies_what_is_there(name: str) -> None:
 
 @_fetches_all
 def test_the_image_of_the_command(tmp_path: Path) -> None:
-    """Goal: an environment without Spark, which compiles nothing more when it runs; other users may use what it has
-    compiled.
-    """
+    """An environment without Spark, which compiles nothing more as it runs; others may use what it has compiled."""
     opt = tmp_path / "opt" / "kidx"
     _carry_out("Dockerfile", tmp_path / "src", opt)
     assert not list(opt.glob("lib/*/site-packages/pyspark*"))
@@ -91,7 +89,7 @@ def test_the_image_of_the_command(tmp_path: Path) -> None:
 
 @_fetches_all
 def test_the_image_with_spark(tmp_path: Path) -> None:
-    """Goal: its job runs from anywhere, sets nothing up and compiles nothing more."""
+    """Its job runs from anywhere, sets nothing up and compiles nothing more."""
     opt = tmp_path / "opt" / "kidx"
     _carry_out("Dockerfile.spark", opt, opt)
     compiled = {path: path.stat().st_mtime_ns for path in opt.rglob("kidxlib/**/*.nb[ci]")}

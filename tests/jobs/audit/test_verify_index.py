@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +14,7 @@ from kidxlib.catalog.findings import FINDINGS
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from tests.docs.log_dirs import put
-from tests.faults.processes import kill_session
+from tests.faults.processes import kill_session, wait_for_end
 from tests.jobs.archive import Archive, assert_refused
 from tests.support.audits import spoil
 from tests.support.logs import golden
@@ -55,10 +53,7 @@ _STEPS: Final = (_nothing, _harm, _mend)
 
 
 def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
-    """Goal: the same files, starts and gate, on executors and in processes; and nothing beside the source changes.
-
-    Method: a broker's log dir with sound, spoilt, damaged and empty partitions; both print all that they found.
-    """
+    """A broker's log dir with sound, spoilt, damaged and empty partitions; both print all that they found."""
     log_dir = tmp_path / "kafka-logs"
     shutil.copytree(golden.SAMPLES, log_dir)
     sound = run_here(kidx, "build", log_dir, "--in-place", "--snapshots", "--epochs")
@@ -132,8 +127,7 @@ def test_an_audit_that_was_killed_is_simply_run_again(tmp_path: Path) -> None:
     staging = archive.catalog / "_staging"
     with start(*places, job="verify_index") as job:
         while job.poll() is None and not (staging.is_dir() and any(staging.iterdir())):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                job.wait(0.01)
+            wait_for_end(job.pid, 0.01)
         kill_session(job)
     assert any(staging.iterdir()), "too late: it had ended"
     recorded = "SELECT count(*) AS files FROM findings WHERE audited_at = TIMESTAMP '2026-11-20 00:00:00 UTC'"

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,15 @@ from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session, while_it_runs
+from tests.faults.processes import (
+    Running,
+    TooLateError,
+    again_if_too_late,
+    kidx,
+    kill_session,
+    wait_for_end,
+    while_it_runs,
+)
 from tests.faults.trees import (
     in_memory,
     indexes,
@@ -38,8 +46,8 @@ from tests.faults.trees import (
 )
 from tests.support.leftovers import age
 from tests.support.opened_files import OpenedFiles
+from tests.support.spark.cluster import processes_of, without_tracebacks_of_daemons, worker
 from tests.support.spark.jobs import Place, build, start
-from tests.support.spark.processes import processes_of, without_tracebacks_of_daemons, worker
 from tests.support.terminal import without_progress
 
 COPIES = 3
@@ -95,8 +103,7 @@ def kill_one(job: subprocess.Popen[str], find: Callable[[subprocess.Popen[str]],
             for pid in find(job):
                 os.kill(pid, signal.SIGKILL)
                 return True
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(0.01)
+        wait_for_end(job.pid, 0.01)
     return False
 
 
@@ -123,8 +130,7 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     job = start(*place.arguments)
     segments = place.catalog / "segments"
     while job.poll() is None and not (DeltaTable.is_deltatable(str(segments)) and DeltaTable(segments).version() >= 1):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(0.01)
+        wait_for_end(job.pid, 0.01)
     assert kill_one(job, victim), job.communicate()
     _, messages = job.communicate()
     # A lost worker costs one attempt of one task; a lost driver or JVM is the end of this run.
@@ -209,8 +215,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
     for number in range(20):
         place = Place(tmp_path / str(number), log_dir, settings)
         job = start(*place.arguments)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(rng.uniform(2, seconds))
+        wait_for_end(job.pid, rng.uniform(2, seconds))
         killed = kill_one(job, jvm)
         _, messages = job.communicate()
         logs = [any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")]
@@ -243,8 +248,7 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
         scratch.mkdir()
         monkeypatch.setenv("TMPDIR", str(scratch))
         job = start(*place.arguments)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(rng.uniform(0, seconds))
+        wait_for_end(job.pid, rng.uniform(0, seconds))
         by_terminal, twice = rng.random() < 0.5, rng.random() < 0.2
         recorded = place.recorded()
         with contextlib.suppress(ProcessLookupError):  # the job has ended
@@ -253,8 +257,7 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
             else:
                 job.terminate()
             if twice:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    job.wait(1.0)
+                wait_for_end(job.pid, 1.0)
                 job.send_signal(signal.SIGINT if by_terminal else signal.SIGTERM)
         out, messages = job.communicate(timeout=DEADLINE_SECONDS)
         monkeypatch.delenv("TMPDIR")
@@ -283,7 +286,6 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
-    """A file system in memory that has too little room for the tables, then for their rows, and then is enlarged."""
     place = Place(tmp_path, log_dir, settings)
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
         for size in ("64k", "200k"):
@@ -299,7 +301,6 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
 
 
 def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path) -> None:
-    """A directory that the user may write to by its rights, and in which the system lets nobody make anything."""
     ended = build("--source", log_dir, "--index-dir", tmp_path / "index", "--catalog", "/proc/kidx")
     assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
     assert ended.err.splitlines()[-1].startswith(
@@ -312,13 +313,31 @@ def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path
 def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
-    """The same build twice at the same time, into one index directory and one new catalog; ten times."""
     for number in range(10):
         place = Place(tmp_path / str(number), log_dir, settings)
         jobs = [start(*place.arguments) for _ in range(2)]
         ended = [(*job.communicate(), job.returncode) for job in jobs]
         assert [code for _, _, code in ended] == [0, 0], ended
         assert place.state() == undisturbed
+
+
+def slow_place(tmp_path: Path) -> tuple[Place, Path]:
+    """Four segments, and the log of the first: one long sound batch, which takes a moment to be checked."""
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, place = directory / "kafka-logs", Place(directory, directory / "kafka-logs")
+    log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
+    for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
+        write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
+    return place, log
+
+
+@contextlib.contextmanager
+def disturbed(log: Path, *arguments: str | Path) -> Iterator[Running]:
+    with in_memory(log), start(*arguments) as job:
+        try:
+            yield Running(job, worker, DEADLINE_SECONDS)
+        finally:
+            kill_session(job)
 
 
 def failed_attempts(event_logs: Path) -> list[tuple[int, str]]:
@@ -339,30 +358,19 @@ def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without
     The log is one long sound batch and a page of zeros after it, which goes while the worker that has mapped the log
     is stopped and has not come that far.
     """
-    directory = Path(tempfile.mkdtemp(dir=tmp_path))
-    log_dir, place, event_logs = (
-        directory / "kafka-logs",
-        Place(directory, directory / "kafka-logs"),
-        directory / "events",
-    )
+    place, log = slow_place(tmp_path)
+    event_logs = place.catalog.with_name("events")
     event_logs.mkdir()
-    log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
     os.truncate(log, SLOW + PAGE)
-    for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
-        write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
     options = {"enabled": "true", "dir": event_logs.as_uri(), "compress": "false", "rolling.enabled": "false"}
     confs = [word for name, value in options.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
 
-    with in_memory(log), start(*place.arguments, "--", *confs) as job:
-        try:
-            running = Running(job, worker, DEADLINE_SECONDS)
-            with running.stopped_within(log) as victim:
-                os.truncate(log, SLOW)
-            running.killed(victim)
-            assert running.reading(log) != victim
-            out, messages = job.communicate(timeout=DEADLINE_SECONDS)
-        finally:
-            kill_session(job)
+    with disturbed(log, *place.arguments, "--", *confs) as running:
+        with running.stopped_within(log) as victim:
+            os.truncate(log, SLOW)
+        running.killed(victim)
+        assert running.reading(log) != victim
+        out, messages = running.process.communicate(timeout=DEADLINE_SECONDS)
 
     found = {(row["topic"], row["partition"], row["base_offset"]): row for row in place.state()[1]}
     truncated = found["topic", 0, 0]
@@ -370,8 +378,38 @@ def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without
         raise TooLateError(truncated)
     ((attempt, why),) = failed_attempts(event_logs)
     assert (attempt, "Python worker exited unexpectedly" in why) == (0, True), why
-    assert job.returncode == 0 and "Traceback" not in without_tracebacks_of_daemons(messages), messages
+    assert running.process.returncode == 0 and "Traceback" not in without_tracebacks_of_daemons(messages), messages
     assert (truncated["log_bytes"], truncated["valid_bytes"], truncated["batches"]) == (SLOW, SLOW, 101)
     assert json.loads(out)["by_status"] == {"ok": len(found)} == {"ok": 4}
-    assert kidx("build", log_dir, "--index-dir", directory / "again").code == 0
-    assert indexes(place.index_dir) == indexes(directory / "again") and len(indexes(place.index_dir)) == 8
+    again = place.catalog.with_name("again")
+    assert kidx("build", log.parent.parent, "--index-dir", again).code == 0
+    assert indexes(place.index_dir) == indexes(again) and len(indexes(place.index_dir)) == 8
+
+
+@again_if_too_late
+def test_an_interrupted_build_records_what_was_read_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """SIGINT to all processes, as a terminal sends it, while the only worker stands amid the first segment."""
+    place, log = slow_place(tmp_path)
+    metrics, log_dir = place.catalog.with_name("kidx.prom"), log.parent.parent
+    told = ("--json-line", "-", "--metrics-file", metrics)
+    with disturbed(log, *place.arguments, *told, "--", "--master", "local[1,4]") as running:
+        with running.stopped_within(log):
+            os.killpg(running.process.pid, signal.SIGINT)
+        out, messages = running.process.communicate(timeout=DEADLINE_SECONDS)
+    if running.process.returncode == ExitCode.OK:
+        raise TooLateError(messages)
+    assert (running.process.returncode, out) == (ExitCode.INTERRUPTED, ""), messages
+    assert "Traceback" not in without_tracebacks_of_daemons(messages) and "Exception" not in messages, messages
+    *_, line, error = messages.splitlines()
+    read = "1 of 4 segments read and recorded in the catalog; run the same command again to go on"
+    assert error == f"error: interrupted: {read}", messages
+    found = json.loads(line)
+    assert (found["status"], found["exit_code"], found["error"]) == ("interrupted", 130, f"interrupted: {read}")
+    assert 'kidx_run_exit_code{job="build_index"} 130.0' in metrics.read_text()
+    assert staging_files(place.index_dir) == [] and place.recorded() == {str(log)}
+
+    with OpenedFiles(log_dir.iterdir()) as opened:
+        again = build(*place.arguments)
+    assert again.code == ExitCode.OK and again.json["by_status"] == {"ok": 3}, again
+    assert str(log) not in {str(path) for path in opened.logs()}
+    assert len(place.state()[1]) == 4

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.snapshots import producers_in
@@ -83,12 +84,6 @@ def read_while_building(place: Place, log_dir: Path, *arguments: str | Path) -> 
     with OpenedFiles(directory for directory in log_dir.iterdir() if directory.is_dir()) as opened:
         ended = place.build("--source", f"broker={log_dir}", *arguments)
     return ended, [f"{path.parent.name}/{int(path.stem)}" for path in opened.logs()]
-
-
-def tree(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
-    }
 
 
 @by_both
@@ -446,7 +441,6 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tm
 def test_wrong_inputs_get_one_line_and_nothing_is_done(
     arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: BuildHere
 ) -> None:
-    """Exit code 2, one line on standard error that says what is wrong, before Spark or a process is started."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "settings.toml").write_text("[build]\ninterval_byte = 1\n")
     places = {"log_dir": log_dir, "empty": tmp_path / "empty", "settings": tmp_path / "settings.toml"}

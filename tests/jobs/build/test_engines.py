@@ -19,8 +19,12 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
+from tests.conftest import Say
+from tests.support.catalog import rows_of_catalog
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
+from tests.support.logs.changing_disks import CHANGES, add
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.histories import assert_same_histories, assert_spark_reads_the_same
 from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here, run_here, through_a_metastore
@@ -31,7 +35,7 @@ _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves"
 _OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
 #: Spark keeps statistics of the first 32 characters of a text.
 _SOURCE: Final = "broker-of-a-cluster-that-has-a-name-of-many-characters"
-_NOW: Final = "2026-11-24T10:00:00Z"
+_DATED: Final = ("--now", "2026-11-24T10:00:00Z", "--json")
 #: Executors, or kidx' processes, list and compare.
 _BY_WORKERS: Final = "--plan-on-executors"
 #: How many times two write at once: in each run of the tests, and with `--exhaustive`.
@@ -92,10 +96,13 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path,
     histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
         step(log_dir)
-        ended = {name: _build(turns[number % len(turns)], log_dir, tmp_path / name) for name, turns in writers.items()}
+        ended = {
+            name: _build(turns[number % len(turns)], log_dir, tmp_path / name, *_DATED)
+            for name, turns in writers.items()
+        }
         codes = {name: one.code for name, one in ended.items()}
         assert len(set(codes.values())) == 1, (step.__doc__, codes)
-        files = {name: _files(tmp_path / name) for name in writers}
+        files = {name: tree(tmp_path / name / "index", but=(".kidx-",)) for name in writers}
         assert [name for name in writers if files[name] != files["kidx"]] == [], step.__doc__
         for name in writers:
             histories[name].append(_tables(tmp_path / name / "catalog"))
@@ -154,9 +161,9 @@ def _build_all(engine: str, log_dir: Path, directory: Path, how: Sequence[str]) 
     assert ended.code in (0, 3), ended.err
 
 
-def _build(run: BuildHere, log_dir: Path, directory: Path) -> Ended:
+def _build(run: BuildHere, log_dir: Path, directory: Path, *more: str) -> Ended:
     where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
-    ended = run("--source", f"{_SOURCE}={log_dir}", *where, "--epochs", "--snapshots", "--now", _NOW, "--json")
+    ended = run("--source", f"{_SOURCE}={log_dir}", *where, "--epochs", "--snapshots", *more)
     assert ended.code in (0, 3), ended.err
     return ended
 
@@ -164,15 +171,6 @@ def _build(run: BuildHere, log_dir: Path, directory: Path) -> Ended:
 def _tables(catalog: Path) -> dict[str, DeltaTable]:
     """Those that there are, at the version that they have."""
     return {table.name: DeltaTable(catalog / table.name) for table in TABLES if (catalog / table.name).exists()}
-
-
-def _files(directory: Path) -> dict[str, bytes]:
-    index_dir = directory / "index"
-    return {
-        str(path.relative_to(index_dir)): path.read_bytes()
-        for path in index_dir.rglob("*")
-        if path.is_file() and not path.name.startswith(".kidx-")
-    }
 
 
 def test_each_engine_packs_for_the_other(log_dir: Path, tmp_path: Path) -> None:
@@ -185,8 +183,36 @@ def test_each_engine_packs_for_the_other(log_dir: Path, tmp_path: Path) -> None:
         assert (again.json["segments"], again.json["rows_changed"]) == (0, 0), again
     kidx_build_here(*packed[:2], "--catalog", tmp_path / "of-files", "--index-dir", tmp_path / "index", *more)
     assert run_here(kidx, "unpack", "--catalog", tmp_path / "catalog", "--index-dir", tmp_path / "unpacked").code == 0
-    trees = [
-        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-        for root in (tmp_path / "unpacked", tmp_path / "index")
-    ]
-    assert trees[0] == trees[1] != {}
+    assert tree(tmp_path / "unpacked") == tree(tmp_path / "index") != {}
+
+
+_SEGMENTS: Final = 100_000
+_FLEET_STEPS: Final = 4
+#: What is another in each run, or with each engine.
+_OWN: Final = {"build_id", "index_directory", "read_requests", "read_bytes"}
+
+
+@pytest.mark.exhaustive("takes twenty minutes; tests/jobs/build/test_engines.py has a small history")
+def test_executors_that_plan_end_as_kidx_does(tmp_path: Path, rng: random.Random, say: Say) -> None:
+    log_dir = tmp_path / "kafka-logs"
+    log_dir.mkdir()
+    samples = sorted(path for path in golden.SAMPLES.iterdir() if path.is_dir())
+    partitions: list[Path] = []
+    segments = 0
+    while segments < _SEGMENTS:
+        partitions.append(log_dir / f"topic-{len(partitions) % 50}-{len(partitions) // 50}")
+        if rng.random() < 0.1:
+            shutil.copytree(rng.choice(samples), partitions[-1])
+        else:
+            add(partitions[-1], rng)
+        segments += len(list(partitions[-1].glob("*.log")))
+    for step in range(_FLEET_STEPS):
+        _build(kidx_build_here, log_dir, tmp_path / "kidx")
+        _build(build_here, log_dir, tmp_path / "spark", _BY_WORKERS)
+        expected, found = (rows_of_catalog(tmp_path / name / "catalog", _OWN) for name in ("kidx", "spark"))
+        for table, rows in expected.items():
+            assert found[table] == rows, f"{table} after step {step}"
+        assert tree(tmp_path / "spark" / "index") == tree(tmp_path / "kidx" / "index"), f"after step {step}"
+        say(f"step {step}: {len(expected['segments']):,} segments, {len(expected['producer_events']):,} events")
+        for partition in rng.sample(partitions, len(partitions) // 20):
+            rng.choice(CHANGES)(partition, rng)

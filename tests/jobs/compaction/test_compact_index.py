@@ -18,6 +18,7 @@ from kidxlib.catalog.tables import TABLES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from tests.faults.processes import kill_session, while_it_runs
 from tests.jobs.archive import Archive, Copies
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import Ended, compact_here, kidx_compact_here, rows, start, through_a_metastore
@@ -38,10 +39,6 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build("--now", _NOW)
     return Copies(archive)
-
-
-def _tree(directory: Path) -> Tree:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: bool) -> None:
@@ -96,7 +93,7 @@ def _history(
         done = archive.compact(*asked, "--now", _NOW, "--apply")
         shown = {name: value for name, value in done.items() if name != "tables"}
         shown["tables"] = [(each["table"], each["expired_rows"], each["after"]["rows"]) for each in done["tables"]]
-        found.append((_tree(archive.index_dir), shown))
+        found.append((tree(archive.index_dir), shown))
         shutil.copytree(archive.catalog, kept / str(number))
     changed = [len(each[1].get("changes", ())) for each in found]
     assert min(changed) > 0 and found[-2][1]["tables"][0] == ("segments", 1, 12), changed
@@ -109,13 +106,12 @@ def _segments(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
 
 @pytest.mark.exhaustive("takes drivers of its own; tests/faults kills kidx amid a compaction")
 def test_a_job_that_is_killed_is_finished_by_the_next(copies: Copies) -> None:
-    """Kill -9 of all its processes, as soon as so many files have been replaced."""
     copies.restore()
     archive = copies.archive
     asked = ("--catalog", archive.catalog, "--interval-bytes", str(_SPARSE), "--apply", "--json")
-    before = _tree(archive.index_dir)
+    before = tree(archive.index_dir)
     archive.compact(*asked[2:5])
-    after, rows_after = _tree(archive.index_dir), _segments(archive)
+    after, rows_after = tree(archive.index_dir), _segments(archive)
     for replaced in (1, 4, 8):
         copies.restore()
         job = start(*asked, job="compact_index")
@@ -126,10 +122,10 @@ def test_a_job_that_is_killed_is_finished_by_the_next(copies: Copies) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 job.communicate(timeout=DEADLINE_SECONDS)
         assert job.returncode == -signal.SIGKILL
-        for path, content in _tree(archive.index_dir).items():
+        for path, content in tree(archive.index_dir).items():
             assert Path(path).name.startswith(".kidx-") or content in (before[path], after[path])
         archive.compact(*asked[2:5])
-        found = {path: content for path, content in _tree(archive.index_dir).items() if ".kidx-" not in path}
+        found = {path: content for path, content in tree(archive.index_dir).items() if ".kidx-" not in path}
         assert found == after
         assert _segments(archive) == rows_after
 

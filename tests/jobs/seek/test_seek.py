@@ -76,7 +76,6 @@ def _counts(ended: Ended) -> dict[str, int]:
 
 
 def test_skewed_questions_are_spread(held: Held, tmp_path: Path) -> None:
-    """200,000 to one segment, half of them the very same: all are answered, in order."""
     [log] = held.sources("plain-zstd", 0).values()
     segment = log.segments[-1]
     width = log.log_end_offset - segment.base_offset
@@ -92,7 +91,6 @@ def test_skewed_questions_are_spread(held: Held, tmp_path: Path) -> None:
 
 
 def test_few_questions_start_no_spark(held: Held, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of the command line, and some of a file: the driver answers them."""
     monkeypatch.setattr(job_session, "session", None)
     question = ("--topic", "compacted", "--partition", "0", "--timestamp", "-2")
     ended = held.ask(*question, "--json", seek=partial(run_here, seek))

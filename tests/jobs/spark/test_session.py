@@ -223,9 +223,8 @@ _ENDING: Final = "import pathlib, sys, time; sys.stdin.read(); {}; pathlib.Path(
     ids=["slow", "too slow", "fails"],
 )
 def test_who_wants_the_class_archive_waits_for_java(amid_that: str, seconds: float, code: int, tmp_path: Path) -> None:
-    """Goal: the file is there when the job has ended, or the job says that something is wrong.
-
-    Method: a process in place of Java. The one that waits has said its last word: what it then calls is called at exit.
+    """The file is there when the job has ended, or the job says that something is wrong. A process in place of Java.
+    The one that waits has said its last word: what it then calls is called at exit.
     """
     archive = tmp_path / "archive"
     waiting = (

@@ -1,7 +1,9 @@
-"""The command of a job and its environment, for each kind of master, and how both are quoted."""
+"""Which words are ./spark-submit.sh's own and which spark-submit's; and the command of a job, and its quoting."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -12,9 +14,192 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.common.submit.call import MODULES, PROJECT, PYTHON, python_path, read_call
-from jobs.common.submit.launch import Launch, launch, read_spark_options, sends_modules
+import jobs
+from jobs.common.submit.call import Call, read_call
+from jobs.common.submit.launch import Launch, launch, sends_modules
+from jobs.common.submit.project import MODULES, PROJECT, PYTHON, ensure_known_job, job_names, python_path, usage
+from jobs.common.submit.spark_options import read_spark_options
 from kidxlib.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ([], Call(None)),
+        (["--dry-run"], Call(None, is_dry_run=True)),
+        (["seek"], Call("seek")),
+        ([""], Call("")),
+        (["--help", "seek"], Call("--help", ("seek",))),
+        (["--dry-run", "--in-image", "/opt/kidx/", "seek"], Call("seek", is_dry_run=True, image="/opt/kidx")),
+        (["--in-image", "/a", "--in-image", "/b", "seek"], Call("seek", image="/b")),
+        (["seek", "--dry-run", "--in-image"], Call("seek", ("--dry-run", "--in-image"))),
+    ],
+)
+def test_own_options_end_at_the_job(words: list[str], call: Call) -> None:
+    assert vars(read_call(words)) == vars(call)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [(["opt", "seek"], "opt"), (["--dry-run"], "--dry-run"), (["", "seek"], "nothing"), ([], "nothing")],
+)
+def test_a_directory_in_an_image_begins_at_its_root(words: list[str], found: str) -> None:
+    with pytest.raises(
+        UsageError, match=f"^--in-image: {found}; expected the directory's path in the image, from / on$"
+    ):
+        read_call(["--in-image", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "job_options", "spark_options"),
+    [
+        ((), (), ()),
+        (("a", "b"), ("a", "b"), ()),
+        (("a", "--", "b"), ("a",), ("b",)),
+        (("--",), (), ()),
+        (("--", "a", "--", "b"), (), ("a", "--", "b")),
+    ],
+)
+def test_the_first_two_dashes_part_the_options(
+    words: tuple[str, ...], job_options: tuple[str, ...], spark_options: tuple[str, ...]
+) -> None:
+    call = Call("seek", words)
+    assert (call.job_options, call.spark_options) == (job_options, spark_options)
+
+
+def test_without_any() -> None:
+    options = read_spark_options([])
+    assert (options.master, options.deploy_mode) == ("local[*,4]", "client")
+    assert not [*options.jars, *options.class_path, *options.py_files, *options.others, *options.variables]
+    assert options.is_local and not options.is_in_cluster and not options.has_modules
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--master", "yarn"],
+        ["--master=yarn"],
+        ["--conf", "spark.master=yarn"],
+        ["--conf=spark.master=yarn"],
+        ["-c", "spark.master=yarn"],
+        ["--master", "local", "-c", "spark.master=yarn"],
+        ["-c", "spark.master=local", "--master", "yarn"],
+    ],
+)
+def test_the_last_master_counts(words: list[str]) -> None:
+    options = read_spark_options(words)
+    assert (options.master, options.is_local, list(options.others)) == ("yarn", False, [])
+
+
+@pytest.mark.parametrize(
+    "words", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"], ["-c", "spark.submit.deployMode=cluster"]]
+)
+def test_the_deploy_mode(words: list[str]) -> None:
+    assert read_spark_options(words).is_in_cluster
+
+
+def test_lists_are_gathered_and_keep_what_is_in_them() -> None:
+    options = read_spark_options(
+        [
+            *("--jars", "a.jar,b.jar", "--jars=c=d.jar", "--py-files", "e.zip"),
+            *(
+                "--driver-class-path",
+                "/a b:/c",
+                "--conf",
+                "spark.driver.extraClassPath=/v=1/x",
+                "--driver-class-path=/d",
+            ),
+        ]
+    )
+    assert list(options.jars) == ["a.jar,b.jar", "c=d.jar"]
+    assert list(options.class_path) == ["/a b:/c", "/v=1/x", "/d"]
+    assert list(options.py_files) == ["e.zip"]
+    assert list(options.others) == []
+
+
+def test_a_python_that_a_property_names_is_a_variable_too() -> None:
+    words = ["--conf", "spark.pyspark.python=./e/bin/python", "--conf=spark.pyspark.driver.python=/p=1/python"]
+    options = read_spark_options(words)
+    assert options.variables == {"PYSPARK_PYTHON": "./e/bin/python", "PYSPARK_DRIVER_PYTHON": "/p=1/python"}
+    assert list(options.others) == [f"--conf={words[1]}", words[2]]
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        (["--conf", "a=b"], ["--conf=a=b"]),
+        (["-c", "a=b c"], ["--conf=a=b c"]),
+        (["--conf", "--help"], ["--conf=--help"]),
+        (["--conf", "spark.master"], ["--conf=spark.master"]),
+        (["--name", "x", "--executor-memory", "2g"], ["--name", "x", "--executor-memory", "2g"]),
+        (["--masters=x", "--conff", "", "two\nlines"], ["--masters=x", "--conff", "", "two\nlines"]),
+    ],
+)
+def test_others_go_on_in_their_order(words: list[str], others: list[str]) -> None:
+    assert list(read_spark_options(words).others) == others
+
+
+@pytest.mark.parametrize(
+    ("py_files", "have"),
+    [("kidx.zip", True), ("/x/a.zip,/x/kidx.zip", True), ("/x/kidx.zip.d/a.zip", False), ("/x/my-kidx.zip", False)],
+)
+def test_the_projects_modules_are_known_by_their_file_name(py_files: str, have: bool) -> None:
+    assert read_spark_options(["--py-files", "b.egg", "--py-files", py_files]).has_modules is have
+
+
+@pytest.mark.parametrize(
+    "option", ["--master", "--deploy-mode", "--jars", "--driver-class-path", "--py-files", "--conf", "-c"]
+)
+def test_a_missing_value_is_an_error(option: str) -> None:
+    with pytest.raises(UsageError, match=f"^{option} needs a value$"):
+        read_spark_options(["--name", "x", option])
+
+
+@pytest.mark.parametrize("word", ["-h", "--help", "--version"])
+def test_a_question_is_spark_submits_own(word: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_spark_options(["--master", "yarn", word])
+    assert str(refused.value) == f"{word} after -- is spark-submit's: {PROJECT}/.venv/bin/spark-submit {word} shows it"
+
+
+_NAMES = [module.name for module in pkgutil.iter_modules(jobs.__path__) if not module.ispkg]
+
+
+def test_each_module_is_a_job() -> None:
+    assert job_names() == sorted(_NAMES) and "seek" in _NAMES
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_help_has_the_first_line_of_each_docstring(name: str) -> None:
+    docstring = importlib.import_module(f"jobs.{name}").__doc__
+    assert docstring is not None
+    assert f"\n  {name:15} {docstring.splitlines()[0]}\n" in usage()
+
+
+def test_help_says_how_it_is_called() -> None:
+    lines = usage().splitlines()
+    assert lines[0].startswith("Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB ")
+    assert any(line.startswith("  package         make what") for line in lines)
+    assert max(map(len, lines)) <= 140
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("sekk", "did you mean seek? "), ("packge", "did you mean package? "), ("zzzz", ""), ("", ""), ("__init__", "")],
+)
+def test_a_misspelt_job_gets_a_suggestion(name: str, nearest: str) -> None:
+    for known in _NAMES:
+        ensure_known_job(known)
+    with pytest.raises(UsageError) as refused:
+        ensure_known_job(name)
+    assert str(refused.value) == f"no such job: {name}; {nearest}there are: {' '.join(sorted(_NAMES))} package"
+
+
+@pytest.mark.parametrize("name", ["common", "../jobs/seek", "seek.py", "/etc/passwd"])
+def test_what_is_no_module_of_jobs_is_no_job(name: str) -> None:
+    with pytest.raises(UsageError, match=r"^no such job: "):
+        ensure_known_job(name)
+
 
 _NOTHING: Final[Mapping[str, str]] = {}
 #: Whatever a word of a command can be: no text has a zero byte there.
@@ -198,98 +383,3 @@ def test_a_line_is_printed_for_each_variable() -> None:
     assert first.startswith("env SPARK_HOME=")
     assert [shlex.split(line)[0].partition("=")[0] for line in others] == list(launched("seek").variables)[1:]
     assert last == f"{PYTHON} -m jobs.seek 'a b'"
-
-
-def test_without_any() -> None:
-    options = read_spark_options([])
-    assert (options.master, options.deploy_mode) == ("local[*,4]", "client")
-    assert not [*options.jars, *options.class_path, *options.py_files, *options.others, *options.variables]
-    assert options.is_local and not options.is_in_cluster and not options.has_modules
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--master", "yarn"],
-        ["--master=yarn"],
-        ["--conf", "spark.master=yarn"],
-        ["--conf=spark.master=yarn"],
-        ["-c", "spark.master=yarn"],
-        ["--master", "local", "-c", "spark.master=yarn"],
-        ["-c", "spark.master=local", "--master", "yarn"],
-    ],
-)
-def test_the_last_master_counts(words: list[str]) -> None:
-    options = read_spark_options(words)
-    assert (options.master, options.is_local, list(options.others)) == ("yarn", False, [])
-
-
-@pytest.mark.parametrize(
-    "words", [["--deploy-mode", "cluster"], ["--deploy-mode=cluster"], ["-c", "spark.submit.deployMode=cluster"]]
-)
-def test_the_deploy_mode(words: list[str]) -> None:
-    assert read_spark_options(words).is_in_cluster
-
-
-def test_lists_are_gathered_and_keep_what_is_in_them() -> None:
-    options = read_spark_options(
-        [
-            *("--jars", "a.jar,b.jar", "--jars=c=d.jar", "--py-files", "e.zip"),
-            *(
-                "--driver-class-path",
-                "/a b:/c",
-                "--conf",
-                "spark.driver.extraClassPath=/v=1/x",
-                "--driver-class-path=/d",
-            ),
-        ]
-    )
-    assert list(options.jars) == ["a.jar,b.jar", "c=d.jar"]
-    assert list(options.class_path) == ["/a b:/c", "/v=1/x", "/d"]
-    assert list(options.py_files) == ["e.zip"]
-    assert list(options.others) == []
-
-
-def test_a_python_that_a_property_names_is_a_variable_too() -> None:
-    words = ["--conf", "spark.pyspark.python=./e/bin/python", "--conf=spark.pyspark.driver.python=/p=1/python"]
-    options = read_spark_options(words)
-    assert options.variables == {"PYSPARK_PYTHON": "./e/bin/python", "PYSPARK_DRIVER_PYTHON": "/p=1/python"}
-    assert list(options.others) == [f"--conf={words[1]}", words[2]]
-
-
-@pytest.mark.parametrize(
-    ("words", "others"),
-    [
-        (["--conf", "a=b"], ["--conf=a=b"]),
-        (["-c", "a=b c"], ["--conf=a=b c"]),
-        (["--conf", "--help"], ["--conf=--help"]),
-        (["--conf", "spark.master"], ["--conf=spark.master"]),
-        (["--name", "x", "--executor-memory", "2g"], ["--name", "x", "--executor-memory", "2g"]),
-        (["--masters=x", "--conff", "", "two\nlines"], ["--masters=x", "--conff", "", "two\nlines"]),
-    ],
-)
-def test_others_go_on_in_their_order(words: list[str], others: list[str]) -> None:
-    assert list(read_spark_options(words).others) == others
-
-
-@pytest.mark.parametrize(
-    ("py_files", "have"),
-    [("kidx.zip", True), ("/x/a.zip,/x/kidx.zip", True), ("/x/kidx.zip.d/a.zip", False), ("/x/my-kidx.zip", False)],
-)
-def test_the_projects_modules_are_known_by_their_file_name(py_files: str, have: bool) -> None:
-    assert read_spark_options(["--py-files", "b.egg", "--py-files", py_files]).has_modules is have
-
-
-@pytest.mark.parametrize(
-    "option", ["--master", "--deploy-mode", "--jars", "--driver-class-path", "--py-files", "--conf", "-c"]
-)
-def test_a_missing_value_is_an_error(option: str) -> None:
-    with pytest.raises(UsageError, match=f"^{option} needs a value$"):
-        read_spark_options(["--name", "x", option])
-
-
-@pytest.mark.parametrize("word", ["-h", "--help", "--version"])
-def test_a_question_is_spark_submits_own(word: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        read_spark_options(["--master", "yarn", word])
-    assert str(refused.value) == f"{word} after -- is spark-submit's: {PROJECT}/.venv/bin/spark-submit {word} shows it"

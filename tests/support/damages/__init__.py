@@ -1,1 +1,1 @@
-"""Damaged or unusual index and auxiliary files, and the verdict that an audit must give on each."""
+"""Damaged index and auxiliary files, and what an audit says of them."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import fcntl
 import functools
+import hashlib
 import os
 import random
 import shutil
@@ -13,13 +15,44 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.kafka.class_archive import class_archive
-from tests.support.kafka.jars import PROMISED, class_path, release_of
+from tests.support.kafka.jars import PROJECT, PROMISED, class_path, release_of
 from tests.support.kafka.moved import class_name
+
+_ARCHIVES: Final = PROJECT / ".jars"
+
+
+def class_archive(java: str, class_path: str, run: Callable[[str], None]) -> Path | None:
+    """The archive for a Java and a class path of jars and of directories with `/*`; None if this Java makes no archive.
+    If there is none for the present jars, `run` gets an option of the JVM, and runs what loads the classes.
+    """
+    name = hashlib.sha256(class_path.encode()).hexdigest()[:8]
+    archive = _ARCHIVES / f"broker-{name}-{_key(java, class_path)}.jsa"
+    with (_ARCHIVES / "broker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            for old in _ARCHIVES.glob(f"broker-{name}-*.jsa"):
+                old.unlink()
+            with tempfile.TemporaryDirectory(dir=_ARCHIVES) as directory:
+                made = Path(directory, archive.name)
+                run(f"-XX:ArchiveClassesAtExit={made}")
+                made.touch()  # an empty file if it was not made: then there is no other try
+                made.rename(archive)
+    return archive if archive.stat().st_size else None
+
+
+def _key(java: str, class_path: str) -> str:
+    """A hash of a Java and of the present jars of a class path: the JVM ignores an archive of others."""
+    key = hashlib.sha256()
+    for part in (java, *class_path.split(os.pathsep)):
+        for path in sorted(Path(part[:-2]).glob("*.jar")) if part.endswith("/*") else [Path(part).resolve()]:
+            status = path.stat()
+            key.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return key.hexdigest()[:8]
+
 
 #: A broker starts and stops in seconds, even on a busy machine; one that takes longer hangs.
 DEADLINE_SECONDS: Final = 120.0

@@ -10,8 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.format.kafka_release import KAFKA_4_3
-from tests.support.kafka.classes import Kafka
-from tests.support.kafka.results import KafkaError, error_of
+from tests.support.kafka.classes import Kafka, KafkaError, error_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
+from tests.support.kafka.admin import make_topics, wait_until
 from tests.support.kafka.broker import CLUSTER_ID, DEADLINE_SECONDS, Broker
 from tests.support.kafka.jars import PROJECT, PROMISED, jars_of
 from tests.support.tiered_sites import Site
@@ -127,12 +124,10 @@ def fill(broker: Broker, replicas: int = 1) -> None:
         replicas: of each partition.
     """
     bootstrap = broker.bootstrap
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [
         NewTopic(topic, count, replicas, config=SMALL_SEGMENTS) for topic, count in ((PLAIN, 2), (TRANSACTIONS, 1))
     ]
-    for created in admin.create_topics(topics).values():
-        created.result(DEADLINE_SECONDS)
+    make_topics(bootstrap, topics)
     plain = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     paid = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "transactional.id": "payer"})
     paid.init_transactions(DEADLINE_SECONDS)
@@ -148,20 +143,10 @@ def fill(broker: Broker, replicas: int = 1) -> None:
     _wait_until_copied(broker)
 
 
-def set_config(bootstrap: str, topic: str, name: str, value: object) -> None:
-    entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    [altered] = admin.incremental_alter_configs([resource]).values()
-    altered.result(DEADLINE_SECONDS)
-
-
 def write_briefly_kept(broker: Broker, topic: str) -> Iterator[None]:
     """Make a topic that keeps its records for two seconds, and write to it at each step of the iterator."""
     configs = {**SMALL_SEGMENTS, "local.retention.ms": "500", "retention.ms": "2000"}
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    [created] = admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values()
-    created.result(DEADLINE_SECONDS)
+    make_topics(broker.bootstrap, [NewTopic(topic, 1, 1, config=configs)])
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
     while True:
         for _ in range(10):
@@ -180,11 +165,11 @@ def _write(producer: Producer, topic: str, partition: int, number: int) -> None:
 
 def _wait_until_copied(broker: Broker) -> None:
     """Wait until all records are in the bucket, and none in the log dir."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
     directories = [broker.log_dir / f"{topic}-{partition}" for topic, partition in PARTITIONS]
-    while any(_size(path) for directory in directories for path in directory.glob("*.log")):
-        assert time.monotonic() < deadline, "segments stay in the log dir"
-        threading.Event().wait(0.05)
+    wait_until(
+        lambda: not any(_size(path) for directory in directories for path in directory.glob("*.log")),
+        "segments stay in the log dir",
+    )
 
 
 def _size(path: Path) -> int:

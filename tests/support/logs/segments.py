@@ -71,21 +71,17 @@ def _flip_bit(log: bytes, place: int) -> bytes:
     return bytes(flipped)
 
 
-def _cut(log: bytes, place: int) -> bytes:
-    return log[: place % (len(log) + 1)]
-
-
-def _zero_tail(log: bytes, place: int) -> bytes:
-    return log + bytes(place % 5000)
-
-
-def _garbage_tail(log: bytes, place: int) -> bytes:
-    return log + FILLER[: (1, 16, 17, 18, 19, 61, 300)[place % 7]]
-
-
 #: Faults of a file, at any place.
 _FILE_FAULTS: Final = st.tuples(
-    st.sampled_from([_flip_bit, _cut, _zero_tail, _garbage_tail]), st.integers(0, 2**20).map(lambda place: place * 977)
+    st.sampled_from(
+        [
+            _flip_bit,
+            lambda log, place: log[: place % (len(log) + 1)],
+            lambda log, place: log + bytes(place % 5000),
+            lambda log, place: log + FILLER[: (1, 16, 17, 18, 19, 61, 300)[place % 7]],
+        ]
+    ),
+    st.integers(0, 2**20).map(lambda place: place * 977),
 )
 
 

@@ -38,8 +38,9 @@ from kidxlib.commands.report import report as kidx_report
 from kidxlib.commands.retention import retention as kidx_retention
 from kidxlib.commands.seek import seek as kidx_seek
 from kidxlib.commands.tables import tables as kidx_tables
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.command import run
-from kidxlib.terminal.options import SETTINGS_FILE
+from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session
 from tests.support.terminal import without_progress
 
@@ -190,12 +191,7 @@ class Place:
         for row in segments:
             row["index_directory"] = str(Path(row["index_directory"]).relative_to(self.index_dir))
             del row["build_id"]
-        files = {
-            str(path.relative_to(self.index_dir)): path.read_bytes()
-            for path in self.index_dir.rglob("*")
-            if path.is_file() and not path.name.startswith(".kidx-")
-        }
-        return files, segments
+        return tree(self.index_dir, but=(".kidx-",)), segments
 
     def recorded(self) -> set[str]:
         """The logs that have a row in the catalog now; none before there is a table."""
