@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import hypothesis
 import pytest
 
-from kidxlib.terminal.progress import end_phases
+from kidxlib.terminal.console import end_phases
 from tests.support.checksum_store import ChecksumStore
 from tests.support.checksum_store import checksum_store as start_checksum_store
 from tests.support.logs import golden

@@ -18,10 +18,9 @@ from playwright.sync_api import sync_playwright
 
 from kidxlib.catalog.tables import TABLES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.browser.conftest import chromium, open_page
 from tests.docs.pages import PROJECT

@@ -15,9 +15,9 @@ from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, 
 from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.commands import dump
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.retention.policy import PlanWarning, Reason, decision_of
-from kidxlib.terminal import dump
 from tests.docs.messages import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read

@@ -24,12 +24,11 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import TABLES, properties_of
 from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from kidxlib.tables.layout import properties_of
 from tests.docs.log_dirs import (
     BEHIND,
     CLOCK,

@@ -27,26 +27,22 @@ import pyarrow as pa
 import kidxlib.compaction.compact_partition
 import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
-from kidxlib.compaction.compact_partition import compact
-from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import compare
-from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import BuiltSegment
 from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.segment import recover
-from kidxlib.retention.apply import apply_deletions
-from kidxlib.retention.plan import PartitionDeletion
+from kidxlib.recovery.recover import recover
+from kidxlib.retention.apply import PartitionDeletion, apply_deletions
 from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_log
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
 

@@ -18,8 +18,8 @@ import pytest
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
-from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
-from kidxlib.tables.commit_lock import LOCK_FILE
+from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
+from kidxlib.tables.delta_commits import LOCK_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import (
     KIDX,

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.common.spark import session
-from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES

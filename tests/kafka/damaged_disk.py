@@ -32,7 +32,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.reader import Record
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION, batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.admin import make_topics, set_config, wait_until

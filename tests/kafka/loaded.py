@@ -16,7 +16,7 @@ from kidxlib.format import layouts, segment_files
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import Record
-from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.partition_fold import Producers
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.crashed import INDEX_SUFFIXES
 from tests.support.kafka.classes import Kafka

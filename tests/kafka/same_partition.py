@@ -8,7 +8,7 @@ from typing import Final
 
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.recover import RecoveredSegment
 from tests.support.kafka.classes import KafkaError, KafkaPartition, KafkaSegment
 from tests.support.logs.snapshots import producers_in
 

@@ -18,7 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.messages.definitions import Message, kafka_version, messages_of
-from kidxlib.messages.reading import Values
+from kidxlib.messages.interpreter import Values
+from kidxlib.messages.interpreter import unsigned_varint as varint
+from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
 from kidxlib.messages.typed_records import (
     CLUSTER_METADATA,
@@ -27,8 +29,6 @@ from kidxlib.messages.typed_records import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from kidxlib.messages.writing import unsigned_varint as varint
-from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.kafka.definitions import TARGET, definitions

@@ -40,10 +40,10 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition
-from kidxlib.log.cluster_metadata.image import read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_image import read_cluster_metadata
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.crashed import INDEX_SUFFIXES, SHORT_SESSION, read_again

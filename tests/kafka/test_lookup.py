@@ -22,7 +22,7 @@ from kidxlib.errors import (
     UnknownVersionError,
 )
 from kidxlib.format import layouts
-from kidxlib.index import columns, search
+from kidxlib.index import abstract_index, search_kernel
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
@@ -61,8 +61,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, lookups.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
-_TIME: Final = _Kind(TimeIndex, lookups.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, lookups.offset_index, layouts.OFFSET_INDEX_ENTRY, search_kernel.OFFSET)
+_TIME: Final = _Kind(TimeIndex, lookups.time_index, layouts.TIME_INDEX_ENTRY, search_kernel.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -136,13 +136,13 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
     for by_value in (False, True):
         column = kind.key + by_value
         entries = len(ours)
-        increasing = bool(columns.increases(data, entries, column, base_offset))
+        increasing = bool(search_kernel.increases(data, entries, column, base_offset))
         for upper in (False, True):
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
             asked = (data, entries, column, base_offset)
-            assert [search.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-            assert search.slots(*asked, targets, upper, increasing).tolist() == slots, what
+            assert [abstract_index.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            assert abstract_index.slots(*asked, targets, upper, increasing).tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers
@@ -180,7 +180,7 @@ def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, 
     columns = []
     for name in kind.layout.names or ():
         values = stored[name].astype(np.int64)
-        columns.append(values + np.int64(base_offset) if name == "relative_offset" else values)
+        search_kernel.append(values + np.int64(base_offset) if name == "relative_offset" else values)
     random_numbers = np.random.default_rng(rng.getrandbits(32))
     near = np.concatenate([*columns, np.array([0, base_offset])])
     near = (near[None, :] + np.array([[-1], [0], [1]])).ravel()

@@ -39,7 +39,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.operations.recover.page_cache import note_down
 from kidxlib.records.reader import Record
-from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx

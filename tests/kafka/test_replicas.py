@@ -22,7 +22,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.records.batch_headers import Batch
-from kidxlib.storage.small_files import read_checkpoints
+from kidxlib.storage.log_dir import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx

@@ -20,9 +20,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.format.checksums.crc import extend_crc32c
+from kidxlib.format.checksums import extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.records.batch_headers import Batch
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say

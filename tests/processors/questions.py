@@ -14,23 +14,22 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
+from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.checksums.choice import CHOSEN
-from kidxlib.format.checksums.folding import VECTOR_WORDS
+from kidxlib.format.checksum_kernel import CHOSEN, VECTOR_WORDS
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
-from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.arrow.records import record_rows
-from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.bulk.batch_table import BatchWalk
-from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.batch_table import BatchWalk
+from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog
 
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.cli.main import kidx as kidx_command
 from kidxlib.operations.compare.copy_in_store import CopyVerdict
-from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.record_facts import with_all_facts
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.store.requests import Requests
 from kidxlib.tables.delta_tables import DeltaTables

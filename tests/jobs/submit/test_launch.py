@@ -15,10 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jobs
-from jobs.common.submit.call import Call, read_call
-from jobs.common.submit.launch import Launch, launch, sends_modules
-from jobs.common.submit.project import MODULES, PROJECT, PYTHON, ensure_known_job, job_names, python_path, usage
-from jobs.common.submit.spark_options import read_spark_options
+from jobs.common.submit.call import (
+    MODULES,
+    PROJECT,
+    PYTHON,
+    Call,
+    ensure_known_job,
+    job_names,
+    python_path,
+    read_call,
+    usage,
+)
+from jobs.common.submit.launch import Launch, launch, read_spark_options, sends_modules
 from kidxlib.errors import UsageError
 
 

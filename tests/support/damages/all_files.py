@@ -13,8 +13,8 @@ from kidxlib.format import layouts, segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
-from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.segment import recover
+from kidxlib.recovery.partition_fold import Producers
+from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile
 from tests.support.damages.damage import (
     ABORTED,

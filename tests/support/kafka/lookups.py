@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.index.transaction import AbortedInRange, AbortedTransaction
-from kidxlib.log.fetch import Fetched
+from kidxlib.log.log import Fetched
 from kidxlib.log.segment import LogOffset, TimestampAndOffset
 from tests.support.kafka.classes import Kafka, KafkaError, error_of
 from tests.support.kafka.functions import LOG_PACKAGE
