@@ -19,7 +19,7 @@ from benchmarks.figures import Table, Target, record
 from benchmarks.scan import CASES, segment
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
-from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.log_bytes import RANGES_AHEAD, Access
 from kidxlib.storage.opened_log import opened_log
 from tests.support import page_cache
 

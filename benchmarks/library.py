@@ -19,7 +19,7 @@ from kidxlib.indexing.source import IndexPlace, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory
-from kidxlib.storage.opened_log import map_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 
 _P = ParamSpec("_P")

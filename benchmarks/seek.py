@@ -30,7 +30,7 @@ from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
-from kidxlib.storage.opened_log import LogFile, map_log
+from kidxlib.storage.opened_log import LogFile, map_log, open_local_log
 from kidxlib.terminal.console import note
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.lookups import KafkaLog

@@ -22,7 +22,7 @@ from kidxlib.indexing.segments import GROUP_FILES
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory
-from kidxlib.storage.opened_log import map_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import Publisher
 from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory

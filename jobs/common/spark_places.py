@@ -22,7 +22,7 @@ from kidxlib.operations.seek.seek_files import (
     EXPECTED,
     JSON_SUFFIXES,
     QUESTION_COLUMNS,
-    Format,
+    AnswerFormat,
     there_already,
     write_answers,
 )
@@ -55,7 +55,7 @@ class SparkPlaces:
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
         """See `Elsewhere.write`. The answers are written on this machine first, and copied as a whole."""
         spark = _session(backend)
-        if Format.of_path(path) is Format.DELTA:
+        if AnswerFormat.of_path(path) is AnswerFormat.DELTA:
             parts = f"{path}.kidx-{uuid.uuid4().hex[:8]}.tmp"
             _copy(spark, answers, f"{parts}/answers.parquet")
             spark.read.parquet(f"{parts}/answers.parquet").write.format("delta").save(path)

@@ -37,7 +37,7 @@ from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.place_kernel import CONTENTS, fold_contents
 from kidxlib.records.placed_records import RecordPlacer
-from kidxlib.records.record_times import RecordsIn, records_in
+from kidxlib.records.record_times import RecordTimes, read_record_times
 from kidxlib.records.wanted_records import Wanted
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
@@ -510,7 +510,7 @@ def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
 
 def _oddities_in_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
     """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
-    content = records_in(log, batch)
+    content = read_record_times(log, batch)
     if content is None or not content.complete:
         yield from _malformed_records(log, batch)
     if content is not None:
@@ -533,7 +533,7 @@ def _malformed_records(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
         )
 
 
-def _oddities_in_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_offsets(batch: Batch, content: RecordTimes, last_offset: int) -> Iterator[_Oddity]:
     offsets = content.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
@@ -559,7 +559,7 @@ def _oddities_in_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> 
         )
 
 
-def _oddities_in_timestamps(batch: Batch, content: RecordsIn) -> Iterator[_Oddity]:
+def _oddities_in_timestamps(batch: Batch, content: RecordTimes) -> Iterator[_Oddity]:
     if not len(content.timestamps) or not content.complete:
         return
     largest = int(content.timestamps.max())

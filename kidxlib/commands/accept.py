@@ -15,7 +15,8 @@ from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.damage.acceptances import Acceptance, NewDamage
+    from kidxlib.operations.damage.acceptances import Acceptance
+    from kidxlib.operations.damage.known_damage import NewDamage
 
 _SEGMENT: Final = re.compile(r".+-\d+/\d+")
 _GAP: Final = re.compile(r".+-\d+/\d+-\d+")
@@ -82,7 +83,13 @@ def run_accept(request: Accept, backend: Backend) -> Outcome:
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    from kidxlib.operations.damage.acceptances import Selected, accept, accepted, new_damage, withdraw
+    from kidxlib.operations.damage.acceptances import (
+        Selected,
+        record_acceptances,
+        recorded_acceptances,
+        withdraw_acceptances,
+    )
+    from kidxlib.operations.damage.known_damage import new_damage
     from kidxlib.run.sources import sources_in_catalog
 
     catalog, apply = backend.catalog, request.apply
@@ -91,15 +98,17 @@ def run_accept(request: Accept, backend: Backend) -> Outcome:
     sources = sources_in_catalog(request.sources, catalog.sources())
     selected = Selected(segments=request.segments, gaps=request.gaps, topics=request.pattern)
     if request.withdraw:
-        recorded = accepted(catalog.tables, sources, selected)
+        recorded = recorded_acceptances(catalog.tables, sources, selected)
         _ensure_any(recorded, request, "accepted")
         if apply and recorded:
-            withdraw(catalog.tables, recorded)
+            withdraw_acceptances(catalog.tables, recorded)
         return _withdrawn(request, catalog.path, recorded)
     damage = new_damage(catalog.tables, sources, selected)
     _ensure_any(damage.all, request, "known to the catalog as damage")
     if apply and damage.new:
-        accept(catalog.tables, damage.new, request.by or _current_user(), request.context.now, str(request.reason))
+        record_acceptances(
+            catalog.tables, damage.new, request.by or _current_user(), request.context.now, str(request.reason)
+        )
     return _accepted(request, catalog.path, damage)
 
 

@@ -51,7 +51,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.records.batch_headers import batches
-from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, ScanCost, indexes_from_denser, indexes_from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_end, read_file
@@ -386,10 +386,10 @@ def _indexes(log: LogBytes, segment: SegmentToCompact, interval: int, denser: In
     """The new indexes, or why there are none: Kafka fails on the segment at this interval."""
     options = replace(segment.options, interval_bytes=interval)
     if denser is not None:
-        coarsened = from_denser(log, segment.base_offset, options, denser)
+        coarsened = indexes_from_denser(log, segment.base_offset, options, denser)
         if coarsened is not None:
             return coarsened
-    recovered = from_headers(log, segment.base_offset, options)
+    recovered = indexes_from_headers(log, segment.base_offset, options)
     if recovered.end.status is Status.QUARANTINED:
         assert recovered.end.reason is not None
         return recovered.end.reason
@@ -520,7 +520,7 @@ def _trimmed(
     segment: SegmentToCompact, log: LogBytes, directory: Directory, padded: dict[str, str]
 ) -> Iterator[Trimmed]:
     base_offset = segment.base_offset
-    recovered = from_headers(log, base_offset, segment.options)
+    recovered = indexes_from_headers(log, base_offset, segment.options)
     contents = {
         suffix: read_file(directory, segment_file(base_offset, suffix))
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)

@@ -60,7 +60,7 @@ from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, messages, records
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.log_dir import read_epoch_entries
-from kidxlib.storage.opened_log import LogFile, open_log
+from kidxlib.storage.opened_log import LogFile, open_local_log
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
@@ -462,5 +462,5 @@ def _content(path: PathLike[str]) -> bytes:
     """The present content of a small file. Not mapped: a broker that truncates a mapped file would kill this
     process.
     """
-    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
+    with open_local_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
         return file.read()

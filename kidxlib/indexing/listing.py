@@ -32,7 +32,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
-from kidxlib.storage.location import FileVersion, Location, is_directory, location, plain
+from kidxlib.storage.location import FileVersion, Location, is_directory, location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath
 
 #: The last moment that 64 bits of nanoseconds hold, in the year 2262. A file may have a later time.
@@ -96,7 +96,7 @@ def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[Found
     if directory.remote is not None:
         return list(directory.remote.files().segments)
     passed_over = Skipped()
-    path = plain(directory.path)
+    path = not_packed(directory.path)
     if isinstance(path, Path):
         segments = _files_of_segments(path, passed_over)
     else:

@@ -43,7 +43,7 @@ from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion, Location
 from kidxlib.storage.log_dir import Checkpoints, read_topic_id, why_no_partitions
-from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, sweep
+from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, sweep_staging_files
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
@@ -646,4 +646,4 @@ def held_name(base_offset: int) -> str:
 
 def remove_held(directory: Directory) -> None:
     """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
-    sweep(directory, 2**63 - 1, _HELD_PREFIX)
+    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)

@@ -27,7 +27,14 @@ from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, read_file
 from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, Reads
-from kidxlib.storage.opened_log import SMALL_BYTES, OpenedLog, OpenedTogether, new_room, opened_log, passes
+from kidxlib.storage.opened_log import (
+    SMALL_BYTES,
+    OpenedLog,
+    OpenedTogether,
+    opened_log,
+    room_of_pass,
+    small_log_passes,
+)
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.store.requests import in_order
@@ -185,7 +192,7 @@ class _ReadSegments:
 
 def _read_in_passes(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
     alone = partial(_read_alone, use_mmap=use_mmap)
-    room = new_room()
+    room = room_of_pass()
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
             yield from in_order(alone, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
@@ -220,9 +227,9 @@ def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
         if of_pass is None:
             yield from ([task] for task in some)
         elif of_pass == "packed":
-            yield from passes(some, _PACKED_SEGMENTS)
+            yield from small_log_passes(some, _PACKED_SEGMENTS)
         elif of_pass == "small":
-            yield from passes(some, GROUP_FILES // _INDEX_FILES)
+            yield from small_log_passes(some, GROUP_FILES // _INDEX_FILES)
         else:
             yield list(some)
 

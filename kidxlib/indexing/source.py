@@ -53,7 +53,7 @@ from kidxlib.storage.location import (
     is_inside,
     location,
 )
-from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers, is_partition
+from kidxlib.storage.log_dir import META_PROPERTIES, is_broker_log_dir, is_partition_directory
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import SCHEME, is_object
@@ -102,7 +102,7 @@ class Source:
     @property
     def log_dir(self) -> Location:
         """The source, or the log dir around it where it is a partition's directory."""
-        return self.path.parent if is_partition(self.path) else self.path
+        return self.path.parent if is_partition_directory(self.path) else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ def index_dir_to_write(option: str, path: str) -> Location:
             f"{option} {path}: {nearest} is a file; expected a directory, or a place where one can be made"
         )
     for above in (directory, *directory.parents):
-        if is_brokers(above):
+        if is_broker_log_dir(above):
             raise UsageError(
                 f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
                 "start beside directories that are no partitions; expected a place of its own"

@@ -42,7 +42,7 @@ from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.reader import base_offset
 from kidxlib.records.wanted_records import Wanted
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
@@ -185,7 +185,7 @@ class _Asked:
             to_log_end=self.to_log_end,
             remote=RemoteOptions(self.layout, tuple(os.fspath(log_dir) for log_dir in self.tiered_metadata)),
         )
-        catalog = None if self.catalog is None else existing_tables("catalog", os.fspath(self.catalog))
+        catalog = None if self.catalog is None else existing_catalog_tables("catalog", os.fspath(self.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
         warn_of_left_out(plan)

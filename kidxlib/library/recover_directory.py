@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
-from kidxlib.indexing.segments import build
+from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.reading.request import parse_segment_path
 from kidxlib.recovery.facts import SegmentFacts
@@ -172,7 +172,7 @@ def _recovered(
     segments: dict[int, IndexedSegment] = {}
 
     def scanned() -> Iterator[SegmentTask]:
-        for built in build(tasks, use_mmap):
+        for built in build_segments(tasks, use_mmap):
             segment = built.task.segment
             segments[segment.base_offset] = IndexedSegment(
                 base_offset=segment.base_offset,
@@ -183,7 +183,7 @@ def _recovered(
             )
             yield segment_task(built)
 
-    finished = finish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
+    finished = fold_and_publish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
     for partition in finished:
         for finished_segment in partition.segments:
             segment, failure = segments[finished_segment.base_offset], finished_segment.failure

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from kidxlib.audit.startup.absent import log_dirs_by_node
 from kidxlib.audit.startup.directories import directories_in
-from kidxlib.audit.startup.last_stop import of_another_time, stopped_apart
-from kidxlib.audit.startup.node import was_formatted
+from kidxlib.audit.startup.last_stop import why_of_another_time
+from kidxlib.audit.startup.node import obstacles_of_older_log_dirs, was_formatted
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
@@ -120,14 +120,18 @@ class BrokersMetadata:
         """
         groups = log_dirs_by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
         brokers = [log_dirs for log_dirs in groups if len(log_dirs) > 1]
-        older = {finding.where.parent: str(finding) for log_dirs in brokers for finding in stopped_apart(log_dirs)}
+        older = {
+            finding.where.parent: str(finding)
+            for log_dirs in brokers
+            for finding in obstacles_of_older_log_dirs(log_dirs)
+        }
         maybe = list[str]()
         for log_dir in (log_dir for log_dirs in brokers for log_dir in log_dirs):
             with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
                 node_id, metadata = self.owner(log_dir).node_id, self.metadata_of(log_dir)
                 if metadata is None or node_id is None or older.keys() & {log_dir, metadata.directory.parent}:
                     continue
-                line = of_another_time(log_dir, directories_in(log_dir), node_id, metadata.to_end)
+                line = why_of_another_time(log_dir, directories_in(log_dir), node_id, metadata.to_end)
                 if line is not None:
                     maybe.append(line)
         return older, maybe

@@ -38,7 +38,7 @@ from kidxlib.format.topic_partition import (
     is_moved,
     is_other_name,
     loaded_as,
-    looks_like,
+    may_be_renamed,
 )
 from kidxlib.indexing.listing import Skipped
 from kidxlib.log.metadata_image import ClusterMetadata
@@ -387,7 +387,7 @@ def folders_passed_over(
             yield f"{place}: not read: {counted(count, 'directory', 'directories')} ({reason.in_words}); {COPY_IT}"
     listed = [*(Path(path).name for path, _ in skipped.unexpected), *(partition.directory for partition in there)]
     names, asked = list(filter(is_other_name, listed)), list(meant)
-    if renamed := sorted({name for name in names if any(looks_like(name, partition) for partition in asked)}):
+    if renamed := sorted({name for name in names if any(may_be_renamed(name, partition) for partition in asked)}):
         directories, first_names = counted(len(renamed), "directory", "directories"), ", ".join(renamed[:3])
         yield f"{place}: not read: {directories} with a partition's name and more ({first_names}); {COPY_IT}"
 
@@ -407,7 +407,7 @@ def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str
     """
     for folder in folders:
         is_moved_there = is_moved(folder.name) and loaded_as(folder.name) == partition
-        if not is_moved_there and not looks_like(folder.name, partition):
+        if not is_moved_there and not may_be_renamed(folder.name, partition):
             continue
         with contextlib.suppress(OSError, CheckpointError):
             if topic_id is None or read_topic_id(folder) in (topic_id, None):

@@ -17,8 +17,8 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import NOT_SEEN, Skipped
-from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.indexing.listing import Skipped
+from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets

@@ -25,8 +25,8 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import NO_INODE, NOT_SEEN, FoundSegment, Skipped, list_segments
-from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.indexing.listing import Skipped, list_segments
+from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, TakeDamage, WalkOptions, walk_segment
 from kidxlib.records import batch_headers

@@ -38,7 +38,7 @@ from kidxlib.retention.policy import REASONS, TopicPolicy, Written
 from kidxlib.storage.location import Directory, location, read_file
 from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
 from kidxlib.storage.packed import is_packed
-from kidxlib.storage.publisher import Owner, publish_if, sweep
+from kidxlib.storage.publisher import Owner, publish_if, sweep_staging_files
 from kidxlib.storage.remover import Remover, in_the_way
 from kidxlib.text.times import NS_PER_MS
 
@@ -520,7 +520,7 @@ def _cut_epochs(remover: Remover, directory: Directory) -> None:
     epochs = LeaderEpochs(entries)
     cut = epochs.within(begins, _NO_END)
     if cut.entries != epochs.entries:
-        sweep(directory, time.time_ns())  # files of killed runs, as the log dir is locked
+        sweep_staging_files(directory, time.time_ns())  # files of killed runs, as the log dir is locked
         publish_if(directory, LEADER_EPOCH_CHECKPOINT, cut.checkpoint(), content.__eq__, Owner.of(status))
 
 

@@ -55,7 +55,7 @@ from kidxlib.retention.policy import (
     TopicPattern,
     TopicPolicy,
 )
-from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, expected, parse_toml, read_toml_text
 from kidxlib.text.words import quoted
 
 
@@ -166,13 +166,13 @@ class _File(_PolicyTable):
 
 
 def read_policies(path: Path) -> tuple[Policy, ...]:
-    text = read_text(path)
+    text = read_toml_text(path)
     if _is_described(path, text):
         described = {
             topic: config_of_described(path, topic, configs) for topic, configs in _read_described(path, text).items()
         }
         return (Policy(described=described, where=str(path)),)
-    file = checked(path, text, _File)
+    file = parse_toml(path, text, _File)
     shared = file.values()
     if not file.policy:
         return (Policy(values=shared, patterns=file.patterns(), where=str(path)),)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES, made_by_an_older_release
+from kidxlib.catalog.tables import COMMIT_LOCK_FILE, LAYOUT_VERSION, TABLES, made_by_an_older_release
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
-from kidxlib.tables.delta_commits import LOCK_FILE
 from kidxlib.terminal.options import needing_packages, parse_option
 from kidxlib.text.times import parse_time
 
@@ -142,7 +141,7 @@ def _ensure_known(option: str, names: Iterable[str]) -> None:
     """Refuse to make a catalog in a directory with files that are not kidx's. Tables of kidx may be among its entries:
     a build may have been stopped while it made them.
     """
-    ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
+    ours = {STAGING, COMMIT_LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in names if name not in ours and not name.startswith("."))
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

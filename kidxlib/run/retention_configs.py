@@ -14,8 +14,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.retention.apply import Written
-from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig
+from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig, Written
 from kidxlib.retention.policy_file import ConfigEntry, config_of_described
 from kidxlib.run.known_topics import (
     KnownTopics,

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from kidxlib.terminal.options import SETTINGS_FILE
-from kidxlib.text.toml_file import TomlTable, checked, pattern, read_text
+from kidxlib.text.toml_file import TomlTable, parse_toml, pattern, read_toml_text
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600
 
@@ -91,4 +91,4 @@ def read_settings(path: Path) -> Settings:
     """Read a settings file. The default file may be missing, as in an installed package."""
     if path == SETTINGS_FILE and not path.exists():
         return Settings()
-    return checked(path, read_text(path, "settings"), Settings)
+    return parse_toml(path, read_toml_text(path, "settings"), Settings)

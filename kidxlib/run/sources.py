@@ -19,7 +19,7 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.format.topic_partition import TopicPartition, is_name, parse_partition_directory
+from kidxlib.format.topic_partition import TopicPartition, is_topic_name, parse_partition_directory
 from kidxlib.indexing.listing import listed_entries
 from kidxlib.indexing.source import NOT_SAID, RemoteOptions, Source, parse_sources
 from kidxlib.storage.location import as_text, location
@@ -277,7 +277,7 @@ def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
     catalog has for it. `catalog` is its path or URL; None: there is none that this process reads.
     """
     for text in given:
-        if not is_name(text) or os.path.lexists(text):
+        if not is_topic_name(text) or os.path.lexists(text):
             continue
         expected = f"{text}: no such directory; a source is given as DIR or NAME=DIR here"
         known = _paths_in(catalog)

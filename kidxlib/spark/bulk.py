@@ -21,7 +21,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_log
 from kidxlib.reading.walk import fail_on, warn_of
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.source import spark_schema
 from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
 
@@ -122,7 +122,7 @@ def read(
         remote=RemoteOptions(layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata)),
     )
     goes_on = on_damage == "skip"
-    tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))
+    tables = None if catalog is None else existing_catalog_tables("catalog", os.fspath(catalog))
     scan = _scan_by_tasks(spark)
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)

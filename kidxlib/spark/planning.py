@@ -35,7 +35,7 @@ from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.wanted_records import Wanted
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.pushed_filters import Pushed
 from kidxlib.spark.source import Numbers, StreamOffsets
 from kidxlib.spark.source_options import LATEST, Limit, SourceOptions, StreamOptions, Topics, TriggerLimits
@@ -429,7 +429,7 @@ def shares_of_limit(sizes: Sequence[int], firsts: Sequence[int], limit: int) -> 
 
 
 def _plan(options: SourceOptions, request: ReadRequest) -> ReadPlan:
-    tables = None if options.catalog is None else existing_tables("catalog", options.catalog)
+    tables = None if options.catalog is None else existing_catalog_tables("catalog", options.catalog)
     goes_on = not options.fails_on_loss
     return plan_reads(request, goes_on=goes_on, threads=cores(), part_bytes=PART_BYTES, catalog=tables)
 

@@ -15,7 +15,7 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import NotASegment
-from kidxlib.indexing.build_counts import Counts
+from kidxlib.indexing.build_counts import BuildCounts
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
@@ -28,7 +28,7 @@ TOPICS_SHOWN: Final = 40
 PROBLEMS_SHOWN: Final = 20
 
 
-def tell_counts(outcome: Outcome, title: str, counts: Counts) -> None:
+def tell_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
     """Show a row for each topic, and the segments with problems."""
     topics = counts.largest_topics()
     if topics:

@@ -24,7 +24,7 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES, properties_of
+from kidxlib.catalog.tables import TABLES, delta_properties
 from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -662,7 +662,7 @@ def test_tables_are_as_declared(table: Table, spark: SparkSession, built: Built)
     assert [(field.name, field.dataType, field.nullable, field.metadata["comment"]) for field in schema] == declared
     [detail] = spark.sql(f"DESCRIBE DETAIL {table.name}").collect()
     assert (detail.minReaderVersion, detail.minWriterVersion, detail.description) == (1, 2, table.comment)
-    assert (detail.properties, detail.clusteringColumns) == (properties_of(table), [])
+    assert (detail.properties, detail.clusteringColumns) == (delta_properties(table), [])
     assert DeltaTable(built.catalog / table.name).to_pyarrow_table().num_rows == spark.table(table.name).count()
 
 

@@ -29,8 +29,8 @@ import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
 from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.changes import compare
-from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.changes import compare_with_catalog
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import BuiltSegment
@@ -42,8 +42,8 @@ from kidxlib.recovery.recover import recover
 from kidxlib.retention.apply import PartitionDeletion, apply_deletions
 from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.opened_log import map_log, open_log
-from kidxlib.storage.publisher import sweep
+from kidxlib.storage.opened_log import map_log, open_local_log
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.terminal.command import run
 
 _DAY_NS: Final = 24 * 3600 * 10**9
@@ -62,13 +62,13 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
     plan = _plan(log_dir, index_dir)
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
-            sweep(partition.index_directory, time.time_ns() - _DAY_NS)
+            sweep_staging_files(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
-        for built in kidxlib.indexing.segments.build(tasks, use_mmap):
+        for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
-        for _ in finish(
+        for _ in fold_and_publish(
             (listed.partition_task(AuxiliaryFiles()), left_to_do[listed.key]) for listed in plan.partitions
         ):
             pass
@@ -132,7 +132,9 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     wanted = AuxiliaryFiles(snapshots=True)
     plan = _plan(log_dir, index_dir)
     send.send(
-        compare(plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False)
+        compare_with_catalog(
+            plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False
+        )
     )
 
 
@@ -219,7 +221,7 @@ def scan_logs(send: Connection, logs: Sequence[tuple[Path, int, RecoverOptions, 
     """
     memory = None
     for path, base_offset, options, chunk_bytes in logs:
-        with open_log(str(path)) as (descriptor, version):
+        with open_local_log(str(path)) as (descriptor, version):
             log = (
                 map_log(descriptor, version.size)
                 if chunk_bytes is None

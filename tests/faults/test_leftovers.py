@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
 from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT
-from kidxlib.tables.delta_commits import LOCK_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import (
     KIDX,
@@ -47,7 +47,7 @@ heartbeat.PERIOD = timedelta(milliseconds=10)
 def _held(catalog: Path) -> Iterator[None]:
     """Nobody commits to the catalog while the context lasts: runs wait, with all that they have staged."""
     catalog.mkdir(exist_ok=True)
-    descriptor = os.open(catalog / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    descriptor = os.open(catalog / COMMIT_LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

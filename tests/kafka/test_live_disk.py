@@ -30,7 +30,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,

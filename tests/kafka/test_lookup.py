@@ -22,7 +22,7 @@ from kidxlib.errors import (
     UnknownVersionError,
 )
 from kidxlib.format import layouts
-from kidxlib.index import abstract_index, search_kernel
+from kidxlib.index import search_kernel
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
@@ -141,8 +141,10 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
             asked = (data, entries, column, base_offset)
-            assert [abstract_index.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-            assert abstract_index.slots(*asked, targets, upper, increasing).tolist() == slots, what
+            assert [search_kernel.warm_cold_slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            many = np.empty(len(targets), np.int64)
+            search_kernel.many_slots(*asked, targets, upper, increasing, many)
+            assert many.tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers
@@ -180,7 +182,7 @@ def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, 
     columns = []
     for name in kind.layout.names or ():
         values = stored[name].astype(np.int64)
-        search_kernel.append(values + np.int64(base_offset) if name == "relative_offset" else values)
+        columns.append(values + np.int64(base_offset) if name == "relative_offset" else values)
     random_numbers = np.random.default_rng(rng.getrandbits(32))
     near = np.concatenate([*columns, np.array([0, base_offset])])
     near = (near[None, :] + np.array([[-1], [0], [1]])).ravel()

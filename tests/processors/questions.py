@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
-from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.checksum_kernel import CHOSEN, VECTOR_WORDS
+from kidxlib.format.codecs import zstd_module
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
@@ -95,9 +95,11 @@ def _frames(data: bytes) -> Iterator[int | None]:
             if batch.is_v2 and batch.codec == CODEC_ZSTD:
                 try:
                     yield zlib.crc32(
-                        ZstdDecompressor().decompress(data[batch.position + BATCH_V2_BYTES_MIN : batch.next_position])
+                        zstd_module()
+                        .ZstdDecompressor()
+                        .decompress(data[batch.position + BATCH_V2_BYTES_MIN : batch.next_position])
                     )
-                except ZstdError:
+                except zstd_module().ZstdError:
                     yield None
 
 

@@ -47,8 +47,8 @@ from kidxlib.catalog.tables import (
     FILE_BYTES,
     READER_VERSION,
     SMALL_FILE_BYTES,
-    properties_of,
-    version_of,
+    catalog_version_of,
+    delta_properties,
 )
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
@@ -226,7 +226,7 @@ def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> No
 
 def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
     properties = old.configuration()
-    for name, value in properties_of(table).items():
+    for name, value in delta_properties(table).items():
         properties = properties.updated(name, value)
     return old.copy(
         *(old.id(), old.name(), table.comment, old.format(), json.dumps({"type": "struct", "fields": fields})),
@@ -266,7 +266,7 @@ def _version(spark: SparkSession, location: str) -> int | None:
         return None
     # Not by DeltaTable.detail(), which counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
-    return version_of(location, properties)
+    return catalog_version_of(location, properties)
 
 
 class _MakingTable:
@@ -316,7 +316,7 @@ class _MakingTable:
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
     """Makes a table without rows. A table from a query's rows would forget which columns are never null."""
     builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
-    for name, value in properties_of(table).items():
+    for name, value in delta_properties(table).items():
         builder = builder.property(name, value)
     for column in table.columns:
         builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
@@ -342,7 +342,7 @@ class SparkTables:
             return None
         converters = _jvm(self.spark).scala.jdk.javaapi.CollectionConverters
         properties = converters.asJava(snapshot.metadata().configuration())
-        return version_of(self.place(table), dict(properties))
+        return catalog_version_of(self.place(table), dict(properties))
 
     def for_workers(self) -> TablesToRead | None:
         return None

@@ -37,7 +37,14 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import CheckpointError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.known_segments import NOT_ASKED, NOWHERE, Matched, match, rows_by_partition, without_directory
+from kidxlib.indexing.known_segments import (
+    NOT_ASKED,
+    NOWHERE,
+    Matched,
+    match_listing,
+    rows_by_partition,
+    without_directory,
+)
 from kidxlib.indexing.listing import unlistable_as_json
 from kidxlib.indexing.plan import ListedPartition, Plan, ScanTask, find_segments
 from kidxlib.indexing.source import Source, sources_line
@@ -58,7 +65,7 @@ from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_summary, values_as_json
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_audit_summary, values_as_json
 from kidxlib.terminal.console import begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -288,7 +295,7 @@ def _as_cataloged(
     how many segments the catalog has in partitions that were listed without a segment. Index files are looked for where
     the last build put them (`find_indexes`), and compared at the interval with which they were built (`find_interval`).
     """
-    matched = match(plan, known)
+    matched = match_listing(plan, known)
     matched = matched.where(matched.present)
     listed = np.append(plan.have_segments(), False)[matched.partitions]  # the last is for `NOWHERE`
     there = matched.where(listed)
@@ -638,7 +645,7 @@ def _tell(
     """
     audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
+    tell_audit_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))

@@ -32,7 +32,7 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listing import numbers_in, offset_indexes, partitions_of
+from kidxlib.indexing.listing import numbers_in, offset_indexes, partition_numbers
 from kidxlib.indexing.plan import Plan, ScanTask
 from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
 from kidxlib.operations.damage.known_damage import last_findings
@@ -88,7 +88,7 @@ class LastAudits:
 
 def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], Collection[PartitionKey]]:
     """`unchanged` and `changed` of `LastAudits`, by the findings of the last audit of each partition on its logs."""
-    partitions = partitions_of(plan.segments)
+    partitions = partition_numbers(plan.segments)
     at = positions_in(plan.keys(plan.segments), logs, SEGMENT_KEY)
     was_read = pc.and_(
         pc.is_in(logs["verdict"], value_set=pa.array(_READ_IN_FULL)),
@@ -283,7 +283,7 @@ class _Known:
         cls, tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str]
     ) -> Self:
         is_unread = np.array([partition.key in audits for partition in plan.partitions], np.bool_)
-        listed = plan.segments.filter(pa.array(is_unread[partitions_of(plan.segments)]))
+        listed = plan.segments.filter(pa.array(is_unread[partition_numbers(plan.segments)]))
         keys = plan.keys(listed)
         names = {*FACTS, *LogVersion.names(), "offset_index_bytes", "index_directory"}
         topics = sorted({topic for _, topic, _ in audits})
@@ -294,7 +294,7 @@ class _Known:
         ids = [partition.topic_id for partition in plan.partitions]
         return cls(
             keys.append_column("log_bytes", listed["log_bytes"]),
-            [ids[number] for number in partitions_of(listed).tolist()],
+            [ids[number] for number in partition_numbers(listed).tolist()],
             known.take(places),
         )
 

@@ -45,7 +45,7 @@ from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.source import SegmentFile, Source
 from kidxlib.operations.producer_events import (
@@ -345,7 +345,7 @@ def run_audit(
 
     begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)
     with interrupts.telling(read_so_far):
-        bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
+        bins = into_bins([_segment_audit(task, audits) for task in tasks], engine.cores)
         with engine.stopping():
             segments = engine.run(
                 Work(

@@ -48,16 +48,16 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import BuildRun, Scanned, finish_partitions_of, recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.known_damage import KnownDamage, gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import KnownDamage, audited_sources, gaps_between, known_logs
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
-from kidxlib.operations.packed import remove_left
+from kidxlib.operations.packed import remove_unused_packed
 from kidxlib.run.sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import RANGE_BYTES
 from kidxlib.storage.log_dir import NO_CHECKPOINTS, Checkpoints
-from kidxlib.storage.publisher import sweep
+from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.terminal.console import begin_phase, note, rate
@@ -149,7 +149,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
     if not request.packs:
-        remove_left(catalog.tables, [source.name for source in request.sources])
+        remove_unused_packed(catalog.tables, [source.name for source in request.sources])
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")
@@ -178,9 +178,9 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
-        from kidxlib.operations.audit.audit import broken_now
+        from kidxlib.operations.audit.audit import audit_before_repair
 
-        broken = BrokenFiles(*broken_now(request, plan, backend))
+        broken = BrokenFiles(*audit_before_repair(request, plan, backend))
         plan = repair_plan(plan, broken.files)
     scanned = _read_and_finish(request, plan, backend)
     tables = backend.catalog.tables
@@ -407,9 +407,9 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    audited_sources = catalog.audited_sources()
+    with_audits = audited_sources(catalog.tables)
     for source in sources:
-        if source.name not in audited_sources:
+        if source.name not in with_audits:
             raise UsageError(
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
                 f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
@@ -469,7 +469,7 @@ def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that is going on loses its files."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions if plan.is_listed else ():  # else workers have swept as they planned
-        sweep(partition.index_directory, older_than_ms * NS_PER_MS)
+        sweep_staging_files(partition.index_directory, older_than_ms * NS_PER_MS)
     backend.catalog.sweep_staging(older_than_ms)
     backend.engine.sweep(older_than_ms)
 

@@ -36,7 +36,7 @@ from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFi
 from kidxlib.catalog.rows import PARTITION_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, SegmentToFinish
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import share_rows_of, shares, with_rows
+from kidxlib.engine.shares import keys_with_rows, share_rows_of, shares
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
@@ -420,7 +420,7 @@ def partitions_to_finish(
     kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
     heads = kept.heads.filter(kept.is_folded)
     folded = pa.concat_tables([segment_rows(heads, TO_FINISH), _events(tables, heads)])
-    partitions = with_rows(keys, counts_of(folded, PARTITIONS.key))
+    partitions = keys_with_rows(keys, counts_of(folded, PARTITIONS.key))
     held = folded.num_rows + len(keys)
     share_rows = share_rows_of(partitions, engine.cores, held)
     for share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):

@@ -23,7 +23,7 @@ from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, P
 from kidxlib.catalog.results import FINISHED, SCANNED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import ensure_logs_visible, source_directories
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem
@@ -237,7 +237,7 @@ def _finish(
 def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
     """Partitions that are finished together, neighbours in the tables."""
     keys = sorted(changes, key=itemgetter(1, 2, 0))  # as files are sorted
-    for start, end in cut([changes[key].segments for key in keys], _SEGMENTS_AT_ONCE):
+    for start, end in cut_by_weight([changes[key].segments for key in keys], _SEGMENTS_AT_ONCE):
         yield keys[start:end]
 
 

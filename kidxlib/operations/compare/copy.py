@@ -26,7 +26,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
 from kidxlib.operations.compare.file_pairs import (
@@ -621,7 +621,7 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
 def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
-    name, units = f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores)
+    name, units = f"compare-{uuid.uuid4().hex[:16]}", into_bins(items, engine.cores)
     return run_comparison(
         Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
         engine,

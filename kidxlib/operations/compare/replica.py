@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.place import (
@@ -443,7 +443,7 @@ def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
     """A partition's offsets in ranges that begin where segments of A begin, or of B if A has none."""
     one, other = _logs(pair.one), _logs(pair.other)
     logs = one or other
-    starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]
+    starts = [start for start, _ in cut_by_weight([log.size for log in logs], _RANGE_BYTES)]
     firsts = [0, *(logs[start].base_offset for start in starts[1:])]
     for first, following in zip(firsts, [*firsts[1:], None], strict=True):
         last = OFFSET_MAX if following is None else following - 1
@@ -469,7 +469,7 @@ def _work(
     """The rows of `COMPARED_REPLICAS`, by directory."""
     log_bytes = sum(offsets.log_bytes for offsets in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
-    units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
+    units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
     before = engine.done()  # of logs that were compared as a copy's before
 
     def done() -> Done:

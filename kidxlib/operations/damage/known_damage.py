@@ -46,11 +46,10 @@ from kidxlib.operations.damage.acceptances import (
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.sources import NotReached, Seen, as_sources, source_paths
+from kidxlib.run.sources import ListedSources, NotReached, as_sources, source_paths
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.options import MetadataOptions
 from kidxlib.terminal.run_summary import gap_lines
 
 #: The status under which damaged segments are counted that somebody has accepted.
@@ -419,7 +418,12 @@ class Missing:
 
     @classmethod
     def in_sources(
-        cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics, seen: Seen
+        cls,
+        tables: TablesToRead,
+        names: Collection[str],
+        topics: re.Pattern[str],
+        known: KnownTopics,
+        seen: ListedSources,
     ) -> Self:
         """Everything that is missing in these sources by the catalog, the checkpoints and the metadata of the sources'
         clusters. `seen` are the sources as they were listed.
@@ -481,7 +485,7 @@ class NewDamage:
 def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
     recorded = recorded_acceptances(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
-    known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
+    known_topics = read_known_topics(as_sources(paths))
     policy_of, directories = recorded_policies_and_directories(tables, sources, known_topics)
     gaps = gaps_between(tables, known_logs(tables, sources, selected.topics), policy_of, directories).all_lost
     damages = damage_now(tables, sources, selected, gaps, directories)

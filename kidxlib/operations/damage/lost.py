@@ -38,7 +38,8 @@ from kidxlib.operations.damage.acceptances import (
     match_acceptances,
     split_acceptances,
 )
-from kidxlib.reading.left_out import BrokersMetadata, Why, other_topic_id
+from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.left_out import Why, other_topic_id
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, NotReached

@@ -47,10 +47,10 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import pack
-from kidxlib.indexing.finish_partition import finish, segment_tasks
+from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.finish_partition import fold_and_publish, segment_tasks
 from kidxlib.indexing.plan import BuildTask, PartitionTask, SegmentTask
-from kidxlib.indexing.segments import build_together
+from kidxlib.indexing.segments import build_in_passes
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
@@ -59,8 +59,8 @@ from kidxlib.operations.recover.read_logs import LogReader, log_path
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, list_log_dir_partitions
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_brokers, read_leader_epochs
-from kidxlib.storage.publisher import Owner, Publisher, sweep
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
+from kidxlib.storage.publisher import Owner, Publisher, sweep_staging_files
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.console import begin_phase
 
@@ -116,7 +116,7 @@ def _sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
     the lock of the log dir stages there.
     """
     for name in names:
-        sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
+        sweep_staging_files(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
 def _flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
@@ -185,7 +185,7 @@ def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], le
         *(_ReadyTask(forecast, level, is_rebuilt=False) for forecast in others),
     ]
     with engine.stopping():
-        units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
+        units, is_small = into_bins(tasks, engine.cores), reads_little(0, len(tasks))
         staged = engine.run(Work("starts", units, make_partitions_ready, _START_RESULTS, is_small=is_small, maps=True))
     read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
     staged.remove()
@@ -240,11 +240,11 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     tasks = {forecast.files: _partition_task(forecast) for forecast in to_read}
     built = (
         (task.index_directory, segment)
-        for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+        for together in build_in_passes(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
         for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
     )
     by_partition = itertools.groupby(built, lambda segment: segment[0])
-    for _ in finish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
+    for _ in fold_and_publish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
         pass
     _publish_epochs(to_read, epochs)
 
@@ -448,7 +448,7 @@ class KeptCopies:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(os.path.realpath(directory))
         for above in (self.directory, *self.directory.parents):
-            if is_brokers(above):
+            if is_broker_log_dir(above):
                 raise UsageError(f"--keep {directory}: in {above}, a broker's log dir; name a directory outside of it")
 
     def keep(self, file: Path, name: str, start: int = 0) -> None:

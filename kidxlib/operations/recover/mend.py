@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup import directories, obstacles
+from kidxlib.audit.startup import obstacles
 from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
 from kidxlib.engine.protocol import Engine
@@ -155,7 +155,7 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
 def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
-    read = obstacles.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
+    read = obstacles.accepted_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
     if (why := _why_not_replaceable(path)) is not None:
@@ -220,7 +220,7 @@ def _why_epochs_unusable(path: Path) -> str | None:
     """Why a broker takes no epochs from a file; None where it takes some."""
     try:
         if path.stat().st_size:
-            obstacles.read_epochs(path)
+            obstacles.ensure_epochs_accepted(path)
             return None
     except FileNotFoundError:
         pass
@@ -278,7 +278,7 @@ def _mend_topic_id(
     if not log_dir.meta.is_kraft:
         return
     try:
-        directories.read_topic_id(path)
+        obstacles.accepted_topic_id(path)
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:

@@ -403,7 +403,7 @@ def _inspect_log_dirs(
     stack: contextlib.ExitStack,
     name: str,
 ) -> _Inspection:
-    known = read_known_topics(request.metadata, map(log_dir_as_source, broker.log_dirs))
+    known = read_known_topics(map(log_dir_as_source, broker.log_dirs), options=request.metadata)
     plan = recovery_plan(
         broker,
         known,

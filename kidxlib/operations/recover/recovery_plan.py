@@ -27,14 +27,15 @@ from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
+from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
+from kidxlib.audit.startup.node import directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.plan import Plan, add_segments, find_partitions
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
@@ -48,7 +49,7 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import SMALL_BYTES, new_room, passes
+from kidxlib.storage.opened_log import SMALL_BYTES, room_of_pass, small_log_passes
 from kidxlib.terminal.console import begin_phase
 
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
@@ -440,7 +441,7 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
     with engine.abandoning():
-        units = pack(tasks, engine.cores)
+        units = into_bins(tasks, engine.cores)
         is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}
@@ -459,12 +460,12 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
         contextlib.ExitStack() as writers,  # they are closed once no pass is at work
         ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
     ):
-        for of_pass in passes(tasks):
+        for of_pass in small_log_passes(tasks):
             if len(coming) < _PASSES_AT_ONCE:
                 writer: ScanWriter | None = None
                 if (scans := of_pass[0].scans) is not None:
                     writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
-                rooms.put(_PassRoom(new_room(), writer))
+                rooms.put(_PassRoom(room_of_pass(), writer))
             else:
                 yield coming.popleft().result()
             coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))

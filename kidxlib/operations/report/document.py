@@ -60,7 +60,7 @@ from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partit
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
-from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths
+from kidxlib.run.sources import as_sources, list_sources, source_paths, sources_in_one_directory
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.console import begin_phase, printable
 from kidxlib.terminal.options import MetadataOptions
@@ -123,11 +123,11 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
     built_ms = min(max(started, default=now_ms), now_ms)
     answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
-    seen = look_at(as_sources(paths))
+    seen = list_sources(as_sources(paths))
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
-    known = read_known_topics(metadata, as_sources(seen.answering(paths)))
+    known = read_known_topics(as_sources(seen.answering(paths)), options=metadata)
     missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
@@ -136,7 +136,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "health": {
             **health_section(answers, paths, tables.path, missing.gaps),
             **missing.in_log_dirs_as_json(),
-            "sources_twice": [asdict(source) for source in in_one_directory(tables, list(paths))],
+            "sources_twice": [asdict(source) for source in sources_in_one_directory(tables, list(paths))],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _measured_savings(tables, sample)),

@@ -43,10 +43,10 @@ from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
+from kidxlib.format.codecs import zstd_module
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
-from kidxlib.format.zstd import ZstdCompressor
 from kidxlib.jit.machine import cores
 from kidxlib.operations.report.savings_kernel import (
     ESTIMATION_FACTOR,
@@ -207,8 +207,8 @@ def _lz4_bytes(content: memoryview) -> int:
 
 def _zstd_bytes(content: memoryview) -> int:
     """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
-    stream = ZstdCompressor(level=_ZSTD_LEVEL)
-    return len(stream.compress(content)) + len(stream.flush(ZstdCompressor.FLUSH_FRAME))
+    stream = zstd_module().ZstdCompressor(level=_ZSTD_LEVEL)
+    return len(stream.compress(content)) + len(stream.flush(stream.FLUSH_FRAME))
 
 
 def _split_into_blocks(content: memoryview, block_bytes: int) -> list[memoryview]:

@@ -40,7 +40,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import pack
+from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.source import PartitionDirectory, RemoteBucket, RemoteOptions, Source, remote_bucket
 from kidxlib.log.metadata_image import BrokerSettings
 from kidxlib.operations.backend import Backend
@@ -507,7 +507,7 @@ class _RecordReader:
         return [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
 
     def _rows(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
-        units = pack(logs, self.engine.cores)
+        units = into_bins(logs, self.engine.cores)
         with self.engine.abandoning():
             staged = self.engine.run(Work(name, units, read_logs, CONTENTS, is_small=is_small))
         rows = [row for batch in staged.batches("contents") for row in batch.to_pylist()]

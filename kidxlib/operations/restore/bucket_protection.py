@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kidxlib.errors import describe_error
 from kidxlib.operations.restore.new_nodes import NewBroker
-from kidxlib.storage.location import Location, plain
+from kidxlib.storage.location import Location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.options import needing_packages
 
@@ -69,7 +69,7 @@ def protection_of(
             f"{bucket}: a leader that starts with too little deletes remote segments: make that impossible first, and "
             f"say how: {_OPTION} versioning (the store keeps what is deleted) or read-only (the brokers may not delete)"
         )
-    place = plain(bucket)
+    place = not_packed(bucket)
     if isinstance(place, ObjectPath):
         if said is Protected.VERSIONING:
             _check_store_versioning(place, seen, refusals)

@@ -65,7 +65,6 @@ from kidxlib.storage.location import Location, ensure_text
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs, regular_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.words import counted
 
 #: The node id of what is made of a bucket: no broker has it.
@@ -467,7 +466,7 @@ def take_inventory(
     """
     before = found_before or {}
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
-    known = read_known_topics(MetadataOptions(), map(log_dir_as_source, log_dirs))
+    known = read_known_topics(map(log_dir_as_source, log_dirs))
     brokers = [
         _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)

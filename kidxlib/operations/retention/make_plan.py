@@ -47,7 +47,7 @@ from kidxlib.retention.policy import (
     Written,
 )
 from kidxlib.run.retention_configs import Configs, ConfiguredTopics
-from kidxlib.run.sources import as_sources, in_one_directory, look_at, source_paths, sources_in_catalog
+from kidxlib.run.sources import as_sources, list_sources, source_paths, sources_in_catalog, sources_in_one_directory
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase, warn_of_first
@@ -98,7 +98,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
     paths = source_paths(tables)
-    seen = look_at([source for source in as_sources(paths) if source.name in sources])
+    seen = list_sources([source for source in as_sources(paths) if source.name in sources])
     configured = _configured(request, segments, seen.answering(paths))
     described = [policy.name for policy in request.policies if policy.described]
     configs = configured.complete(own, deletes=not request.options.what_if, described=described)
@@ -145,7 +145,7 @@ def _lines_of_missing(missing: Missing, *, many_sources: bool) -> Iterator[str]:
 
 
 def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
-    for same in in_one_directory(tables, sources):
+    for same in sources_in_one_directory(tables, sources):
         raise UsageError(
             f"{tables.path}: {same}: its segments would be planned twice; choose one of them with --source, or "
             "take one out with kidx forget-source"

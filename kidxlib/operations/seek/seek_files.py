@@ -39,7 +39,7 @@ from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.answer_work import RESULT
-from kidxlib.storage.location import Location, ensure_text, location, plain
+from kidxlib.storage.location import Location, ensure_text, location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object, object_written
 from kidxlib.terminal.options import needing_packages
 from kidxlib.text.times import parse_milliseconds
@@ -383,7 +383,7 @@ def _matches(text: Values, pattern: str) -> Values:
 
 
 def _open_file(place: Location) -> Any:
-    place = plain(place)
+    place = not_packed(place)
     return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
 
 
@@ -654,7 +654,7 @@ def _write_parquet(place: Location, answers: Iterable[pa.RecordBatch]) -> None:
 @contextlib.contextmanager
 def _appearing(place: Location) -> Iterator[Location]:
     """A temporary path, renamed at the end. An object needs none: it appears only once it is complete."""
-    place = plain(place)
+    place = not_packed(place)
     if isinstance(place, ObjectPath):
         yield place
         return
@@ -675,7 +675,7 @@ def _appearing(place: Location) -> Iterator[Location]:
 @contextlib.contextmanager
 def _sink(place: Location) -> Iterator[Any]:
     """Open a new file. An object that is not written to its end never appears."""
-    place = plain(place)
+    place = not_packed(place)
     if isinstance(place, ObjectPath):
         with object_written(place) as sink:
             yield sink

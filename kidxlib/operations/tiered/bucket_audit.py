@@ -30,7 +30,7 @@ from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import Staged, Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import EpochEntry
@@ -325,7 +325,7 @@ def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> Tiere
 
 def _divide_into_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
     weights = [max(segment.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for segment in segments]
-    for start, end in cut(weights, _SHARE_BYTES):
+    for start, end in cut_by_weight(weights, _SHARE_BYTES):
         yield tuple(segments[start:end])
 
 

@@ -26,9 +26,10 @@ from jobs.common.spark import spark_tables
 from jobs.common.spark.session import session
 from jobs.common.spark.spark_tables import SparkMaintenance, SparkTables
 from kidxlib.catalog import tables
+from kidxlib.catalog import tables as catalog_tables
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, properties_of
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, TABLES, UPGRADE_ORDER, delta_properties
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.maintenance import table_state
@@ -148,7 +149,7 @@ def test_tables_are_the_same_whoever_made_them(fresh_spark: SparkSession, tmp_pa
         by_delta_rs.append(table, table.schema().empty_table())
         assert_same_layout(tmp_path / "spark" / table.name, tmp_path / "delta-rs" / table.name)
         metadata = DeltaTable(tmp_path / "delta-rs" / table.name).metadata()
-        assert metadata.configuration == properties_of(table)
+        assert metadata.configuration == delta_properties(table)
         comments = [field.metadata["comment"] for field in DeltaTable(tmp_path / "spark" / table.name).schema().fields]
         assert comments == [column.comment for column in table.columns]
 
@@ -211,7 +212,7 @@ def _assert_an_older_release_refuses_it(path: str, monkeypatch: pytest.MonkeyPat
     """It asks the table `segments` alone, in these words."""
     says = f"segments: written with catalog version {CATALOG_VERSION}, this code has {CATALOG_VERSION - 1}; use a newer"
     with monkeypatch.context() as older:
-        older.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
+        older.setattr(catalog_tables, "CATALOG_VERSION", CATALOG_VERSION - 1)
         with pytest.raises(CatalogError, match=says):
             DeltaTables(path).catalog_version(SEGMENTS)
 

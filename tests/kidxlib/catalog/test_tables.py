@@ -23,7 +23,7 @@ from kidxlib.catalog.tables import (
 )
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.tables.delta_tables import DeltaTables
 
 KEPT = Path(__file__).parents[2] / "catalogs"
@@ -140,7 +140,7 @@ def test_a_catalog_of_the_same_layout_needs_no_spark(tmp_path: Path) -> None:
     are not written anew; done once.
     """
     path = kept_catalog(LAYOUT_VERSION, tmp_path)
-    tables = existing_tables("--catalog", str(path))
+    tables = existing_catalog_tables("--catalog", str(path))
     before = {table: tables.read(table) for table in TABLES}
     files = {
         table: sorted(DeltaTable(path / table.name).file_uris()) for table in TABLES if (path / table.name).is_dir()

@@ -31,7 +31,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
 from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
 from kidxlib.records.reader import Record
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows
@@ -184,7 +184,7 @@ def _ordered(limits: tuple[int | None, int | None]) -> tuple[int | None, int | N
 
 def _plan(path: Path, catalog: Path | None, **options: Any) -> ReadPlan:
     request = read_request(path, to_log_end=False, **options)
-    tables = None if catalog is None else existing_tables("--catalog", str(catalog))
+    tables = None if catalog is None else existing_catalog_tables("--catalog", str(catalog))
     return plan_reads(request, goes_on=False, catalog=tables)
 
 
@@ -423,7 +423,7 @@ def _scanned(path: Path, catalog: Path, **options: Any) -> list[int]:
         yield from map(scan_log, logs)
 
     request = read_request(path, isolation="read_committed", to_log_end=False, **options)
-    plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_tables("catalog", str(catalog)))
+    plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_catalog_tables("catalog", str(catalog)))
     sizes = [(path / segment_file(base_offset, LOG_SUFFIX)).stat().st_size for base_offset in found]
     told = f"scanned for transactions: {counted(len(found), 'log')}, {sum(sizes):,} bytes"
     assert plan.notes[1:] == ((told,) if found else ())

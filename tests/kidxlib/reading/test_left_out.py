@@ -53,7 +53,7 @@ from kidxlib.reading.request import read_request
 from kidxlib.reading.walk import Damage
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
-from kidxlib.run.context import existing_tables
+from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
@@ -99,7 +99,7 @@ def _batches(start: int, end: int, key: bytes = b"k") -> bytes:
 def _plan(
     *places: Path, catalog: Path | None = None, read_offsets: ReadOffsets = read_offset_checkpoint, **options: Any
 ) -> ReadPlan:
-    tables = None if catalog is None else existing_tables("catalog", str(catalog))
+    tables = None if catalog is None else existing_catalog_tables("catalog", str(catalog))
     return plan_reads(read_request(places, **options), goes_on=False, catalog=tables, read_offsets=read_offsets)
 
 

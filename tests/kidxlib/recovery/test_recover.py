@@ -29,7 +29,7 @@ from kidxlib.recovery.recover import TAIL_BYTES_MAX, RecoveredSegment, recover, 
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
-from kidxlib.storage.opened_log import map_log, open_log
+from kidxlib.storage.opened_log import map_log, open_local_log
 from tests.kidxlib.recovery.test_check_kernel import BATCHES, LOG, STARTS
 from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference
@@ -46,7 +46,7 @@ _BATCHES = b"".join(encode(0, [Batch(), Batch()]))
 
 def test_golden_mapped(golden_segment: GoldenSegment) -> None:
     """The promise itself: the bytes that Kafka wrote, and where it truncates the log. The facts are the reference's."""
-    with open_log(str(golden_segment.log)) as (descriptor, version):
+    with open_local_log(str(golden_segment.log)) as (descriptor, version):
         recovered = recover(map_log(descriptor, version.size), golden_segment.base_offset, golden_segment.options)
     assert_as_kafka(recovered, golden_segment)
     reference = recover_reference(golden_segment.log.read_bytes(), golden_segment.base_offset, golden_segment.options)
@@ -56,7 +56,7 @@ def test_golden_mapped(golden_segment: GoldenSegment) -> None:
 def test_golden_in_chunks(golden_segment: GoldenSegment) -> None:
     """Memory is bounded by the chunk: nothing may depend on where one ends."""
     for chunk_bytes in CHUNK_BYTES:
-        with open_log(str(golden_segment.log)) as (descriptor, version):
+        with open_local_log(str(golden_segment.log)) as (descriptor, version):
             log = GuardedChunks(descriptor, version.size, chunk_bytes)
             assert_as_kafka(recover(log, golden_segment.base_offset, golden_segment.options), golden_segment)
 
@@ -224,7 +224,7 @@ def test_largest_file(tmp_path: Path, size: int, reason: str) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.touch()
     os.truncate(path, size)
-    with open_log(str(path)) as (descriptor, version):
+    with open_local_log(str(path)) as (descriptor, version):
         end = recover(ChunkedLog(descriptor, version.size), 0, RecoverOptions()).end
     assert (end.reason, end.position) == (reason, 0)
 

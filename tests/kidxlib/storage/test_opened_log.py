@@ -19,7 +19,7 @@ from kidxlib.recovery.recover import recover
 from kidxlib.storage import log_bytes
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, RangedLog, WholeLog
 from kidxlib.storage.opened_log import open_local_log, opened_log
-from tests.kidxlib.recovery.test_segment import assert_same
+from tests.kidxlib.recovery.test_recover import assert_same
 from tests.support import page_cache
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.object_store import BUCKET, ObjectStore

@@ -15,6 +15,7 @@ from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.source import source_at
 from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.recover import scan_logs
+from kidxlib.storage import opened_log
 from kidxlib.storage.opened_log import SMALL_BYTES
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.golden import DATA, SAMPLES
@@ -88,7 +89,7 @@ def test_what_happens_to_one_of_many_is_told_of_that_one(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that is mapped grows while it is scanned, one is gone by then, and one is no longer small."""
-    monkeypatch.setattr(opened_together, "_CACHESTAT", -1)  # the kernel does not tell what is in memory
+    monkeypatch.setattr(opened_log, "_CACHESTAT", -1)  # the kernel does not tell what is in memory
     tasks = _tasks(log_dir, tmp_path / "index")
     expected = {row["log_path"]: row for row in _rows(tasks, use_mmap=True)["segment"]}
     grows, gone, large = [task.segment.path for task in tasks if task.segment.topic_partition.topic == "odd"][1:4]

@@ -19,7 +19,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State
-from kidxlib.storage import log_dir
+from kidxlib.storage import log_dir as log_dir_module
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.log_dirs import put
@@ -139,9 +139,9 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
     """`orders-2` is deleted between the checkpoints and the listing, and `orders-0` goes on in a new segment after it.
     Checkpoints are read before logs are listed, and what is lacking then is looked at again.
     """
-    read, list_all = log_dir.usable_checkpoints, plan.find_segments
+    read, list_all = log_dir_module.usable_checkpoints, plan.find_segments
 
-    def read_and_delete(place: Path) -> log_dir.Checkpoints:
+    def read_and_delete(place: Path) -> log_dir_module.Checkpoints:
         found = read(place)
         (log_dir / "orders-2" / segment_file(0, ".log")).unlink()
         (log_dir / "orders-2").rmdir()
@@ -345,7 +345,7 @@ def test_a_directory_is_listed_once_for_what_was_recorded(log_dir: Path, monkeyp
         listed.append(place)
         return files_in(place)
 
-    for module in (lost_module, small_files):
+    for module in (lost_module, log_dir_module):
         monkeypatch.setattr(module, "files_in", listing)
     assert _missing(log_dir.parent / "catalog") == [(3, "1 partition without first logs")]
     assert listed.count(log_dir / "orders-0") == 1

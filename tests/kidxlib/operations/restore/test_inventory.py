@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.backend import open_local_once
+from kidxlib.operations.backend import open_without_catalog
 from kidxlib.operations.restore.inventory import SCAN_CACHE_SCHEMA
 from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.operations.restore.restore import RestoreRequest, restore
@@ -77,7 +77,7 @@ class _Restores:
             now=now or datetime.now(UTC) + timedelta(hours=1),
             scan_cache=self.cache if cached else None,
         )
-        with open_local_once(1) as backend:
+        with open_without_catalog(1) as backend:
             values = dict(restore(request, backend).values)
             self.read_bytes = backend.engine.done().log_bytes
         del values["disks"]  # others write to the file system, too
