@@ -281,7 +281,7 @@ def compact(
     tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, use_mmap: bool
 ) -> Iterator[Change]:
     """Find what to change in partitions, and with `Mode.APPLY` change it. A change is returned after its files are
-    durable. Without `use_mmap`, logs are read in chunks: see `kidxlib.indexing.segments.build`.
+    durable. Without `use_mmap`, logs are read in chunks: see `kidxlib.indexing.segments.build_segments`.
     """
     with Publisher() as publisher, Remover() as remover:
         waiting: list[Change] = []
