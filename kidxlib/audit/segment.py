@@ -149,8 +149,8 @@ def audit_segment(
     task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool, read: ScannedLog | None = None
 ) -> AuditedSegment:
     """Read a segment's log, and check its offset and time index against it. `use_mmap` is as for
-    `kidxlib.indexing.segments.build_segments`; `deep` looks at the records, too. A log that was `read` is not read again, unless
-    a broker has written to it meanwhile.
+    `kidxlib.indexing.segments.build_segments`; `deep` looks at the records, too. A log that was `read` is not read
+    again, unless a broker has written to it meanwhile.
     """
     task, use_mmap = _with_checksums(task), use_mmap and not task.segment.active
     for attempt in range(_ATTEMPTS):

@@ -1,1 +1,3 @@
-"""Index files are made sparser or denser, trimmed of zeros, or removed because nothing needs them."""
+"""Index files are made sparser or denser, trimmed of zeros, or removed because nothing needs them. `policy` says which
+segments get which interval (`policy_file` reads it), and `compact_partition` carries that out.
+"""

@@ -2,6 +2,6 @@
 `request`), and the reading of it. In the plan, `positions` says where reading begins and ends in a log, `ends` in a
 partition, `left_out` what is not read, and `transactions` which were aborted; `brokers_metadata` and `cataloged_logs`
 tell what need not be looked up in logs. The plan consists of small values that can be sent to other processes; to read
-a segment, its part of the plan (`segment_read`) is enough: `walk` walks over its batches, `rows` makes records of them.
-`who_wrote` reads for a single record.
+a segment, its part of the plan (`segment_read`) is enough: `walk` walks over its batches (`aborted_kernel` marks those
+of aborted transactions), `rows` makes records of them. `who_wrote` reads for a single record.
 """

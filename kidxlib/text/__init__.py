@@ -1,1 +1,1 @@
-"""Texts that people write and read: times, TOML files, numbers in words."""
+"""Texts that people write and read: `times`, TOML files, numbers with nouns and quoted values (`words`)."""
