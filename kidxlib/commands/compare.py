@@ -27,6 +27,7 @@ from kidxlib.commands.command import (
 from kidxlib.errors import UsageError
 from kidxlib.operations.compare.comparison import FILE_KINDS, SAME, As, Comparison, Finding, Kind
 from kidxlib.terminal import options as shared_options
+from kidxlib.terminal.console import MORE_IN_JSON
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import SETTINGS_FILE, IntegerRange, needing_packages
 from kidxlib.terminal.outcome import Outcome
@@ -385,7 +386,7 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
     for kind, verdicts in (("problem", PROBLEMS), ("unknown", NOT_COMPARABLE)):
         rows = itertools.islice(compared.rows(kind), _SHOWN)
         outcome.line(*(f"{row.verdict}: {row.object}: {row.detail}" for row in rows))
-        outcome.more(compared.segments(*verdicts) - _SHOWN, "; --json has them all")
+        outcome.more(compared.segments(*verdicts) - _SHOWN, MORE_IN_JSON)
     outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
     if compared.requests:
         outcome.line(f"requests:    {compared.requests}")

@@ -17,7 +17,7 @@ from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.terminal.console import first_of_each_kind, note, rate
+from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, note, rate
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.run_summary import gap_lines
 from kidxlib.text.words import counted
@@ -101,7 +101,7 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
     if summary.not_looked_at:
         outcome.line(summary.not_looked_at)
     outcome.table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
-    for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
+    for failure in first_of_each_kind(summary.failures, SHOWN, MORE_IN_JSON):
         outcome.line(f"{StartupAction.FAIL}: {failure}")
     outcome.line(*gap_lines(summary.gaps, many_sources=summary.many_sources))
     _tell_compacted(outcome, summary.gaps)
@@ -131,7 +131,7 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
 def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence[NotReadyRow]) -> None:
     for segment in not_ready[:SHOWN]:
         outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
-    outcome.more(summary.not_ready_count - SHOWN, "; --json has them all")
+    outcome.more(summary.not_ready_count - SHOWN, MORE_IN_JSON)
     if not summary.not_ready_count:
         outcome.line("ready for tiering: all inactive segments")
 
@@ -143,7 +143,7 @@ def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
         outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {detail}")
         rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
         outcome.line(f"  {file.consequence}{rebuilds}")
-    outcome.more(summary.reported_count - len(summary.reported), "; --json has them all")
+    outcome.more(summary.reported_count - len(summary.reported), MORE_IN_JSON)
 
 
 def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
@@ -194,7 +194,7 @@ def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
         of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
         outcome.line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
         outcome.line(f"  {segment.detail}")
-    outcome.more(summary.lost_count - SHOWN, "; --json has them all")
+    outcome.more(summary.lost_count - SHOWN, MORE_IN_JSON)
     for why, count in sorted(summary.removed.items()):
         one, more = _REMOVED[Removal(why)]
         outcome.line(f"a broker will remove: {counted(count, one, more)}")

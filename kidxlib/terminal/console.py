@@ -68,6 +68,8 @@ def shows_details() -> bool:
 
 #: How many warnings of a kind are printed one by one.
 FIRST_MOST: Final = 5
+#: Who does not see all lines is told where they are.
+MORE_IN_JSON: Final = "; --json has them all"
 
 
 def note(message: str) -> None:
@@ -88,7 +90,7 @@ def warn_of_first(messages: Iterable[str]) -> None:
 
 def first_of_each_kind(lines: Iterable[str], most: int, all_of_them: str = "") -> Iterator[str]:
     """The first lines of each kind, and a line that says how many more there are and `all_of_them`, as
-    "; --json has them all". Lines of one kind say the same about other files: they differ in numbers, and before the
+    `MORE_IN_JSON`. Lines of one kind say the same about other files: they differ in numbers, and before the
     first colon.
     """
     kinds: defaultdict[str, list[str]] = defaultdict(list)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any, Final, Literal, TypeAlias
@@ -18,8 +18,22 @@ from rich.table import Table
 from rich.text import Text
 
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import STYLES, more, note, print_json, print_line, printable, results, shows_details
+from kidxlib.terminal.console import (
+    MORE_IN_JSON,
+    STYLES,
+    first_of_each_kind,
+    more,
+    note,
+    print_json,
+    print_line,
+    printable,
+    results,
+    shows_details,
+)
 from kidxlib.terminal.exit_codes import ExitCode
+
+#: How many lines of a kind the screen shows; the JSON object has all.
+LINES_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,11 @@ class Outcome:
     def more(self, left_out: int, what: str = "") -> None:
         """Add the line of `console.more`."""
         self.items.extend(more(left_out, what))
+
+    def first_lines(self, what: str, lines: Iterable[str]) -> None:
+        """Add the first lines of each kind (`console.first_of_each_kind`), each after `what` it tells."""
+        for line in first_of_each_kind(lines, LINES_SHOWN, MORE_IN_JSON):
+            self.line(f"{what}: {line}")
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int) -> None:
         self.items.append(_ShownTable(title, columns, rows, text_columns))

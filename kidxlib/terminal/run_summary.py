@@ -19,7 +19,7 @@ from kidxlib.indexing.build_counts import BuildCounts
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import first_of_each_kind, more, rate
+from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, more, rate
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
@@ -137,7 +137,7 @@ def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterat
         )
         yield f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{others_named}"
         yield f"  {first.consequence}"
-    yield from more(len(topics) - _LOST_TOPICS_SHOWN, "; --json has them all")
+    yield from more(len(topics) - _LOST_TOPICS_SHOWN, MORE_IN_JSON)
 
 
 def first_logs_not_known(names: Sequence[str]) -> Iterator[str]:

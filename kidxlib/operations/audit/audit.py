@@ -66,7 +66,7 @@ from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_audit_summary, values_as_json
-from kidxlib.terminal.console import begin_phase, note, warn, warn_of_first
+from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
@@ -649,7 +649,7 @@ def _tell(
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
-    outcome.more(len(not_compared) - SHOWN, "; --json has them all")
+    outcome.more(len(not_compared) - SHOWN, MORE_IN_JSON)
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         outcome.line(

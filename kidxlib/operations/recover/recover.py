@@ -44,15 +44,14 @@ from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.audit import start_takes
-from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
+from kidxlib.terminal.console import MORE_IN_JSON, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import MetadataOptions
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
-_LINES_SHOWN: Final = 20
 _NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
 
@@ -115,13 +114,13 @@ def _tell_plan(
         text_columns=1,
     )
     dropped = plan.dropped
-    for forecast, segment in dropped[:_LINES_SHOWN]:
+    for forecast, segment in dropped[:LINES_SHOWN]:
         who = "damaged, where the broker does not look" if segment.is_unseen else "the broker drops"
         if plan.is_cut(forecast):
             who = "cut off" if applies and not refusals else "would cut off"
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(forecast) else ""
         outcome.line(f"{who}: {forecast.directory.name} {segment.base_offset}: {segment.amount}{kept}")
-    outcome.more(len(dropped) - _LINES_SHOWN, "; --json has them all")
+    outcome.more(len(dropped) - LINES_SHOWN, MORE_IN_JSON)
     outcome.line(*gap_lines(plan.gaps, many_sources=False))
     _tell_findings(outcome, plan.lost_epochs)
     _tell_findings(outcome, plan.shorter_logs)
@@ -130,11 +129,11 @@ def _tell_plan(
     not_known = [(forecast.directory.name, offsets) for forecast, offsets in plan.first_logs_not_known]
     names = [f"{name} (offsets {offsets.start} to {offsets.stop - 1})" for name, offsets in not_known]
     outcome.line(*first_logs_not_known(names))
-    _tell_lines_by_kind(outcome, "loses", _accepted_losses(plan, refusals))
-    _tell_lines_by_kind(outcome, "noted", plan.noted)
+    outcome.first_lines("loses", _accepted_losses(plan, refusals))
+    outcome.first_lines("noted", plan.noted)
     for text in mended:
         outcome.line(f"mend: {text}")
-    _tell_lines_by_kind(outcome, "refused", [refusal.text for refusal in refusals])
+    outcome.first_lines("refused", [refusal.text for refusal in refusals])
     for log_dir, why in (plan.untrusted or {}).items():
         outcome.line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
@@ -151,15 +150,10 @@ def _tell_plan(
 
 
 def _tell_findings(outcome: Outcome, findings: Sequence[tuple[Forecast, Finding]]) -> None:
-    for forecast, finding in findings[:_LINES_SHOWN]:
+    for forecast, finding in findings[:LINES_SHOWN]:
         outcome.line(f"broken: {forecast.directory.name} {finding.file}: {finding.reason}: {finding.detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(findings) - _LINES_SHOWN, "; --json has them all")
-
-
-def _tell_lines_by_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
-    for line in first_of_each_kind(lines, _LINES_SHOWN, "; --json has them all"):
-        outcome.line(f"{what}: {line}")
+    outcome.more(len(findings) - LINES_SHOWN, MORE_IN_JSON)
 
 
 def _accepted_losses(plan: RecoveryPlan, refusals: Sequence[Refusal]) -> list[str]:

@@ -36,13 +36,11 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, Consumed, IsolatedRecords, RecordDigest
 from kidxlib.reading.request import READ_COMMITTED
 from kidxlib.storage.log_dir import parse_properties, small_file
-from kidxlib.terminal.console import begin_phase, first_of_each_kind
+from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted, shell_option
 
-_LINES_SHOWN: Final = 20
-_MORE_IN_JSON: Final = "; --json has them all"
 #: So long a high watermark may take to reach the end of a log whose followers are in sync.
 _SETTLES_SECONDS: Final = 30.0
 _STRAY_SUFFIX: Final = "-stray"
@@ -387,8 +385,7 @@ def _check_outcome(request: CheckRequest, applied: _AppliedRestore, found: _Chec
         },
     )
     for what, lines in (("differs", found.differs), ("not compared", found.not_compared), ("note", found.notes)):
-        for line in first_of_each_kind(lines, _LINES_SHOWN, _MORE_IN_JSON):
-            outcome.line(f"{what}: {line}")
+        outcome.first_lines(what, lines)
     outcome.line(
         f"equal: {found.equal} of {counted(len(applied.partitions), 'partition')}, {counted(found.records, 'record')}, "
         "in both isolation levels"

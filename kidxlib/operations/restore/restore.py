@@ -43,15 +43,13 @@ from kidxlib.operations.restore.until_offsets import propose_ends, write_proposa
 from kidxlib.storage.file_copy import Copied
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind, warn_of_first
+from kidxlib.terminal.console import FIRST_MOST, MORE_IN_JSON, first_of_each_kind, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted, shell_option
 
 #: So many lines of a kind are shown one by one.
-_LINES_SHOWN: Final = 20
-_MORE_IN_JSON: Final = "; --json has them all"
 _DAY: Final = timedelta(days=1)
 _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
@@ -138,7 +136,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
     if restored is not None:
         outcome.values.update(restored.contents.as_json())
-        outcome.warn(*first_of_each_kind(_contents_not_compared(restored.contents), FIRST_MOST, _MORE_IN_JSON))
+        outcome.warn(*first_of_each_kind(_contents_not_compared(restored.contents), FIRST_MOST, MORE_IN_JSON))
         outcome = replace(outcome, done=RESTORED)
     return replace(
         outcome,
@@ -211,10 +209,10 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
         f"which {earlier} are before the ends of their logs; look at it, and give the same command without "
         "--propose-until"
     )
-    _tell_lines_by_kind(outcome, "later", warnings)
-    _tell_lines_by_kind(outcome, "left out", sorted_out.left_out)
+    outcome.first_lines("later", warnings)
+    outcome.first_lines("left out", sorted_out.left_out)
     unread = [refusal.text for each in inventory.replicas.values() for refusal in leader_of(each).forecast.refusals]
-    _tell_lines_by_kind(outcome, "no end", [*sorted_out.refusals, *unread])
+    outcome.first_lines("no end", [*sorted_out.refusals, *unread])
     outcome.values.update(
         ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
     )
@@ -286,33 +284,28 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     outcome.table(
         "topics",
         ("topic", "topic id", "settings", "partitions", "all in sync", "bytes of logs"),
-        [_topic_row(plan, topic) for topic in plan.cluster.topics[:_LINES_SHOWN]],
+        [_topic_row(plan, topic) for topic in plan.cluster.topics[:LINES_SHOWN]],
         text_columns=3,
     )
-    outcome.more(len(plan.cluster.topics) - _LINES_SHOWN, _MORE_IN_JSON)
+    outcome.more(len(plan.cluster.topics) - LINES_SHOWN, MORE_IN_JSON)
     behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
     behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
-    _tell_lines_by_kind(outcome, "not in sync", behind)
-    _tell_lines_by_kind(outcome, "ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
-    _tell_lines_by_kind(outcome, "no end", plan.ends.without_end)
-    _tell_lines_by_kind(outcome, "groups", [*plan.groups.lines])
-    _tell_lines_by_kind(outcome, "cut", plan.cut)
-    _tell_lines_by_kind(outcome, "left out", plan.left_out)
-    _tell_lines_by_kind(outcome, "disagrees", plan.disagreements)
-    _tell_lines_by_kind(outcome, "lost", plan.lost)
-    _tell_lines_by_kind(outcome, "missing in a log", plan.gaps)
-    _tell_lines_by_kind(
-        outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
+    outcome.first_lines("not in sync", behind)
+    outcome.first_lines("ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
+    outcome.first_lines("no end", plan.ends.without_end)
+    outcome.first_lines("groups", [*plan.groups.lines])
+    outcome.first_lines("cut", plan.cut)
+    outcome.first_lines("left out", plan.left_out)
+    outcome.first_lines("disagrees", plan.disagreements)
+    outcome.first_lines("lost", plan.lost)
+    outcome.first_lines("missing in a log", plan.gaps)
+    outcome.first_lines(
+        "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
     )
-    _tell_lines_by_kind(outcome, "too few replicas", plan.too_few_replicas)
-    _tell_lines_by_kind(outcome, "cannot come back", [each.text for each in plan.cluster.cannot_come_back])
-    _tell_lines_by_kind(outcome, "retention", [*_removed_in_first_day(plan, now)])
-    _tell_lines_by_kind(outcome, "refused", plan.refusals)
-
-
-def _tell_lines_by_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
-    for line in first_of_each_kind(lines, _LINES_SHOWN, _MORE_IN_JSON):
-        outcome.line(f"{what}: {line}")
+    outcome.first_lines("too few replicas", plan.too_few_replicas)
+    outcome.first_lines("cannot come back", [each.text for each in plan.cluster.cannot_come_back])
+    outcome.first_lines("retention", [*_removed_in_first_day(plan, now)])
+    outcome.first_lines("refused", plan.refusals)
 
 
 def _metadata_lines(plan: RestorePlan) -> Iterator[str]:

@@ -35,7 +35,7 @@ from kidxlib.operations.tiered.sizes_and_lag import (
 )
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.terminal.console import begin_phase, warn_of_first
+from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
@@ -101,14 +101,14 @@ def _tell_numbers(outcome: Outcome, numbers: BucketNumbers) -> None:
             ],
             text_columns=1,
         )
-        outcome.more(len(largest) - _LINES_SHOWN, "; --json has them all")
+        outcome.more(len(largest) - _LINES_SHOWN, MORE_IN_JSON)
     for lag in numbers.lags[:_LINES_SHOWN]:
         waiting = timedelta(milliseconds=_waiting_ms(lag, numbers.as_of_ms))
         outcome.line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
             f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {waiting}"
         )
-    outcome.more(len(numbers.lags) - _LINES_SHOWN, "; --json has them all")
+    outcome.more(len(numbers.lags) - _LINES_SHOWN, MORE_IN_JSON)
 
 
 def _tell_what_if(outcome: Outcome, numbers: BucketNumbers, settings: dict[str, int]) -> None:
@@ -131,7 +131,7 @@ def _tell_what_if(outcome: Outcome, numbers: BucketNumbers, settings: dict[str, 
         ],
         text_columns=1,
     )
-    outcome.more(len(topics) - _LINES_SHOWN, "; --json has them all")
+    outcome.more(len(topics) - _LINES_SHOWN, MORE_IN_JSON)
     unknown = [topic for topic in topics if topic.unknown]
     if unknown:
         outcome.line(
@@ -265,7 +265,7 @@ def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
         detail = "" if finding.detail is None else f": {finding.detail}"
         outcome.line(f"{finding.verdict}: {finding.topic}{segment} {finding.file}: {finding.reason}{detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(found.findings) - PROBLEMS_SHOWN, "; --json has them all")
+    outcome.more(len(found.findings) - PROBLEMS_SHOWN, MORE_IN_JSON)
     for _, file, reason in found.kinds:
         outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
 

@@ -55,7 +55,7 @@ from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import begin_phase, warn_of_first
+from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
@@ -349,7 +349,7 @@ def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -
         why = "" if mended.why is None else f": {mended.why}"
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
         outcome.line(f"{mended.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
-    outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
+    outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, MORE_IN_JSON)
     _tell_logs_read(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
