@@ -136,6 +136,13 @@ def read_topic_id(partition_directory: Location) -> str | None:
     return fields["topic_id"]
 
 
+def topic_id_or_none(partition_directory: Location) -> str | None:
+    """The topic id of `read_topic_id`; None, too, where the file cannot be read."""
+    with contextlib.suppress(CheckpointError, OSError):
+        return read_topic_id(partition_directory)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
     """A log dir's `meta.properties`; each attribute is None if the setting or the file is missing.

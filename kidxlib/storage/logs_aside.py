@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.errors import CheckpointError
 from kidxlib.format.layouts import BATCH_V2, field_position
 from kidxlib.format.segment_files import (
     CLEANED_SUFFIX,
@@ -30,7 +29,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import read_topic_id, regular_file
+from kidxlib.storage.log_dir import regular_file, topic_id_or_none
 from kidxlib.text.words import counted
 
 #: The size in bytes of the offset that a batch, or an old message, begins with.
@@ -125,7 +124,7 @@ class LogsAside:
         own = loaded_as(directory.name)
         for folder in self._moved[log_dir]:
             is_of_partition = own is not None and loaded_as(folder.name) == own
-            if is_of_partition and len({_topic_id(directory), _topic_id(folder)} - {None}) < 2:
+            if is_of_partition and len({topic_id_or_none(directory), topic_id_or_none(folder)} - {None}) < 2:
                 yield folder
 
 
@@ -139,12 +138,6 @@ def _below(directory: Location) -> list[Path]:
 def _is_deleted(directory: Location) -> bool:
     """Whether a broker that starts deletes a partition's directory."""
     return directory.name.endswith("-delete")
-
-
-def _topic_id(directory: Location) -> str | None:
-    with contextlib.suppress(CheckpointError, OSError):
-        return read_topic_id(directory)
-    return None
 
 
 def put_in_place(names: Collection[str]) -> list[str]:

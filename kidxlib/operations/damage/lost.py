@@ -44,7 +44,13 @@ from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, NotReached
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
-from kidxlib.storage.log_dir import PARTITION_METADATA, Checkpoints, before_first_log, read_topic_id, usable_checkpoints
+from kidxlib.storage.log_dir import (
+    PARTITION_METADATA,
+    Checkpoints,
+    before_first_log,
+    topic_id_or_none,
+    usable_checkpoints,
+)
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.run_summary import first_logs_not_known, lost_lines
@@ -685,7 +691,7 @@ def _misnamed(
     misnamed = _misnamed_by_id(listed, metadata)
     if misnamed:
         read = {name: _read_again(metadata[name]) for name in {source for source, _, _ in misnamed}}
-        misnamed = _misnamed_by_id({key: (listed[key][0], _topic_id(listed[key][0])) for key in misnamed}, read)
+        misnamed = _misnamed_by_id({key: (listed[key][0], topic_id_or_none(listed[key][0])) for key in misnamed}, read)
     ids = {(topic, number): topic_id for (_, topic, number), (_, topic_id) in listed.items()}
     for key, (directory, topic_id) in listed.items():
         _, topic, number = key
@@ -722,13 +728,6 @@ def _misnamed_by_id(
         if detail is not None:
             misnamed[key] = Why.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {detail}"
     return misnamed
-
-
-def _topic_id(directory: Location) -> str | None:
-    try:
-        return read_topic_id(directory)
-    except (CheckpointError, OSError):
-        return None
 
 
 def not_built(

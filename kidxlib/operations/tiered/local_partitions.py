@@ -28,7 +28,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, read_topic_id
+from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, topic_id_or_none
 from kidxlib.terminal.console import warn, warn_of_first
 from kidxlib.text.words import counted
 
@@ -89,7 +89,7 @@ def tiered_partitions(
 
 def local_partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
     return [
-        LocalPartition(directory.log_dir, directory.topic_partition, _topic_id_or_none(directory.path))
+        LocalPartition(directory.log_dir, directory.topic_partition, topic_id_or_none(directory.path))
         for directory in list_source_partitions(source, Skipped())
         if topics.fullmatch(directory.topic_partition.topic)
     ]
@@ -233,13 +233,6 @@ def _segments_by_local_partition(
         if known in rows:
             segments_of[local] = rows[known]
     return segments_of
-
-
-def _topic_id_or_none(directory: Location) -> str | None:
-    try:
-        return read_topic_id(directory)
-    except (CheckpointError, OSError):
-        return None
 
 
 def _epoch_entries_or_none(directory: Location) -> Sequence[EpochEntry] | None:
