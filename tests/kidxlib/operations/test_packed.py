@@ -28,6 +28,7 @@ from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.kidxlib.catalog.test_tables import kept_catalog
 from tests.support.catalog import append_rows
+from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import Ended, run_here
@@ -42,10 +43,6 @@ def _kidx(*arguments: str | Path, code: int | tuple[int, ...] = 0) -> Ended:
     ended = run_here(kidx, *arguments)
     assert ended.code in ((code,) if isinstance(code, int) else code), ended
     return ended
-
-
-def _files(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 class Both:
@@ -70,10 +67,10 @@ class Both:
         """What unpacking writes into a new directory."""
         shutil.rmtree(self.unpacked, ignore_errors=True)
         _kidx("unpack", "--catalog", self.packed, "--index-dir", self.unpacked)
-        return _files(self.unpacked)
+        return tree(self.unpacked)
 
     def assert_same(self) -> None:
-        assert self.unpack() == _files(self.index_dir) != {}
+        assert self.unpack() == tree(self.index_dir) != {}
 
     def told(self, *command: str | Path, code: int | tuple[int, ...] = _OK) -> list[Any]:
         """What a command says with each catalog, but for the places of index files and of catalogs."""
@@ -123,7 +120,7 @@ def test_unpacked_files_are_those_of_a_build_without_pack(all_fixtures: Both) ->
     both = all_fixtures
     both.assert_same()
     again = _kidx("unpack", "--catalog", both.packed, "--index-dir", both.unpacked, "--json").json
-    assert (again["written"], again["unchanged"]) == (0, len(_files(both.index_dir)))
+    assert (again["written"], again["unchanged"]) == (0, len(tree(both.index_dir)))
     built = both.build_packed("--json")
     assert built.json["segments"] == 0 and built.json["rows_changed"] == 0
     built = both.build_packed("--rebuild", "--json")
@@ -213,7 +210,7 @@ def test_bytes_without_their_checksum_are_not_used(both: Both, tmp_path: Path) -
     assert "unreadable" in audit.out, audit
     unpacked = _kidx("unpack", "--catalog", both.packed, "--index-dir", tmp_path / "some", "--json", code=3).json
     assert unpacked["not_well_count"] == 1
-    missing = _files(both.index_dir).keys() - _files(tmp_path / "some").keys()
+    missing = tree(both.index_dir).keys() - tree(tmp_path / "some").keys()
     assert missing == {f"plain-zstd-0/{packed.name_of(0, 'index')}"}
 
 
@@ -224,11 +221,11 @@ def test_nothing_is_unpacked_beside_a_log_that_has_changed(both: Both, tmp_path:
     unpack = ("unpack", "--catalog", both.packed, "--index-dir", tmp_path / "some", "--json")
     [line] = _kidx(*unpack, code=3).json["not_well"]
     assert line.startswith(f"{log}: ")
-    others = {name for name in _files(both.index_dir) if not name.startswith("plain-zstd-0/")}
-    assert _files(tmp_path / "some").keys() == others != set()
+    others = {name for name in tree(both.index_dir) if not name.startswith("plain-zstd-0/")}
+    assert tree(tmp_path / "some").keys() == others != set()
     both.build_packed()
     _kidx(*unpack)
-    assert _files(tmp_path / "some").keys() > others
+    assert tree(tmp_path / "some").keys() > others
 
 
 def test_compaction_changes_rows_as_it_changes_files(both: Both) -> None:
@@ -238,10 +235,10 @@ def test_compaction_changes_rows_as_it_changes_files(both: Both) -> None:
     both.build()
     for catalog in (both.of_files, both.packed):
         _kidx("compact", "--catalog", catalog, "--interval-bytes", "65536", "--orphans", "--apply", code=_OK)
-    files = _files(both.index_dir)
+    files = tree(both.index_dir)
     both.assert_same()
     both.build()
-    assert _files(both.index_dir) == files
+    assert tree(both.index_dir) == files
     both.assert_same()
 
 
@@ -269,7 +266,7 @@ def test_a_source_changes_between_files_and_rows(both: Both, tmp_path: Path) -> 
     assert "give --pack to go on there" in refused.err.splitlines()[-1]
     tables = DeltaTables(str(both.packed))
     _kidx("build", *source, "--index-dir", tmp_path / "own", "--snapshots", "--epochs", code=_OK)
-    assert _files(tmp_path / "own") == _files(both.index_dir)
+    assert tree(tmp_path / "own") == tree(both.index_dir)
     assert tables.read(INDEX_BYTES, INDEX_BYTES.key).num_rows == 0
     back = both.build_packed()
     assert f"those in {tmp_path / 'own'} stay" in back.err
@@ -322,7 +319,7 @@ def test_a_catalog_of_an_older_release_gets_the_table(tmp_path: Path) -> None:
     _kidx("unpack", "--catalog", catalog, "--index-dir", tmp_path / "u")
     kept = kept_catalog(10, tmp_path / "ten")
     _kidx("unpack", "--catalog", kept, "--index-dir", tmp_path / "of-ten")
-    assert _files(tmp_path / "u") == _files(tmp_path / "of-ten") != {}
+    assert tree(tmp_path / "u") == tree(tmp_path / "of-ten") != {}
 
 
 def test_columns_are_those_that_are_read() -> None:

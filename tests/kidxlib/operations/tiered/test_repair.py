@@ -29,6 +29,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.storage.opened_log import LogFile
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired
+from tests.support.files import tree
 from tests.support.tiered_sites import RemoteSegment, Site, damages
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
@@ -57,10 +58,6 @@ def _repaired(site: Site, *options: object, code: int) -> dict[str, Any]:
     return repaired(*where, *options, code=code)
 
 
-def _contents(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def _segments(site: Site) -> list[RemoteSegment]:
     return [segment for place in _PARTITIONS for segment in site.segments(*place)]
 
@@ -76,17 +73,17 @@ def test_all_that_a_broker_has_uploaded_is_made_from_logs_alone(site: Site) -> N
     for segment in _segments(site):
         for suffix in SIDE_OBJECTS:
             segment.object(suffix).unlink(missing_ok=True)
-    lost, whole = _contents(site.bucket), _contents(_SAMPLE.bucket)
+    lost, whole = tree(site.bucket), tree(_SAMPLE.bucket)
     planned = _repaired(site, code=3)
-    assert _contents(site.bucket) == lost
+    assert tree(site.bucket) == lost
     assert {each["outcome"] for each in planned["objects"]} == {"to-put"}
-    assert _contents(site.log_dir.parent / "mirror") == {
+    assert tree(site.log_dir.parent / "mirror") == {
         name: content for name, content in whole.items() if name not in lost
     }
     applied = _repaired(site, "--apply", code=0)
     assert len(applied["objects"]) == len(whole) - len(lost)
     assert {each["outcome"] for each in applied["objects"]} == {"put"}
-    assert _contents(site.bucket) == whole
+    assert tree(site.bucket) == whole
     assert _repaired(site, "--apply", "--level", "full", code=0)["objects"] == []
 
 
@@ -94,15 +91,15 @@ def test_all_that_a_broker_has_uploaded_is_made_from_logs_alone(site: Site) -> N
 def test_each_damage_is_mended_or_left_alone(site: Site, name: str) -> None:
     damage, is_safe = _DAMAGES[name], _DAMAGES[name].found[1] in _SAFE
     damage.plant(site)
-    before = _contents(site.bucket)
+    before = tree(site.bucket)
     can_be_mended = not is_safe and damage.found[0] in SIDE_OBJECTS and name not in _OF_METADATA
     found = _repaired(site, "--apply", "--level", damage.level, code=0 if can_be_mended or is_safe else 3)
     if can_be_mended:
         assert {(each["file"], each["outcome"]) for each in found["objects"]} == {(damage.found[0], "put")}
-        assert _contents(site.bucket) == _contents(_SAMPLE.bucket)
+        assert tree(site.bucket) == tree(_SAMPLE.bucket)
     else:
         assert "put" not in {each["outcome"] for each in found["objects"]}
-        assert _contents(site.bucket) == before
+        assert tree(site.bucket) == before
         assert bool(found["left"]) == (not is_safe)
 
 
@@ -144,9 +141,9 @@ def test_what_is_not_certain_is_not_put(site: Site, plant: Callable[[Site], None
     segment = _with_aborted(site)[0]
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     plant(site)
-    before = _contents(site.bucket)
+    before = tree(site.bucket)
     found = _repaired(site, "--apply", code=3)
-    assert _contents(site.bucket) == before
+    assert tree(site.bucket) == before
     [row] = [each for each in found["objects"] if each["file"] == TRANSACTION_INDEX_SUFFIX]
     assert row["outcome"] == "not-made" and why in row["why"], row
 
