@@ -1,6 +1,7 @@
 """Batches and records in the bytes of a log, of all three message formats. `reader` reads them one by one, and says
 what is malformed. In bulk, by compiled loops, `batch_table` walks over headers and makes rows of them (`BatchWalk`),
-`placed_records` finds the addresses of the parts of records, and `arrow_records` makes Arrow tables of these; batches
-that the loops refuse are left to `reader`. `header_search` finds a batch, `batch_headers` goes from header to header.
-`wanted_records` are ranges of offsets and times; `control` reads transaction markers.
+`placed_records` finds the addresses of the parts of records, and `arrow_records` makes Arrow tables of these
+(`fill_kernel` fills their buffers); batches that the loops refuse are left to `reader`. `header_search` finds a batch,
+`batch_headers` goes from header to header. `wanted_records` are ranges of offsets and times; `control` reads
+transaction markers.
 """

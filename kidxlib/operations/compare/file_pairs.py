@@ -292,7 +292,7 @@ class LogPair:
 
 
 @dataclass(slots=True)
-class _Batches:
+class _ComparedBatches:
     """The batches in a part of a log.
 
     Attributes:
@@ -383,7 +383,7 @@ def compare_log_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
 def _walk_log(side: str, path: str, size: int) -> dict[str, object]:
     with opened_log(path) as opened:
         log, grew = _log_of(opened, size, use_mmap=False, access=Access.NORMAL)
-        return {**_Batches.of(log, 0, -1, checks=False).end_columns(side), f"{side}_grew": grew}
+        return {**_ComparedBatches.of(log, 0, -1, checks=False).end_columns(side), f"{side}_grew": grew}
 
 
 def _log_of(opened: OpenedLog, size: int, *, use_mmap: bool, access: Access) -> tuple[LogBytes, int]:
@@ -414,11 +414,11 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
         return columns | _beyond(first, second, same, differences.first)
 
 
-def _same_batches(paired: _PairedLog, limit: int) -> tuple[_Batches, int | None]:
+def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int | None]:
     """The first batches, as far as they are the same in both logs, and the offset after the first that is not, if any.
     After this all bytes that both have are compared. `limit` is the size of the other log.
     """
-    same, batch_end = _Batches(), None
+    same, batch_end = _ComparedBatches(), None
     with contextlib.suppress(MalformedRecordsError):  # `_beyond` reads these bytes once more
         for table in BatchWalk(paired, 0, Wanted()).tables():
             first = paired.differences.first
@@ -432,13 +432,13 @@ def _same_batches(paired: _PairedLog, limit: int) -> tuple[_Batches, int | None]
     return same, batch_end
 
 
-def _beyond(one: LogBytes, other: LogBytes, same: _Batches, difference: int) -> dict[str, object]:
+def _beyond(one: LogBytes, other: LogBytes, same: _ComparedBatches, difference: int) -> dict[str, object]:
     """The columns on each log after the batches that both have. Nothing is read where the logs are the same."""
     columns: dict[str, object] = {}
     for side, log in (("one", one), ("other", other)):
-        beyond = _Batches(end_offset=same.end_offset, valid_end=same.valid_end)
+        beyond = _ComparedBatches(end_offset=same.end_offset, valid_end=same.valid_end)
         if same.valid_end < log.size:
-            beyond = _Batches.of(log, same.valid_end, same.end_offset, checks=True)
+            beyond = _ComparedBatches.of(log, same.valid_end, same.end_offset, checks=True)
         columns |= beyond.end_columns(side)
         columns[f"{side}_zeros"] = 0 < zeros_from(log, beyond.valid_end) == log.size - beyond.valid_end
         columns[f"{side}_damaged"] = None if beyond.damaged < 0 else beyond.damaged

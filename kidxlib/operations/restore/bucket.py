@@ -176,7 +176,7 @@ class TakenBucket(Taken):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RemotePartition:
+class _TakenPartition:
     """The remote segments of a partition, as the restored cluster's metadata has them.
 
     Attributes:
@@ -308,7 +308,7 @@ def take_from_bucket(
 
 
 def _folders_only_in_bucket(
-    taken: TakenBucket, remotes: Sequence[_RemotePartition]
+    taken: TakenBucket, remotes: Sequence[_TakenPartition]
 ) -> dict[TopicPartition, _MadeFolder]:
     """The directories of partitions that no log dir has; the other directories are compared with remote segments."""
     folders: dict[TopicPartition, _MadeFolder] = {}
@@ -324,7 +324,7 @@ def _folders_only_in_bucket(
     return folders
 
 
-def _with_remote_starts(inventory: Inventory, remotes: Sequence[_RemotePartition]) -> Inventory:
+def _with_remote_starts(inventory: Inventory, remotes: Sequence[_TakenPartition]) -> Inventory:
     """The sources, whose replicas know where the bucket's part of them begins."""
     starts = {
         remote.topic_partition: min(visible.first_offset for visible in remote.visible.values())
@@ -351,7 +351,7 @@ def _why_nothing_in_bucket(taken: TakenBucket, topic: str, what: str) -> str:
     return f"and the bucket has no {what} of the partition"
 
 
-def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_RemotePartition]) -> Iterator[str]:
+def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_TakenPartition]) -> Iterator[str]:
     """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
     in_bucket = {remote.topic_partition for remote in remotes}
     for partition, replicas in taken.inventory.replicas.items():
@@ -428,7 +428,7 @@ def _wanted_directories(
 
 def _remote_partitions(
     taken: TakenBucket, wanted: Mapping[TopicIdPartition, Location], metadata: RemoteMetadata
-) -> Iterator[_RemotePartition]:
+) -> Iterator[_TakenPartition]:
     """The remote segments of each partition: by the metadata that survives, else by the objects."""
     rows = rows_by_partition(metadata.segments, "start_offset")
     forgotten = rows_by_partition(metadata.forgotten, "start_offset")
@@ -476,7 +476,7 @@ def _offset_range_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _remote_partition_by_objects(
     taken: TakenBucket, partition: TopicIdPartition, directory: Location
-) -> _RemotePartition:
+) -> _TakenPartition:
     uploaded = read_uploaded(taken.bucket.layout, partition, directory, _COPYING_BROKER)
     taken.left_out += uploaded.unusable
     taken.newest_ms = max(taken.newest_ms or 0, uploaded.newest_ms or 0) or None
@@ -488,7 +488,7 @@ def _remote_partition_by_objects(
                 f"offsets {segment.start_offset} to {segment.end_offset}, as after an upload that was tried again"
             )
     written = [record for record in uploaded.records() if record.segment.id in visible]
-    return _RemotePartition(
+    return _TakenPartition(
         partition=partition,
         directory=directory,
         rows=fold_metadata(as_read(written)).segments,
@@ -505,7 +505,7 @@ def _remote_partition_by_metadata(
     rows: pa.Table,
     visible: Mapping[str, VisibleOffsets],
     metadata: RemoteMetadata,
-) -> _RemotePartition:
+) -> _TakenPartition:
     objects = list_objects(directory, taken.bucket.layout.suffixes).objects
     presence = match_objects(taken.bucket.layout, rows, objects)
     found = [*findings_on_missing(presence)]
@@ -522,7 +522,7 @@ def _remote_partition_by_metadata(
     written = [ms for ms in objects["written_ms"].to_pylist() if ms is not None]
     taken.newest_ms = max([taken.newest_ms or 0, *written]) or None
     epochs = (entry["epoch"] for row in rows.to_pylist() for entry in row["leader_epochs"])
-    return _RemotePartition(
+    return _TakenPartition(
         partition=partition,
         directory=directory,
         rows=rows,
@@ -532,14 +532,14 @@ def _remote_partition_by_metadata(
     )
 
 
-def _count_segments(taken: TakenBucket, remote: _RemotePartition) -> None:
+def _count_segments(taken: TakenBucket, remote: _TakenPartition) -> None:
     rows = remote.read
     taken.topics.add(remote.partition.topic)
     taken.segments += len(rows)
     taken.log_bytes += sum(row["log_bytes"] for row in rows)
 
 
-def _gaps_between_segments(remote: _RemotePartition) -> Iterator[range]:
+def _gaps_between_segments(remote: _TakenPartition) -> Iterator[range]:
     end = None
     for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
         if end is not None and visible.first_offset > end:
@@ -547,7 +547,7 @@ def _gaps_between_segments(remote: _RemotePartition) -> Iterator[range]:
         end = max(end or 0, visible.last_offset + 1)
 
 
-def _tell_gaps(taken: TakenBucket, remote: _RemotePartition, local_start: int | None) -> None:
+def _tell_gaps(taken: TakenBucket, remote: _TakenPartition, local_start: int | None) -> None:
     """
     Args:
         local_start: where the longest log in a log dir begins; None: no log dir has the partition.
@@ -560,7 +560,7 @@ def _tell_gaps(taken: TakenBucket, remote: _RemotePartition, local_start: int | 
             )
 
 
-def _compare_with_local_log(taken: TakenBucket, remote: _RemotePartition, replica: OldReplica) -> None:
+def _compare_with_local_log(taken: TakenBucket, remote: _TakenPartition, replica: OldReplica) -> None:
     """Whether a leader that starts with a log dir's directory deletes remote segments, or does not find them."""
     simulation = replica.forecast.simulation
     try:
@@ -591,7 +591,7 @@ def _compare_with_local_log(taken: TakenBucket, remote: _RemotePartition, replic
         )
 
 
-def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> _MadeFolder | None:
+def _made_folder(taken: TakenBucket, remote: _TakenPartition) -> _MadeFolder | None:
     """The directory of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
     refused.
     """
@@ -640,7 +640,7 @@ def _made_folder(taken: TakenBucket, remote: _RemotePartition) -> _MadeFolder | 
 
 def _made_metadata_folders(
     taken: TakenBucket,
-    remotes: Sequence[_RemotePartition],
+    remotes: Sequence[_TakenPartition],
     metadata: RemoteMetadata,
     surviving: SurvivingMetadata | None,
     cluster_id: str | None,

@@ -31,7 +31,7 @@ from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanR
 from kidxlib.operations.retention.segments_to_plan import (
     FACTS_OF_OFFSETS,
     PresentSegments,
-    ensure_no_copies,
+    ensure_one_source_each,
     ensure_one_cluster,
     partitions_to_plan,
     present_topics,
@@ -187,7 +187,7 @@ def _staged(
     """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
     rows = segments.read_columns(FACTS_OF_OFFSETS)
     if request.delete_records_json is not None:
-        ensure_no_copies(rows)
+        ensure_one_source_each(rows)
     if request.policy_file is not None and any(policy.described for policy in request.policies):
         ensure_one_cluster(segments.read_columns(["topic_id"]), request.policy_file)
     engine = backend.engine

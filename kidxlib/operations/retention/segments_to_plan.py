@@ -226,7 +226,7 @@ def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
             )
 
 
-def ensure_no_copies(rows: pa.Table) -> None:
+def ensure_one_source_each(rows: pa.Table) -> None:
     """Refuse partitions that several sources have: a request to delete records names each partition once."""
     names = ["topic", "partition", "source"]
     partitions = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
