@@ -31,8 +31,8 @@ from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanR
 from kidxlib.operations.retention.segments_to_plan import (
     FACTS_OF_OFFSETS,
     PresentSegments,
-    ensure_one_source_each,
     ensure_one_cluster,
+    ensure_one_source_each,
     partitions_to_plan,
     present_topics,
     topics_that_look_compacted,

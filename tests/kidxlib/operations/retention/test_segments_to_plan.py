@@ -17,8 +17,8 @@ from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.operations.retention.segments_to_plan import (
     PresentSegments,
-    ensure_no_copies,
     ensure_one_cluster,
+    ensure_one_source_each,
     partitions_to_plan,
     present_topics,
     topics_that_look_compacted,
@@ -138,6 +138,8 @@ def test_a_listing_of_one_cluster_does_not_decide_for_another() -> None:
 
 def test_a_partition_of_two_sources_is_refused() -> None:
     here, there = (_segment_rows(("t", number, 0, 5, "ok", 5, None), source=f"b{number}") for number in (1, 2))
-    ensure_no_copies(pa.concat_tables([here, here]))
+    ensure_one_source_each(pa.concat_tables([here, here]))
     with pytest.raises(UsageError, match=r"--delete-records-json: t-1 is in the sources b0, b1; choose one"):
-        ensure_no_copies(pa.concat_tables([here, there, _segment_rows(("t", 1, 0, 5, "ok", 5, None), source="b0")]))
+        ensure_one_source_each(
+            pa.concat_tables([here, there, _segment_rows(("t", 1, 0, 5, "ok", 5, None), source="b0")])
+        )
