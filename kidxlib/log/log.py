@@ -408,7 +408,7 @@ class Log:
         with at least this timestamp.
 
         Only one segment is searched: the first whose largest timestamp is not below `timestamp`. For a segment without
-        timestamps, that is its file's time. If such a segment is the one searched, there is no answer.
+        timestamps, that is its file's modification time. If such a segment is the one searched, there is no answer.
 
         Args:
             timestamp: ms since the epoch; or −1 for the log end offset, −2 and −4 for the log start offset, −3 for the

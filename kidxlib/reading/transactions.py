@@ -302,7 +302,7 @@ class FollowedTransactions:
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
         """The transactions, as if the log ended at `end_offset`, which is not beyond the last whole batch. No offset
-        before `since` may be wanted from now on.
+        before `since` may be wanted, now or later.
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
             self._fold, self._next_offset = _TransactionFold(), -1

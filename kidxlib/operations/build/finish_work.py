@@ -364,8 +364,8 @@ class KeptStates:
         return PartitionToFinish(task, logs)
 
     def _best_states(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
-        """By the number of the partition, the row of its best state, and the row of the last segment before that state;
-        −1 if there is none.
+        """The row of each partition's best state, and the row of the last segment that led to it, by the number of the
+        partition; −1 if there is none.
         """
         changed_from = [_FROM_THE_START if change.changed_from is None else change.changed_from for change in changes]
         rows = positions_in(self._states, self.segments, SEGMENTS.key)

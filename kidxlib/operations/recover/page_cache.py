@@ -235,7 +235,7 @@ def _mount_id_of(path: Path) -> int:
 
 
 def _statx_mount_id(path: Path, mask: int) -> int:
-    """Ask statx(2) for a mount's id. The mask says for which of its two."""
+    """Ask statx(2) for one of the two ids of a mount, by its mask."""
     if not hasattr(_libc, "statx"):
         raise OSError(0, "not offered by this C library")
     answer = ctypes.create_string_buffer(_STATX_BYTES)

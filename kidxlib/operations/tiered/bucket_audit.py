@@ -454,8 +454,8 @@ def record_segments(
 ) -> int:
     """Record a run's segments in one commit, with their findings and repairs; return how many segments.
 
-    `listed` are rows of `ListedSegmentRow`, `repairs` rows of `RemoteRepair`. They replace all rows of the same run, so
-    that it can be run again. A finding on a topic is recorded with its first segment, or not at all if it has none.
+    `listed` has rows of `ListedSegmentRow`, `repairs` rows of `RemoteRepair`. All rows of the same run are replaced, so
+    that it can be run again. A finding on a topic is recorded with the topic's first segment, if there is one.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_SEGMENT_KEY[1:])])
     keys = keys_of_remote_segments(listed)
