@@ -20,7 +20,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local_backend import local_maintenance
-from kidxlib.run.context import STAGING, RunContext, local_path, no_catalog
+from kidxlib.run.context import STAGING, RunContext, no_catalog, plain_location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
@@ -34,7 +34,7 @@ def find_place(spark: SparkSession, path: str | None, database: str | None) -> s
             raise UsageError("--database default: its directory is the whole warehouse; make a database for it")
         if not spark.catalog.databaseExists(database):
             raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
-        path = local_path(spark.catalog.getDatabase(database).locationUri)
+        path = plain_location(spark.catalog.getDatabase(database).locationUri)
     assert path is not None
     try:
         hadoop_path(spark, path)  # fails without the jars of the URL's file system

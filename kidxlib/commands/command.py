@@ -152,7 +152,9 @@ class OnCatalog(CommandOptions):
         """The catalog, which must exist, and the time."""
         from kidxlib.run.context import RunContext
 
-        return RunContext.from_options_or_settings(self.settings, self.catalog, self.database, self.now).with_catalog()
+        return RunContext.from_options_or_settings(
+            self.settings, self.catalog, self.database, self.now
+        ).with_existing_catalog()
 
     @property
     def makes_catalog(self) -> bool:
@@ -185,7 +187,7 @@ class WithOrWithoutCatalog(OnCatalog):
         if self.is_once:
             return RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         context = RunContext.from_options(self.settings, self.catalog, self.database, self.now)
-        return context if self.makes_catalog else context.with_catalog()
+        return context if self.makes_catalog else context.with_existing_catalog()
 
 
 @dataclass(frozen=True, kw_only=True)

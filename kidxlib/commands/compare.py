@@ -178,10 +178,10 @@ class VerifyCopy(OnCatalog):
     def resolved(self) -> CopyRequest:
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
-        from kidxlib.run.context import local_path
+        from kidxlib.run.context import plain_location
         from kidxlib.storage.store.s3 import ObjectPath, is_object
 
-        copy = local_path(self.copy)
+        copy = plain_location(self.copy)
         if not is_object(copy) or not ObjectPath.of(copy).key.partition("/")[0]:
             raise UsageError(
                 f"--copy {self.copy}: expected s3://BUCKET/PREFIX; a copy on a disk is audited as any log dir is: "

@@ -119,7 +119,9 @@ class Seek(OnCatalog):
         if "settings_file" in self.given:
             _ = self.settings  # a seek whose catalog is given uses no setting; this only refuses a file with mistakes
         catalog = absolute_place(str(self.catalog))
-        return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
+        return RunContext(
+            catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None
+        ).with_existing_catalog()
 
     @property
     def writes(self) -> bool:

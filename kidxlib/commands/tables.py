@@ -1,4 +1,4 @@
-"""`kidx tables`: keep a catalog's tables small and quick to ask."""
+"""`kidx tables`: keep a catalog's tables small and quick to query."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 #: The values of `Upkeep`, written out here: importing it would slow `--help`.
 _UPKEEP: Final = ("expire", "optimize", "vacuum")
-#: What is measured of a table before and, if something was done, after: attribute and column.
+#: What is measured of a table, before and after a change: the attribute and the column.
 _MEASURED: Final = (("files", "files"), ("bytes", "bytes"), ("point_query_rows", "rows for a point query"))
+#: What is counted of a table: the attribute and the column.
 _COUNTED: Final = (("expired_rows", "rows expired"), ("vacuumed_files", "files to vacuum"))
 
 
@@ -34,7 +35,7 @@ class TidyTables(OnCatalog):
     """What to do with the catalog's tables.
 
     Attributes:
-        upkeep: some of `Upkeep`; empty for all.
+        upkeep: what to do, values of `Upkeep`; empty for all.
         apply: change the tables; otherwise only say what would be changed.
     """
 
@@ -75,11 +76,11 @@ def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
     """Refuse to vacuum files that a run may still read."""
     from kidxlib.tables.protocol import VACUUM_KEEPS
 
-    hours, keeps = settings.build.longest_run_hours, VACUUM_KEEPS // timedelta(hours=1)
-    if hours > keeps:
+    run_hours, kept_hours = settings.build.longest_run_hours, VACUUM_KEEPS // timedelta(hours=1)
+    if run_hours > kept_hours:
         raise UsageError(
-            f"{option}: VACUUM removes files that a run of more than {keeps} hours still reads; longest_run_hours is "
-            f"{hours} in the settings, expected {keeps} at most"
+            f"{option}: VACUUM removes files that a run of more than {kept_hours} hours still reads; longest_run_hours "
+            f"is {run_hours} in the settings, expected {kept_hours} at most"
         )
 
 
@@ -107,24 +108,24 @@ def run_tables(request: TidyTables, backend: Backend) -> Outcome:
 def tell_tables(outcome: Outcome, tables: Sequence[MaintainedTable], *, applied: bool) -> None:
     """Show a row per table; in JSON they are the value of `tables`."""
     outcome.values["tables"] = [asdict(table) for table in tables]
-    measured = [
-        name for _, column in _MEASURED for name in ((f"{column} before", f"{column} after") if applied else (column,))
-    ]
+    measured_columns: list[str] = []
+    for _, column in _MEASURED:
+        measured_columns += [f"{column} before", f"{column} after"] if applied else [column]
     outcome.table(
         "tables" if applied else "tables; nothing was written: --apply does it",
-        ("table", *measured, *(name for _, name in _COUNTED)),
+        ("table", *measured_columns, *(column for _, column in _COUNTED)),
         [
-            (table.table, *_measured(table, applied), *(getattr(table, name) for name, _ in _COUNTED))
+            (table.table, *_measured_values(table, applied), *(getattr(table, attribute) for attribute, _ in _COUNTED))
             for table in tables
         ],
         text_columns=1,
     )
 
 
-def _measured(table: MaintainedTable, applied: bool) -> Iterator[int | str]:
-    for name, _ in _MEASURED:
+def _measured_values(table: MaintainedTable, applied: bool) -> Iterator[int | str]:
+    for attribute, _ in _MEASURED:
         for state in (table.before, table.after) if applied else (table.before,):
-            value = None if state is None else getattr(state, name)
+            value = None if state is None else getattr(state, attribute)
             yield "-" if value is None else int(value)
 
 

@@ -1,9 +1,9 @@
-"""A partition's log, and the answers that a broker gives from it: Kafka's `UnifiedLog` over its `LocalLog`, without
-tiering, and its `LeaderEpochFileCache`; and what a fetch gets (`read_log`). No job of kidx serves a fetch:
-`tests/kafka` proves these answers against `UnifiedLog`.
+"""A partition's log, and the answers that a broker gives from it. `Log` is Kafka's `UnifiedLog` with its `LocalLog`,
+without tiering. `LeaderEpochCache` is `LeaderEpochFileCache`. `read_log` gives what a fetch gets; no job of kidx serves
+a fetch, but `tests/kafka` proves these answers against `UnifiedLog`.
 
-The log is read as its files are: nothing is truncated or rebuilt, as a broker does when it starts. Where Kafka answers
-with −1 or an empty `Optional`, the answer is None.
+The log is read as its files are: unlike a broker that starts, this module truncates and rebuilds nothing. Where Kafka
+answers with −1 or an empty `Optional`, the answer is None.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _EPOCH = attrgetter("epoch")
 _START_OFFSET = attrgetter("start_offset")
 
 
-def _nobody_knows() -> None:
+def _unknown() -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class MissingStart:
-    """The logs before the first one, which a partition had by its leader epochs.
+    """The logs that are missing before the first one: a partition's leader epochs begin before it.
 
     Attributes:
         first_offset: where the leader epochs begin, below the base offset of the first segment.
-        is_lost: the logs were lost. Otherwise they may be in a bucket, and nothing tells.
+        is_lost: whether the logs are known to be lost. If not, they may be in a bucket.
     """
 
     first_offset: int
@@ -69,16 +69,16 @@ class LogDirEvidence:
         why_no_high_watermark: returns what is wrong with that checkpoint, and whether it is malformed; None: nothing.
         missing_start: returns the logs that are missing before the first one; None: none, or not known.
         is_compacted: returns whether the cleaner may have removed offsets; None: not known.
-        what_is_aside: returns what to do about logs that no broker loads and that begin in a range of offsets (end
-            exclusive); None: there are none.
-        is_log_dir: segments of a partition do not overlap in a log dir; in a bucket they may.
+        unloaded_logs_remedy: gets a range of offsets (end exclusive), and returns what to do about logs that begin in
+            it and that no broker loads; None: there are none.
+        is_log_dir: whether the log is in a log dir, where segments do not overlap; in a bucket they may.
     """
 
     high_watermark: int | None = None
-    why_no_high_watermark: Callable[[], tuple[str, bool] | None] = _nobody_knows
-    missing_start: Callable[[], MissingStart | None] = _nobody_knows
-    is_compacted: Callable[[], bool | None] = _nobody_knows
-    what_is_aside: Callable[[int, int], str | None] = lambda first_offset, end_offset: None
+    why_no_high_watermark: Callable[[], tuple[str, bool] | None] = _unknown
+    missing_start: Callable[[], MissingStart | None] = _unknown
+    is_compacted: Callable[[], bool | None] = _unknown
+    unloaded_logs_remedy: Callable[[int, int], str | None] = lambda first_offset, end_offset: None
     is_log_dir: bool = False
 
 
@@ -224,8 +224,8 @@ class Log:
         Args:
             log_start_offset: from the broker's checkpoint file; 0 if it has none.
             log_end_offset: None to read it from the last segment, as a broker does when it starts after a clean stop.
-            next_offsets: where segments end, by base offset, as far as that is known.
             leader_epochs: from the `leader-epoch-checkpoint`; None if there is none.
+            next_offsets: where segments end, by base offset, as far as that is known.
 
         Raises:
             NoSegmentsError: `segments` is empty.
@@ -258,8 +258,8 @@ class Log:
 
         Args:
             directory: the partition's directory, here or in `s3://<bucket>/<prefix>`.
-            index_directory: where indexes are, and perhaps the `leader-epoch-checkpoint`, which may also be beside the
-                logs; None: all are beside the logs.
+            index_directory: where indexes are; None: beside the logs. If it has a `leader-epoch-checkpoint`, that one
+                is read, and not the one beside the logs.
             log_start_offset: from the broker's checkpoint file; 0 if it has none.
             release: as of `TransactionIndex.open`.
 
@@ -292,7 +292,7 @@ class Log:
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """The leader epochs from the log start to the log end offset: a broker drops others when it starts."""
+        """The leader epochs from the log start offset to the log end offset. A broker drops others when it starts."""
         if self._leader_epochs is None:
             return LeaderEpochs()
         return self._leader_epochs.within(self.log_start_offset, self.log_end_offset)
@@ -307,8 +307,8 @@ class Log:
         return self.leader_epoch_cache.end_offset_for(leader_epoch, self.log_end_offset)
 
     def overlap_at(self, number: int) -> Overlap | None:
-        """Why a segment may belong to another partition; None if it overlaps neither neighbour, or in a bucket, where
-        overlaps are not looked for.
+        """Why a segment may belong to another partition; None if it overlaps no neighbour. Overlaps in a bucket are
+        not looked for.
 
         Args:
             number: the segment's position in `segments`.
@@ -325,7 +325,7 @@ class Log:
         return self._overlaps.get(self._base_offsets[number])
 
     def _next_offset(self, number: int) -> int:
-        """Where a segment ends; its base offset if its log cannot be read, which whoever reads the segment reports."""
+        """Where a segment ends; its base offset if its log cannot be read. A later read reports that error."""
         segment = self.segments[number]
         if segment.base_offset not in self._next_offsets:
             try:
@@ -344,7 +344,7 @@ class Log:
         return self.segments[at] if at >= 0 else None
 
     def higher_segments(self, base_offset: int) -> tuple[LogSegment, ...]:
-        """The segments whose base offset is above this one."""
+        """The segments whose base offset is above the given one."""
         return self.segments[bisect_right(self._base_offsets, base_offset) :]
 
     def check_range(self, offset: int) -> None:
@@ -407,15 +407,15 @@ class Log:
         """What `ListOffsets` answers (`UnifiedLog.fetchOffsetByTimestamp`): the first record, in the order of offsets,
         with at least this timestamp.
 
-        Only one segment is searched: the first whose largest timestamp is not below `timestamp`. A segment without
-        timestamps counts as old as its file. If that segment is the one searched, there is no answer.
+        Only one segment is searched: the first whose largest timestamp is not below `timestamp`. For a segment without
+        timestamps, that is its file's modification time. If such a segment is the one searched, there is no answer.
 
         Args:
             timestamp: ms since the epoch; or −1 for the log end offset, −2 and −4 for the log start offset, −3 for the
-                record with the largest timestamp, −5 and −6 for −1, as the log is not tiered.
+                record with the largest timestamp. −5 and −6 are answered with −1, as the log is not tiered.
 
         Returns:
-            None where there is none.
+            None if there is no such record.
 
         Raises:
             MalformedRecordsError: as `LogSegment.find_offset_by_timestamp`.
@@ -446,12 +446,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class _FetchedBytes:
-    """What a fetch gets of a segment's log (`FetchDataInfo`).
+    """What a fetch gets of one segment's log (`FetchDataInfo`).
 
     Attributes:
         batch: the first batch, which may also hold offsets below the requested one.
         size: bytes from `batch.position` on; the last batch in them may be incomplete.
-        first_batch_incomplete: the fetch allows fewer bytes than `batch` has, and asks for no whole one.
+        first_batch_incomplete: whether the fetch allows fewer bytes than `batch` has.
     """
 
     batch: BatchPosition
@@ -461,12 +461,12 @@ class _FetchedBytes:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch gets (`FetchDataInfo`).
+    """What a fetch gets of a log (`FetchDataInfo`).
 
     Attributes:
         start: where the bytes begin.
         size: how many bytes; the last batch in them may be incomplete.
-        first_batch_incomplete: as in `_FetchedBytes`.
+        first_batch_incomplete: whether the fetch allows fewer bytes than the first batch has.
         aborted: the aborted transactions in them, and perhaps a few after them; None: not requested.
     """
 
@@ -489,10 +489,10 @@ def _read_segment(
     Args:
         max_bytes: the most bytes to return.
         max_position: the position in the file at which to stop; None: the end.
-        min_one_message: whether the first batch is given whole, were it larger than `max_bytes`.
+        min_one_message: whether the first batch is given whole, even if it is larger than `max_bytes`.
 
     Returns:
-        None where all batches end below the offset.
+        None if all batches end below the offset.
 
     Raises:
         InvalidFetchError: `max_bytes` is negative, or `max_position` lies before the first batch.
@@ -526,7 +526,7 @@ def read_log(
 
     Args:
         max_bytes: the most bytes to return.
-        min_one_message: whether the first batch is given whole, were it larger than `max_bytes`.
+        min_one_message: whether the first batch is given whole, even if it is larger than `max_bytes`.
         max_offset: the offset at which to stop: the high watermark, or the last stable offset for a consumer with
             `read_committed`. None: the log end offset.
         with_aborted: whether to return the transactions that such a consumer has to skip.
@@ -537,18 +537,18 @@ def read_log(
         MalformedRecordsError: as `LogSegment.translate_offset`.
     """
     log.check_range(start_offset)
-    limit = _end(log) if max_offset is None else _place(log, max_offset)
+    limit = _log_end(log) if max_offset is None else _fetch_start(log, max_offset)
     nothing = () if with_aborted else None
     if start_offset >= limit.offset:
-        start = limit if start_offset == limit.offset else _place(log, start_offset)
+        start = limit if start_offset == limit.offset else _fetch_start(log, start_offset)
         return Fetched(start, 0, False, nothing)
     for segment in log.segments_from(start_offset):
-        fetched = _read_up_to(limit, segment, start_offset, max_bytes, min_one_message)
+        fetched = _read_segment_up_to(limit, segment, start_offset, max_bytes, min_one_message)
         if fetched is not None:
             start = LogOffset(fetched.batch.base_offset, segment.base_offset, fetched.batch.position)
             aborted = _aborted_in(log, start_offset, segment, fetched) if with_aborted else None
             return Fetched(start, fetched.size, fetched.first_batch_incomplete, aborted)
-    return Fetched(_end(log), 0, False, None)  # Kafka forgets about aborted ones here
+    return Fetched(_log_end(log), 0, False, None)  # Kafka gives no aborted transactions here
 
 
 def collect_aborted(log: Log, start_offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
@@ -562,17 +562,17 @@ def collect_aborted(log: Log, start_offset: int, upper_bound: int) -> tuple[Abor
     return () if segment is None else _collect_aborted_from(log, segment, log.log_start_offset, upper_bound)
 
 
-def _end(log: Log) -> LogOffset:
+def _log_end(log: Log) -> LogOffset:
     active = log.segments[-1]
     return LogOffset(log.log_end_offset, active.base_offset, active.size)
 
 
-def _place(log: Log, offset: int) -> LogOffset:
+def _fetch_start(log: Log, offset: int) -> LogOffset:
     """Where a fetch from an offset starts (`convertToOffsetMetadataOrThrow`)."""
     return read_log(log, offset, 1).start
 
 
-def _read_up_to(
+def _read_segment_up_to(
     limit: LogOffset, segment: LogSegment, start_offset: int, max_bytes: int, min_one_message: bool
 ) -> _FetchedBytes | None:
     if segment.base_offset == limit.segment_base_offset:
@@ -586,14 +586,14 @@ def _read_up_to(
 def _aborted_in(
     log: Log, start_offset: int, segment: LogSegment, fetched: _FetchedBytes
 ) -> tuple[AbortedTransaction, ...]:
-    """`LocalLog.addAbortedTransactions`."""
+    """The aborted transactions of a fetch (`LocalLog.addAbortedTransactions`)."""
     start = OffsetPosition(fetched.batch.base_offset, fetched.batch.position)
-    bound = segment.offset_index.fetch_upper_bound(start, fetched.size)
-    if bound is not None:
-        upper_bound = bound.offset
+    entry = segment.offset_index.fetch_upper_bound(start, fetched.size)
+    if entry is not None:
+        upper_bound = entry.offset
     else:
-        higher = log.higher_segments(segment.base_offset)
-        upper_bound = higher[0].base_offset if higher else log.log_end_offset
+        later_segments = log.higher_segments(segment.base_offset)
+        upper_bound = later_segments[0].base_offset if later_segments else log.log_end_offset
     return _collect_aborted_from(log, segment, start_offset, upper_bound)
 
 

@@ -325,7 +325,7 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
     if end < base_offset:
         which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
         is_lost = log.of_log_dir.is_compacted() is False
-        aside = log.of_log_dir.what_is_aside(end, base_offset)
+        aside = log.of_log_dir.unloaded_logs_remedy(end, base_offset)
         text = "; ".join(filter(None, (f"{which} {_LOST if is_lost else GAP}", aside)))
         if is_lost:
             answers.file_error(rows, text)
@@ -349,7 +349,7 @@ def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
         return
     first, end = missing.first_offset, log.segments[0].base_offset
     which = f"offsets {first} to {end - 1} were in logs"
-    aside = log.of_log_dir.what_is_aside(first, end)
+    aside = log.of_log_dir.unloaded_logs_remedy(first, end)
     then = "" if aside is None else f"; {aside}"
     if missing.is_lost:
         why = f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it"
@@ -425,7 +425,7 @@ def _why_end_is_early(log: Log) -> str | None:
     end, high_watermark = log.log_end_offset, log.of_log_dir.high_watermark
     if high_watermark is None or end >= high_watermark:
         return None
-    aside = log.of_log_dir.what_is_aside(end, high_watermark)
+    aside = log.of_log_dir.unloaded_logs_remedy(end, high_watermark)
     return (
         f"the log ends at offset {end}, below the high watermark {high_watermark} that {HIGH_WATERMARK_CHECKPOINT} "
         f"has: offsets {end} to {high_watermark - 1} are missing{'' if aside is None else f'; {aside}'}"

@@ -33,7 +33,7 @@ def evidence_of_checkpoints(
         high_watermark,
         partial(why_no_high_watermark, directory.parent, partition, offsets_in),
         partial(missing_start, directory, partition, first_base, offsets_in),
-        what_is_aside=partial(LogsAside().remedy, directory),
+        unloaded_logs_remedy=partial(LogsAside().remedy, directory),
         is_log_dir=True,
     )
 

@@ -249,5 +249,5 @@ class LogDirEvidenceReader:
         return replace(
             evidence_of_checkpoints(directory, partition, first_base, high_watermark, self.offsets_in),
             is_compacted=partial(is_compacted, partition.topic, log_dir, brokers),
-            what_is_aside=partial(LogsAside([log_dir, *self._log_dirs]).remedy, directory),
+            unloaded_logs_remedy=partial(LogsAside([log_dir, *self._log_dirs]).remedy, directory),
         )

@@ -3,10 +3,10 @@
 `.txnindex` files are not used: nothing shows that one belongs to the present log, and a missing one does not mean that
 nothing was aborted. Instead, logs are scanned with their checksums, as a broker's recovery does; or a catalog has the
 result of such a scan of the same log. If a log grows, only the new part is scanned. A transaction that began before the
-first record of the log is known from its first record there.
+first record of the log counts from its first record in the log.
 
-All logs up to the last wanted offset are scanned: in each of them a transaction may begin that never ends, and nothing
-from there on is stable. Later logs are scanned only until the transactions that are open at that offset have ended.
+All logs up to the last wanted offset are scanned: a transaction that never ends may begin in any of them, and nothing
+from its start on is stable. Later logs are scanned only until the transactions that are open at that offset have ended.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from kidxlib.storage.opened_log import opened_log
 #: With so large an index interval, a scan makes no index entries, and so reports no problem with an index.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
-#: Events of so many transactional batches are read from a catalog at a time: there are fewer events than batches, and
-#: an event takes about 200 bytes.
+#: The events of about so many transactional batches are read from a catalog at a time. There are fewer events than
+#: batches, and an event takes about 200 bytes.
 _BATCHES_AT_ONCE: Final = 500_000
 
 
@@ -54,8 +54,8 @@ class LogToScan:
         first_offset: events before this offset do not count: another segment has them, too.
         end_offset: events at this offset and later do not count.
         goes_on: whether the scan goes on after damage.
-        known: the catalog's facts of the log; None if it must be scanned. A catalog does not say where data of a
-            transaction ends, so that it cannot tell of which events `first_offset` leaves a part.
+        known: the catalog's facts of the log; None if it must be scanned, as where `first_offset` is within the log: a
+            catalog does not say where the data of a transaction ends.
         position: the start of the batch at which the scan begins; bytes before it were scanned already.
     """
 
@@ -73,15 +73,15 @@ class LogToScan:
     def log_bytes(self) -> int:
         return self.size - self.position
 
-    def counted(self, events: NDArray[np.void]) -> NDArray[np.void]:
-        """The events that count. One that goes on over a border counts as a whole: a transaction that began earlier is
-        known from the segment before, unless that is gone; what comes later was never committed.
+    def events_that_count(self, events: NDArray[np.void]) -> NDArray[np.void]:
+        """The events from `first_offset` to below `end_offset`. An event that crosses one of them counts as a whole: if
+        its transaction began earlier, the segment before has it too, unless it is gone; later data is not committed.
         """
         last_offsets = np.maximum(events["first_offset"], events["last_offset"])
-        counted: NDArray[np.void] = events[
+        that_count: NDArray[np.void] = events[
             (events["first_offset"] < self.end_offset) & (last_offsets >= self.first_offset)
         ]
-        return counted
+        return that_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Transactions:
     """A partition's transactions that matter to the wanted offsets.
 
     Attributes:
-        last_stable_offset: all transactions that began below it have ended.
+        last_stable_offset: all transactions that began below this offset have ended.
     """
 
     last_stable_offset: int
@@ -127,23 +127,23 @@ class _ScannedPiece:
 ScannedLog: TypeAlias = Sequence[_ScannedPiece]
 #: Scans logs, perhaps in other processes, and gives the results in the order of the logs.
 ScanLogs: TypeAlias = Callable[[Sequence[LogToScan]], Generator[ScannedLog, None, None]]
-_Asked: TypeAlias = tuple["_Partition", LogToScan]
+_Request: TypeAlias = tuple["_Partition", LogToScan]
 
 
 def transactions_of(
     partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: CatalogedEvents | None
 ) -> list[Transactions]:
-    """The transactions of each partition. `scan` is given all logs at once that are sure to be needed. `known_events`
-    has those of logs that a catalog knows; None if there is no catalog.
+    """The transactions of each partition. `scan` gets all logs at once that are sure to be needed. `known_events` has
+    the events of logs that a catalog knows; None if there is no catalog.
     """
     folds = [_Partition(partition) for partition in partitions]
-    asked = [(fold, log) for fold in folds for log in fold.logs_asked_for()]
-    further = 1
-    while asked:
-        for group in _at_once(asked):
-            _add(group, scan, known_events)
-        asked = [(fold, log) for fold in folds for log in fold.logs_further(further)]
-        further *= 2
+    requests = [(fold, log) for fold in folds for log in fold.needed_logs()]
+    count = 1
+    while requests:
+        for group in _groups(requests):
+            _add_events(group, scan, known_events)
+        requests = [(fold, log) for fold in folds for log in fold.next_logs(count)]
+        count *= 2
     return [fold.transactions() for fold in folds]
 
 
@@ -161,32 +161,32 @@ def scan_in_threads(threads: int) -> ScanLogs:
 
 
 def scan_log(log: LogToScan) -> ScannedLog:
-    """The producer events in a log, by piece. If the scan goes on after damage, a transaction that is open where
-    batches are lost may have ended either way; it counts as aborted.
+    """The producer events in a log, by piece. If the scan goes on after damage, a transaction that is open there counts
+    as aborted: its end may be lost.
     """
     with opened_log(log.path) as opened:
         return list(_pieces(log, opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)))
 
 
-def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: CatalogedEvents | None) -> None:
+def _add_events(requests: Sequence[_Request], scan: ScanLogs, known_events: CatalogedEvents | None) -> None:
     """Add the events of logs to folds in the order of the logs; a catalog has them, or a scan finds them."""
-    cataloged: list[NDArray[np.void] | None] = [None] * len(asked)
+    cataloged: list[NDArray[np.void] | None] = [None] * len(requests)
     if known_events is not None:
-        known = [(place, log.known) for place, (_, log) in enumerate(asked) if log.known is not None]
-        for (place, _), events in zip(known, known_events.of_logs([log for _, log in known]), strict=True):
-            cataloged[place] = events
-    to_scan = [log for (_, log), events in zip(asked, cataloged, strict=True) if events is None]
+        known = [(number, log.known) for number, (_, log) in enumerate(requests) if log.known is not None]
+        for (number, _), events in zip(known, known_events.of_logs([log for _, log in known]), strict=True):
+            cataloged[number] = events
+    to_scan = [log for (_, log), events in zip(requests, cataloged, strict=True) if events is None]
     with closing(scan(to_scan)) as scanned:
-        for (fold, log), events in zip(asked, cataloged, strict=True):
+        for (fold, log), events in zip(requests, cataloged, strict=True):
             for piece in next(scanned) if events is None else [_ScannedPiece(events)]:
                 fold.add_piece(log, piece)
 
 
-def _at_once(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
-    """Groups of consecutive logs whose events are read from a catalog at once, and together fit into memory."""
-    group: list[_Asked] = []
+def _groups(requests: Sequence[_Request]) -> Iterator[Sequence[_Request]]:
+    """Groups of consecutive logs. The events of a group are read from a catalog at once, and fit into memory."""
+    group: list[_Request] = []
     batches = 0
-    for fold, log in asked:
+    for fold, log in requests:
         group.append((fold, log))
         batches += 0 if log.known is None else log.known.row.transactional_batches or 0
         if batches >= _BATCHES_AT_ONCE:
@@ -201,29 +201,29 @@ class _Partition:
 
     def __init__(self, partition: PartitionToScan) -> None:
         self._end_offset, self._last_offset = partition.end_offset, partition.last_offset
-        self._left = deque(partition.logs)
+        self._logs_left = deque(partition.logs)
         self._fold = _TransactionFold()
 
-    def logs_asked_for(self) -> Iterator[LogToScan]:
+    def needed_logs(self) -> Iterator[LogToScan]:
         """The logs up to the last wanted offset."""
-        while self._left and self._left[0].base_offset <= self._last_offset:
-            yield self._left.popleft()
+        while self._logs_left and self._logs_left[0].base_offset <= self._last_offset:
+            yield self._logs_left.popleft()
 
-    def logs_further(self, count: int) -> Iterator[LogToScan]:
+    def next_logs(self, count: int) -> Iterator[LogToScan]:
         """The next `count` logs, if a wanted transaction is still open."""
-        if self._is_open:
-            for _ in range(min(count, len(self._left))):
-                yield self._left.popleft()
+        if self._has_open:
+            for _ in range(min(count, len(self._logs_left))):
+                yield self._logs_left.popleft()
 
     def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
-        if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
-            self._fold.add_piece(log, _ScannedPiece(log.counted(piece.events), piece.damage))
+        if log.base_offset <= self._last_offset or self._has_open:  # else the log turned out not to be needed
+            self._fold.add_piece(log, _ScannedPiece(log.events_that_count(piece.events), piece.damage))
 
     def transactions(self) -> Transactions:
         return self._fold.transactions(self._end_offset)
 
     @property
-    def _is_open(self) -> bool:
+    def _has_open(self) -> bool:
         return min(self._fold.undecided, default=OFFSET_MAX) <= self._last_offset
 
 
@@ -233,7 +233,7 @@ class _TransactionFold:
     def __init__(self) -> None:
         self._producers = Producers()
         self._aborted: list[NDArray[np.int64]] = []
-        self._in_doubt: set[int] = set()
+        self._in_doubt: set[int] = set()  # producers whose transaction was open at damage
 
     def add_piece(self, log: LogToScan, piece: _ScannedPiece) -> None:
         if piece.damage is not None and not log.goes_on:
@@ -262,14 +262,14 @@ class _TransactionFold:
 
     def transactions(self, end_offset: int) -> Transactions:
         """The transactions that matter to records below an offset."""
-        ongoing = self._producers.open_transactions
-        lost = [(producer, first, OFFSET_MAX) for producer, first in ongoing if producer in self._in_doubt]
-        aborted = np.concatenate([*self._aborted, np.array(lost, np.int64).reshape(-1, 3)])
+        still_open = self._producers.open_transactions
+        in_doubt = [(producer, first, OFFSET_MAX) for producer, first in still_open if producer in self._in_doubt]
+        aborted = np.concatenate([*self._aborted, np.array(in_doubt, np.int64).reshape(-1, 3)])
         return Transactions(min([end_offset, *self.undecided]), AbortedRanges.from_transactions(aborted))
 
     @property
     def undecided(self) -> list[int]:
-        """The first offsets of open transactions, but for transactions that count as aborted."""
+        """The first offsets of open transactions, without those that count as aborted."""
         return [first for producer, first in self._producers.open_transactions if producer not in self._in_doubt]
 
 
@@ -277,21 +277,23 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[_ScannedPiece]:
     position, next_offset = log.position, log.base_offset
     while True:
         scanned = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
-        end, at = scanned.end, position + scanned.end.position
+        end, end_position = scanned.end, position + scanned.end.position
         next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset
-        if is_whole or (log.is_last and is_unfinished(content, at, log.base_offset, next_offset)):
+        if is_whole or (log.is_last and is_unfinished(content, end_position, log.base_offset, next_offset)):
             yield _ScannedPiece(scanned.producer_events)
             return
-        yield _ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
-        after = next_whole_batch(content, at + 1, next_offset, OFFSET_MAX) if log.goes_on else None
-        if after is None:
+        yield _ScannedPiece(scanned.producer_events, f"byte {end_position}: {end.reason}: {end.detail}")
+        if not log.goes_on:
             return
-        position = after
+        next_position = next_whole_batch(content, end_position + 1, next_offset, OFFSET_MAX)
+        if next_position is None:
+            return
+        position = next_position
 
 
 class FollowedTransactions:
-    """The result of `transactions_of` for one partition that is asked about repeatedly, as a stream does."""
+    """The transactions of one partition, for a stream, which asks for them repeatedly as the log grows."""
 
     def __init__(self, *, goes_on: bool) -> None:
         self._goes_on = goes_on
@@ -299,8 +301,8 @@ class FollowedTransactions:
         self._next_offset = -1
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
-        """The transactions, as if the log ended at `end_offset`, which is not beyond the last whole batch. Nothing
-        before `since` is asked for, now and later.
+        """The transactions, as if the log ended at `end_offset`, which is not beyond the last whole batch. No offset
+        before `since` may be wanted, now or later.
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
             self._fold, self._next_offset = _TransactionFold(), -1

@@ -1,5 +1,5 @@
-"""The context of a run: its catalog, its time, and the place of Spark's event logs; and the checks of a catalog's
-directory or URL before Spark starts, and its tables through delta-rs on a disk or in S3.
+"""The context of a run; checks of its catalog's directory or URL before Spark starts; and the catalog's tables through
+delta-rs, on a disk or in S3.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # extras, and slow to import; a run without a catalog needs n
     from kidxlib.run.settings import Settings
     from kidxlib.tables.delta_tables import DeltaTables
 
+#: The directory of a catalog for the rows of workers.
+STAGING: Final = "_staging"
+_HADOOP_S3_SCHEME: Final = "s3a://"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
@@ -46,7 +50,7 @@ class RunContext:
 
     @classmethod
     def from_options(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """The context of a run. Only options name a catalog, and there may be none."""
+        """The context of a run. Without an option that names a catalog, there is none."""
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
         return cls(
@@ -60,7 +64,7 @@ class RunContext:
     def from_options_or_settings(
         cls, settings: Settings, catalog: str | None, database: str | None, now: str | None
     ) -> Self:
-        """The context of a run. If options name no catalog, the settings do."""
+        """The context of a run. Without an option that names a catalog, it is that of the settings."""
         return cls.from_options(settings, catalog or (None if database else settings.build.catalog), database, now)
 
     @property
@@ -72,36 +76,32 @@ class RunContext:
         return requests_made() - self.requests_before + by_workers
 
     def run_id(self, digits: str = "") -> str:
-        """The run's id in the catalog: its time and eight hexadecimal digits, the first of `digits` or random ones."""
+        """The run's id in the catalog: its time and eight hexadecimal digits, the first ones of `digits` or random."""
         return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
 
-    def with_catalog(self) -> Self:
-        """This context, after a check that the catalog exists: for a command that makes none."""
+    def with_existing_catalog(self) -> Self:
+        """Check that the catalog exists, for a command that does not make one. Return this context."""
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self
 
 
-STAGING: Final = "_staging"
-_HADOOPS_S3: Final = "s3a://"
-
-
-def local_path(location: str) -> str:
-    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; other locations stay."""
-    if location.startswith(_HADOOPS_S3):
-        return SCHEME + location.removeprefix(_HADOOPS_S3)
+def plain_location(location: str) -> str:
+    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; leave other locations as they are."""
+    if location.startswith(_HADOOP_S3_SCHEME):
+        return SCHEME + location.removeprefix(_HADOOP_S3_SCHEME)
     return unquote(urlsplit(location).path) if location.startswith("file:") else location
 
 
 def absolute_place(location: str) -> str:
-    """Make a path absolute, as workers may have another current directory; a URL stays."""
-    path = local_path(location)
+    """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
+    path = plain_location(location)
     return path if "://" in path else os.path.realpath(path)
 
 
 def ensure_catalog_exists(path: str) -> None:
-    """Refuse a place without a catalog before Spark starts, as far as this machine can tell."""
-    if "://" not in path and not _is_there(path):
+    """Refuse a directory without a catalog, before Spark starts. URLs are not checked."""
+    if "://" not in path and not _has_catalog(path):
         raise no_catalog(f"--catalog {path}")
 
 
@@ -109,16 +109,16 @@ def ensure_catalog_usable(path: str) -> None:
     """Refuse a place where a build cannot have its catalog, before Spark starts."""
     ensure_text("--catalog ", path)
     if is_object(path):
-        _ensure_free_in_store(path)
+        _ensure_usable_in_store(path)
     if "://" in path:
         return
     _ensure_writable(path)
-    if _is_there(path):
+    if _has_catalog(path):
         return
     option = f"--catalog {path}"
     if os.path.isdir(path):
         try:
-            _ensure_known(option, os.listdir(path))
+            _ensure_no_foreign_files(option, os.listdir(path))
         except OSError as error:
             raise UsageError(f"{option}: cannot be listed: {error.strerror}") from error
     for directory in (Path(path), *Path(path).parents):
@@ -126,7 +126,7 @@ def ensure_catalog_usable(path: str) -> None:
             raise UsageError(f"{option}: no catalog there, and none is made there: {why}; expected a place of its own")
 
 
-def _ensure_free_in_store(path: str) -> None:
+def _ensure_usable_in_store(path: str) -> None:
     try:
         names = [entry.name for entry in ObjectPath.of(path).iterdir()]
     except FileNotFoundError:  # nothing is there
@@ -134,12 +134,12 @@ def _ensure_free_in_store(path: str) -> None:
     except OSError as error:
         raise UsageError(f"--catalog {path}: {error.strerror}") from error
     if SEGMENTS.name not in names:
-        _ensure_known(f"--catalog {path}", names)
+        _ensure_no_foreign_files(f"--catalog {path}", names)
 
 
-def _ensure_known(option: str, names: Iterable[str]) -> None:
-    """Refuse to make a catalog in a directory with files that are not kidx's. Tables of kidx may be among its entries:
-    a build may have been stopped while it made them.
+def _ensure_no_foreign_files(option: str, names: Iterable[str]) -> None:
+    """Refuse to make a catalog in a directory with files that are not kidx's. It may have tables of kidx, from a build
+    that was stopped while it made them.
     """
     ours = {STAGING, COMMIT_LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in names if name not in ours and not name.startswith("."))
@@ -151,8 +151,8 @@ def _ensure_known(option: str, names: Iterable[str]) -> None:
         )
 
 
-def _is_there(path: str) -> bool:
-    """Whether a catalog's last table is there. While a catalog is being made, it has no version yet."""
+def _has_catalog(path: str) -> bool:
+    """Whether a directory has a whole catalog. The table that is made last has no version until then."""
     return os.path.isdir(f"{path}/{SEGMENTS.name}/_delta_log")
 
 

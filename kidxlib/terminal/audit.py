@@ -1,4 +1,4 @@
-"""The findings of an audit on screen and as JSON; `kidx verify` and the job verify_index say the same."""
+"""Shows the findings of an audit on screen and as JSON, for `kidx verify` and the job verify_index."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.run_summary import gap_lines
 from kidxlib.text.words import counted
 
-#: How many findings of a kind are reported on screen one by one.
+#: At most so many findings of a kind are shown on screen one by one.
 SHOWN: Final = 20
 
-#: Bytes a second that a broker reads when it recovers: the lowest figure that was measured.
+#: How many bytes a second a broker reads when it recovers: the lowest figure that was measured.
 START_RATE: Final = 250_000_000
 
-#: Verdicts on logs, and on other files, in the order in which they are shown.
-_OF_LOGS: Final = (Verdict.WHOLE, Verdict.SAFE, Verdict.TORN, Verdict.BROKEN)
-_OF_INDEX_FILES: Final = (Verdict.IDENTICAL, Verdict.SAFE, Verdict.BROKEN)
+#: The verdicts on logs and on index files, in the order of the columns.
+_LOG_VERDICTS: Final = (Verdict.WHOLE, Verdict.SAFE, Verdict.TORN, Verdict.BROKEN)
+_INDEX_FILE_VERDICTS: Final = (Verdict.IDENTICAL, Verdict.SAFE, Verdict.BROKEN)
 
-#: The place of index files if no other was given.
+#: Shown as the place of index files if no other place was given.
 BESIDE_LOGS: Final = "beside the logs"
 
 #: The files that a broker would remove, in the singular and the plural.
@@ -44,6 +44,14 @@ _REMOVED: Final = {
     Removal.ORPHAN: ("index file without a log", "index files without a log"),
 }
 
+#: Evidence that the cleaner has made a gap, in words.
+_CLEANER_EVIDENCE: Final = {
+    Evidence.POLICY: "cleanup.policy",
+    Evidence.KAFKAS_OWN: "their names",
+    Evidence.LACKING_WITHIN: "offsets missing within logs",
+    Evidence.CLEANERS_FILES: "files of the cleaner",
+}
+
 
 def start_takes(size: int) -> str:
     """How long a starting broker takes to read a number of bytes, in words."""
@@ -52,11 +60,12 @@ def start_takes(size: int) -> str:
 
 
 def say_before_repair(broken: Iterable[JudgedFile]) -> int:
-    """Say which logs a repair of index files does not mend, and which index it shortens: that index may be the only
-    file that knows of records that its log has lost. Return the number of broken logs.
+    """Say which indexes a repair shortens to fit their logs, and which logs it does not mend. Such an index may be the
+    only trace of records that its log has lost. Return the number of broken logs.
     """
     files = sorted(broken, key=lambda file: file.path)
-    for file in [file for file in files if file.reason == PROMISES_OTHER_END][:SHOWN]:
+    shortened = [file for file in files if file.reason == PROMISES_OTHER_END]
+    for file in shortened[:SHOWN]:
         note(f"made to fit its log: {file.path}: {file.detail}; if a broker had that offset, look for it on a replica")
     logs = [file.path for file in files if file.file == LOG_SUFFIX]
     if logs:
@@ -66,7 +75,7 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
 
 
 def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
-    """The values of the JSON object. `all_rows` reads all findings; it is called once, and only for JSON."""
+    """The values of the JSON object. Rows are functions, called only for JSON; `all_rows` is called at most once."""
     by_kind = functools.cache(lambda: all_rows().by_kind())
     kinds = [kind for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None]
     return {
@@ -82,25 +91,25 @@ def _rows_of_kind(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kin
 
 
 def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
-    """Show the findings, the worst first, and what a broker would do at its next start. Index files were looked for in
-    `looked_in`.
+    """Show the findings, the worst first, and what a broker would do at its next start. `looked_in` names the places
+    where index files were looked for.
     """
     outcome.table(
         title,
-        ("log", *(verdict.value for verdict in _OF_LOGS)),
-        [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
+        ("log", *(verdict.value for verdict in _LOG_VERDICTS)),
+        [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _LOG_VERDICTS)]],
         text_columns=1,
     )
     if summary.coverage:
         outcome.line(summary.coverage)
     suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
-        [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
+        [suffix, *(summary.files[suffix, verdict.value] for verdict in _INDEX_FILE_VERDICTS)] for suffix in suffixes
     ]
     outcome.line(f"index files: {', '.join(looked_in[:SHOWN])}")
     if summary.not_looked_at:
         outcome.line(summary.not_looked_at)
-    outcome.table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
+    outcome.table("", ("file", *(verdict.value for verdict in _INDEX_FILE_VERDICTS)), rows, text_columns=1)
     for failure in first_of_each_kind(summary.failures, SHOWN, MORE_IN_JSON):
         outcome.line(f"{StartupAction.FAIL}: {failure}")
     outcome.line(*gap_lines(summary.gaps, many_sources=summary.many_sources))
@@ -117,12 +126,13 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
             f"{OFFSET_INDEX_SUFFIX} (the first: {summary.name(summary.missing.first)})"
         )
         outcome.line("  a broker that starts rebuilds the indexes of these segments from their logs")
-    logs, beyond = summary.in_use
+    logs, unjudged_bytes = summary.in_use
     if logs:
         outcome.line(
-            f"in use: {counted(logs, 'log')} of a running broker; {beyond:,} bytes, written meanwhile, not judged"
+            f"in use: {counted(logs, 'log')} of a running broker; {unjudged_bytes:,} bytes, written meanwhile, "
+            "not judged"
         )
-    if summary.actions or summary.failures:  # a bucket of tiered storage has none
+    if summary.actions or summary.failures:  # for a bucket of tiered storage no start is simulated
         _tell_start(outcome, summary)
     if summary.not_ready is not None:
         _tell_not_ready(outcome, summary, summary.not_ready)
@@ -139,15 +149,15 @@ def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence
 def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
     for file in summary.reported:
         detail = file.detail or "no such file"
-        at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
-        outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {detail}")
-        rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
-        outcome.line(f"  {file.consequence}{rebuilds}")
+        at_byte = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
+        outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at_byte}: {detail}")
+        rebuilt = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
+        outcome.line(f"  {file.consequence}{rebuilt}")
     outcome.more(summary.reported_count - len(summary.reported), MORE_IN_JSON)
 
 
 def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
-    """Show a line for each kind of files that is too frequent to name each file."""
+    """Show one line for each kind of files, where the files are too many to name each."""
     for kind in kinds:
         files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())
         outcome.line(
@@ -156,23 +166,18 @@ def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKin
         outcome.line(f"  {kind.first.consequence}")
 
 
-#: The evidence that the cleaner has made gaps, in words.
-_KNOWN_BY: Final = {
-    Evidence.POLICY: "cleanup.policy",
-    Evidence.KAFKAS_OWN: "their names",
-    Evidence.LACKING_WITHIN: "offsets missing within logs",
-    Evidence.CLEANERS_FILES: "files of the cleaner",
-}
-
-
 def _tell_compacted(outcome: Outcome, gaps: FoundGaps) -> None:
     """Show how many gaps the cleaner has made, and how that is known."""
-    compacted = [gap for gap in gaps.explained if gap.evidence in _KNOWN_BY]
+    compacted = [gap for gap in gaps.explained if gap.evidence in _CLEANER_EVIDENCE]
     if compacted:
         topics = Counter(evidence for evidence, _ in {(gap.evidence, gap.topic) for gap in compacted})
-        words = ", ".join(f"{how} ({counted(topics[by], 'topic')})" for by, how in _KNOWN_BY.items() if topics[by])
-        number = counted(sum(gap.gaps for gap in compacted), "gap")
-        outcome.line(f"compacted: {number} between logs, as the cleaner leaves them, known by {words}")
+        known_by = ", ".join(
+            f"{words} ({counted(topics[evidence], 'topic')})"
+            for evidence, words in _CLEANER_EVIDENCE.items()
+            if topics[evidence]
+        )
+        gap_count = counted(sum(gap.gaps for gap in compacted), "gap")
+        outcome.line(f"compacted: {gap_count} between logs, as the cleaner leaves them, known by {known_by}")
 
 
 def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
@@ -189,15 +194,15 @@ def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
         text_columns=1,
     )
     for segment in summary.lost[:SHOWN]:
-        lost = segment.lost_records
-        records = "an unknown number of records" if lost is None else f"{lost:,} whole records"
-        of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
-        outcome.line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
+        count = segment.lost_records
+        lost_records = "an unknown number of records" if count is None else f"{count:,} whole records"
+        lost_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
+        outcome.line(f"{segment.action}: {summary.name(segment)}: {lost_bytes}, {lost_records}")
         outcome.line(f"  {segment.detail}")
     outcome.more(summary.lost_count - SHOWN, MORE_IN_JSON)
-    for why, count in sorted(summary.removed.items()):
-        one, more = _REMOVED[Removal(why)]
-        outcome.line(f"a broker will remove: {counted(count, one, more)}")
+    for reason, count in sorted(summary.removed.items()):
+        singular, plural = _REMOVED[Removal(reason)]
+        outcome.line(f"a broker will remove: {counted(count, singular, plural)}")
     if summary.read_bytes:
         outcome.line(f"it would read {decimal(summary.read_bytes)}: {start_takes(summary.read_bytes)}")
     outcome.line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")

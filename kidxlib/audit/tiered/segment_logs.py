@@ -65,7 +65,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import past_end
 from kidxlib.recovery.recover import RecoveredSegment, recover
-from kidxlib.recovery.scan.scan_state import begun_epochs
+from kidxlib.recovery.scan.scan_state import epoch_increases
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.log_dir import parse_epoch_entries
@@ -476,7 +476,7 @@ def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegm
     changes = recovered.leader_epochs
     begun, all_changes = (
         tuple(EpochEntry(epoch, start) for epoch, start, _ in rows.tolist())
-        for rows in (begun_epochs(changes), changes)
+        for rows in (epoch_increases(changes), changes)
     )
     in_logs = LogEpochs(recovered=LeaderEpochs(begun), changes=all_changes)
     finding = audit_epochs(LeaderEpochs(segment.leader_epochs), in_logs)

@@ -1,10 +1,10 @@
-"""Finishes partitions in a worker (`finish_partitions`), from the catalog's rows of their segments, and where it may
-from the state that an earlier build kept; and cuts them into shares (`partitions_to_finish`).
+"""Cuts partitions into shares (`partitions_to_finish`), and finishes them in a worker (`finish_partitions`), from the
+catalog's rows of their segments. If it can, it goes on from the state that an earlier build kept.
 
-A state is good for as long as the segments that led to it are what they were. Their rows tell: how many there are, how
-many have no problems, and a digest of their logs' versions. So neither a segment that was read again, nor one that
-vanished amid others, nor another run that wrote the state meanwhile has to say so. Present segments that a kept state
-spares count as if they were finished again.
+A state is valid while the segments that led to it are unchanged. It is kept with their number, the number of those
+without problems, and a digest of their logs' versions, which are compared with the segments' rows. So nothing has to
+mark a state as invalid when a segment is read again or vanishes, or when another run writes the state. Present segments
+that a kept state spares are counted as if they were finished again.
 """
 
 from __future__ import annotations
@@ -60,37 +60,44 @@ from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
 from kidxlib.tables.protocol import Tables, counts_of, scope_of
 
-#: The columns of a segment that tell which log led to its events.
-OF_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")
+#: The columns of a segment that tell from which version of its log its events are.
+_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")
 
 #: 2⁶⁴ divided by the golden ratio: an odd number whose bits have no pattern.
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+#: No row, or no number.
 _NONE: Final = -1
-#: Finished segments whose rows are made at the same time.
+#: About so many finished segments' rows are made at a time.
 _ROWS_AT_ONCE: Final = 1000
-#: Below every base offset: no state is good.
+#: Below every base offset, so that no state is valid.
 _FROM_THE_START: Final = np.iinfo(np.int64).min
 
-_WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
+#: A partition, and its first segment that is present.
+_FIRST_SEGMENTS: Final = pa.schema(
+    [*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first_present", pa.int64())]
+)
 
-#: The columns of a segment that are counted.
-OF_UNFOLDED: Final = ("topic", "aborted_transactions", "transaction_index_bytes", "transaction_index_kept")
+#: The columns of a segment from which the segments that are not folded are counted.
+_COUNTED: Final = ("topic", "aborted_transactions", "transaction_index_bytes", "transaction_index_kept")
 
-_HEADS: Final = {
+#: All columns of a segment that are read.
+_SEGMENT_COLUMNS: Final = {
     *SEGMENTS.key,
     "reason",
     "topic_id",
     "producer_state",
     *SegmentToFinish.names(),
-    *OF_LOG_VERSION,
-    *OF_UNFOLDED,
+    *_LOG_VERSION,
+    *_COUNTED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionToFinish:
-    """A partition's task, and for each of the last two segments, by base offset, the segments up to it: the states
-    after these two are kept.
+    """A partition's task.
+
+    Attributes:
+        logs: figures of the segments up to each of the last two, by its base offset: the states after these are kept.
     """
 
     task: PartitionTask
@@ -102,8 +109,8 @@ class PartitionsToFinish:
     """A share of the partitions.
 
     Attributes:
-        rows: of `TO_FINISH`, each partition's in one piece and segments in order.
-        row_bytes: in memory.
+        rows: rows of `TO_FINISH`, by partition and in the order of segments.
+        row_bytes: the size of the rows in memory.
     """
 
     rows: SharedRows
@@ -112,32 +119,32 @@ class PartitionsToFinish:
 
 
 def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows]:
-    """Rows of `FINISHED`. Done again, it gives the same files and the same rows, but for `published`."""
+    """Yield rows of `FINISHED`. Repeated, this gives the same files and the same rows, except for `published`."""
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
-        in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
+        index_directories = [tasks[key].index_directory for key in sorted(tasks)]  # in the order of the rows
         waiting: list[FinishedPartition] = []
-        for finished in fold_and_publish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
+        for finished in fold_and_publish(_partitions_in(share.rows.batches(), tasks), index_directories):
             waiting.append(finished)
-            if sum(map(_rows_of, waiting)) >= _ROWS_AT_ONCE:
+            if sum(map(_segment_count, waiting)) >= _ROWS_AT_ONCE:
                 yield _item_rows(waiting, share.partitions)
                 waiting.clear()
         yield _item_rows(waiting, share.partitions)
 
 
-def _rows_of(finished: FinishedPartition) -> int:
+def _segment_count(finished: FinishedPartition) -> int:
     return len(finished.segments) + sum(len(plain.state_sources) for plain in finished.plain)
 
 
 def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[PartitionKey, PartitionToFinish]) -> ItemRows:
     rows: list[dict[str, Any]] = []
     for partition in finished:
-        rows += [*_rows_beside(partition), *_kept_rows(partition, partitions[partition.task.key])]
+        rows += [*_other_rows(partition), *_rows_for_later_builds(partition, partitions[partition.task.key])]
     packed = packed_batches([file for partition in finished for file in partition.packed], FINISHED)
     return ItemRows(batches=[_segment_batch(finished), _plain_batch(finished), *packed], rows=rows)
 
 
-def _known_partitions(
+def _partitions_in(
     batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
 ) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask | PlainSegments]]]:
     """The task of each partition, with its segments in order, from rows of `TO_FINISH`."""
@@ -146,16 +153,16 @@ def _known_partitions(
 
 
 def _segment_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask | PlainSegments]]:
-    for is_plain, some in groupby(plain_runs(batches, _are_plain), key=itemgetter(0)):
-        rows = (run for _, run in some)
+    for is_plain, runs in groupby(plain_runs(batches, _are_plain), key=itemgetter(0)):
+        rows = (run for _, run in runs)
         if is_plain:
             yield from map(_plain_segments, rows)
         else:
-            yield from (_segment_task(head, events) for head, events in with_events(rows))
+            yield from (_segment_task(row, events) for row, events in with_events(rows))
 
 
 def _are_plain(segments: Values) -> Flags:
-    """Which structs of `TO_FINISH` are those of `PlainSegments`, if they have no events."""
+    """Which segments (structs of `TO_FINISH`) can be `PlainSegments`, if they have no events."""
     known = ("next_offset", "map_end_offset", "offset_index_bytes")
     plain = flags_of(segments.field("problem_free"))
     plain &= np.logical_and.reduce([flags_of(segments.field(name).is_valid()) for name in known])
@@ -181,10 +188,10 @@ def _plain_segments(rows: pa.RecordBatch) -> tuple[PartitionKey, PlainSegments]:
     return (source, topic, partition), plain
 
 
-def _segment_task(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
-    segment = head["segment"]
+def _segment_task(row: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
+    segment = row["segment"]
     scanned = ScannedSegment(
-        base_offset=head["base_offset"],
+        base_offset=row["base_offset"],
         problem_free=segment["problem_free"],
         next_offset=segment["next_offset"],
         map_end_offset=segment["map_end_offset"],
@@ -193,7 +200,7 @@ def _segment_task(head: dict[str, Any], events: NDArray[np.void]) -> tuple[Parti
     )
     present = segment["status"] not in ABSENT
     task = SegmentTask(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)
-    return (head["source"], head["topic"], head["partition"]), task
+    return (row["source"], row["topic"], row["partition"]), task
 
 
 def _segment_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
@@ -226,23 +233,26 @@ def _plain_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
     """Rows of `FINISHED` for plain segments."""
     plain = [(partition.task.key, segments) for partition in finished for segments in partition.plain]
     counts = [len(segments.state_sources) for _, segments in plain]
-    rows, places = sum(counts), pa.array(np.repeat(np.arange(len(plain)), counts))
+    row_count, partition_of_row = sum(counts), pa.array(np.repeat(np.arange(len(plain)), counts))
     types = {field.name: field.type for field in FINISHED.field("segment").type}
     keys = zip(*(key for key, _ in plain), strict=True) if plain else ([] for _ in PARTITION_KEY)
     base_offsets = [np.empty(0, np.int64), *(segments.base_offsets for _, segments in plain)]
     sources = [source for _, segments in plain for source in segments.state_sources]
     arrays: dict[str, Values] = {
-        **{name: pa.array(values, types[name]).take(places) for name, values in zip(PARTITION_KEY, keys, strict=True)},
+        **{
+            name: pa.array(values, types[name]).take(partition_of_row)
+            for name, values in zip(PARTITION_KEY, keys, strict=True)
+        },
         "base_offset": pa.array(np.concatenate(base_offsets)),
         "producer_state": pa.array(sources, types["producer_state"]),
-        "aborted_transactions": pa.repeat(pa.scalar(0, types["aborted_transactions"]), rows),
-        "transaction_index_kept": pa.repeat(pa.scalar(False), rows),
-        "published": pa.repeat(pa.scalar(Published.NONE.value, types["published"]), rows),
+        "aborted_transactions": pa.repeat(pa.scalar(0, types["aborted_transactions"]), row_count),
+        "transaction_index_kept": pa.repeat(pa.scalar(False), row_count),
+        "published": pa.repeat(pa.scalar(Published.NONE.value, types["published"]), row_count),
     }
-    return rows_of_kind("segment", arrays, rows, FINISHED)
+    return rows_of_kind("segment", arrays, row_count, FINISHED)
 
 
-def _rows_beside(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
+def _other_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
     """Rows of `FINISHED`: aborted transactions and kept files."""
     source, topic, partition = finished.task.key
     for segment in finished.segments:
@@ -263,7 +273,7 @@ def _rows_beside(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
 
 
 def _state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
-    """A state as it is kept, with the segments that led to it."""
+    """The row in which a state is kept, with figures of the segments that led to it."""
     source, topic, partition = key
     return PartitionStateRow(
         source=source,
@@ -292,8 +302,8 @@ def state_of(row: PartitionStateRow) -> FoldState:
     )
 
 
-def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
-    """Rows of `FINISHED` from which a later build goes on."""
+def _rows_for_later_builds(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
+    """Rows of `FINISHED` for a later build: the partition, and the states from which it can go on."""
     source, topic, number = finished.task.key
     folded = FoldedPartition(source=source, topic=topic, partition=number, unfolded=partition.task.earlier)
     yield {"partition": folded.values()}
@@ -304,47 +314,47 @@ def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Ite
 
 
 class KeptStates:
-    """Some partitions, and for each the best state that it can be folded from.
+    """The best kept state of each partition: the valid one after the most segments.
 
-    A partition's number is its position in `keys`. `heads` are all segments that the partitions are folded from, in any
-    order, `partitions` the numbers of their partitions. `states` may have rows of other partitions.
+    A partition's number is its position in `keys`. `segments` are all segments that the partitions are folded from, in
+    any order, and `partitions` are the numbers of their partitions. `states` may have rows of other partitions.
 
     Attributes:
-        heads: by partition and base offset.
-        is_folded: which of these are folded; a state spares those before.
+        segments: the segments, sorted by partition and base offset.
+        is_folded: which of the segments have to be folded: those after the partition's state.
     """
 
     def __init__(
         self,
         keys: Sequence[PartitionKey],
-        heads: pa.Table,
+        segments: pa.Table,
         partitions: Positions,
         changes: Sequence[PartitionChange],
         states: pa.Table,
     ) -> None:
         self._numbers = {key: number for number, key in enumerate(keys)}
         self._states = states
-        order = np.lexsort((heads["base_offset"].to_numpy(), partitions))
-        self.heads, self._partitions = heads.take(order), partitions[order]
-        self._base_offsets: Longs = self.heads["base_offset"].to_numpy()
-        self._present = flags_of(self.heads["present"])
+        order = np.lexsort((segments["base_offset"].to_numpy(), partitions))
+        self.segments, self._partitions = segments.take(order), partitions[order]
+        self._base_offsets: Longs = self.segments["base_offset"].to_numpy()
+        self._present = flags_of(self.segments["present"])
         #: The first row of each partition, and at the end the number of rows.
         self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
         self._logs = self._logs_up_to_each()
-        self._state_of, self._last_of = self._best_states(changes)
-        self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
+        self._best_state, self._last_spared = self._best_states(changes)
+        self.is_folded: Flags = np.arange(len(order)) > self._last_spared[self._partitions]
 
     def partition_to_finish(self, key: PartitionKey, task: PartitionTask) -> PartitionToFinish | None:
-        """A partition with the state that it is folded from; None where the catalog has no segment of it any more."""
+        """A partition with the state that it is folded from; None if no segment of it has to be folded."""
         number = self._numbers[key]
         first, end = int(self._bounds[number]), int(self._bounds[number + 1])
-        folded_from = max(first, int(self._last_of[number]) + 1)
+        folded_from = max(first, int(self._last_spared[number]) + 1)
         if folded_from == end:
             return None
         if folded_from > first:
-            before = slice(first, folded_from)
-            earlier = self._base_offsets[before][self._present[before]].tolist()
-            [row] = PartitionStateRow.of_arrow(self._states.slice(int(self._state_of[number]), 1))
+            spared = slice(first, folded_from)
+            earlier = self._base_offsets[spared][self._present[spared]].tolist()
+            [row] = PartitionStateRow.of_arrow(self._states.slice(int(self._best_state[number]), 1))
             task = replace(task, start=state_of(row), earlier=earlier)
         # The last two: a state is kept after each of them.
         logs = {
@@ -354,26 +364,26 @@ class KeptStates:
         return PartitionToFinish(task, logs)
 
     def _best_states(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
-        """The row of the state with the most segments, and the row of the last of these, by the number of the
-        partition; −1 where there is none.
+        """The row of each partition's best state, and the row of the last segment that led to it, by the number of the
+        partition; −1 if there is none.
         """
-        since = [_FROM_THE_START if change.changed_from is None else change.changed_from for change in changes]
-        rows = positions_in(self._states, self.heads, SEGMENTS.key)
+        changed_from = [_FROM_THE_START if change.changed_from is None else change.changed_from for change in changes]
+        rows = positions_in(self._states, self.segments, SEGMENTS.key)
         states = np.flatnonzero(rows >= 0)
         rows = rows[states]
         partitions = self._partitions[rows]
-        good: Flags = self._base_offsets[rows] < np.array(since, np.int64)[partitions]
+        valid: Flags = self._base_offsets[rows] < np.array(changed_from, np.int64)[partitions]
         for name, column in self._logs.items():
-            good &= self._states[name].to_numpy()[states] == column[rows]
-        order = np.argsort(rows[good], kind="stable")  # the last one of a partition stays
-        state_of, last_of = np.full(len(since), _NONE, np.int64), np.full(len(since), _NONE, np.int64)
-        state_of[partitions[good][order]] = states[good][order]
-        last_of[partitions[good][order]] = rows[good][order]
-        return state_of, last_of
+            valid &= self._states[name].to_numpy()[states] == column[rows]
+        order = np.argsort(rows[valid], kind="stable")  # of a partition's states, the last one is assigned last
+        best_state, last_spared = (np.full(len(changes), _NONE, np.int64) for _ in range(2))
+        best_state[partitions[valid][order]] = states[valid][order]
+        last_spared[partitions[valid][order]] = rows[valid][order]
+        return best_state, last_spared
 
     def _logs_up_to_each(self) -> dict[str, Longs]:
-        """For each row, `FoldedLogs` of the segments from the first of its partition up to it, by columns."""
-        summed = np.ones(len(self._partitions), np.int64), self.heads["problem_free"], _digests(self.heads)
+        """The columns of `FoldedLogs`: for each segment, of the segments from its partition's first up to it."""
+        summed = np.ones(len(self._partitions), np.int64), self.segments["problem_free"], _digests(self.segments)
         first = self._bounds[self._partitions]
         columns = {}
         for name, column in zip(FoldedLogs.names(), summed, strict=True):
@@ -382,24 +392,24 @@ class KeptStates:
         return columns
 
 
-def _digests(heads: pa.Table) -> NDArray[np.uint64]:
-    digests = np.zeros(heads.num_rows, np.uint64)
-    for name in OF_LOG_VERSION:
-        numbers, is_known = numbers_in(heads[name])
+def _digests(segments: pa.Table) -> NDArray[np.uint64]:
+    digests = np.zeros(segments.num_rows, np.uint64)
+    for name in _LOG_VERSION:
+        numbers, is_known = numbers_in(segments[name])
         digests ^= np.where(is_known, numbers, _NONE).view(np.uint64)
         digests *= _FACTOR
         digests ^= digests >> np.uint64(29)
     return digests
 
 
-def _unfolded(heads: pa.Table) -> pa.Table:
+def _counts_by_topic(segments: pa.Table) -> pa.Table:
     """Rows of `FINISHED_BY_TOPIC` of the present segments."""
-    heads = heads.filter(heads["present"])
-    kept: Values = pc.coalesce(heads["transaction_index_kept"], pa.scalar(False))
-    has_index = heads["transaction_index_bytes"].is_valid()
+    segments = segments.filter(segments["present"])
+    kept: Values = pc.coalesce(segments["transaction_index_kept"], pa.scalar(False))
+    has_index = segments["transaction_index_bytes"].is_valid()
     published = pc.if_else(has_index, Published.UNCHANGED.value, Published.NONE.value)
     published = pc.if_else(kept, Published.KEPT.value, published)
-    return finished_by_topic(heads.select(["topic", "aborted_transactions"]).append_column("published", published))
+    return finished_by_topic(segments.select(["topic", "aborted_transactions"]).append_column("published", published))
 
 
 def partitions_to_finish(
@@ -408,53 +418,53 @@ def partitions_to_finish(
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
 ) -> tuple[Sequence[PartitionsToFinish], pa.Table]:
-    """The tasks' partitions in shares for workers, with the rows that they are finished from; and as rows of
-    `FINISHED_BY_TOPIC` the present segments that are not folded again. `changes` may have others too.
+    """The partitions of tasks in shares for workers, with the rows from which they are finished. Also rows of
+    `FINISHED_BY_TOPIC`, of the present segments that are not folded again. `changes` may have other partitions too.
     """
     to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
-    wanted = _first_segments({key: changes[key] for key in keys})
-    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
-    heads, numbers = _heads(tables, wanted, scope)
+    first_segments = _first_segments({key: changes[key] for key in keys})
+    scope = scope_of({"wanted": first_segments}, PARTITIONS.key)
+    segments, numbers = _segments(tables, first_segments, scope)
     states = tables.read(PARTITION_STATES, None, scope)
-    kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
-    heads = kept.heads.filter(kept.is_folded)
-    folded = pa.concat_tables([segment_rows(heads, TO_FINISH), _events(tables, heads)])
-    partitions = keys_with_rows(keys, counts_of(folded, PARTITIONS.key))
-    held = folded.num_rows + len(keys)
-    share_rows = share_rows_of(partitions, engine.cores, held)
-    for share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
-        of_share = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(share)]
-        by_key = {partition.task.key: partition for partition in of_share if partition is not None}
+    kept = KeptStates(keys, segments, numbers, _with_later_snapshots(keys, segments, numbers, tasks, changes), states)
+    folded = kept.segments.filter(kept.is_folded)
+    all_rows = pa.concat_tables([segment_rows(folded, TO_FINISH), _events(tables, folded)])
+    partitions = keys_with_rows(keys, counts_of(all_rows, PARTITIONS.key))
+    rows_in_memory = all_rows.num_rows + len(keys)
+    share_rows = share_rows_of(partitions, engine.cores, rows_in_memory)
+    for share, rows in shares(lambda _: all_rows, partitions, share_rows, rows_in_memory, ("base_offset", "position")):
+        share_partitions = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(share)]
+        by_key = {partition.task.key: partition for partition in share_partitions if partition is not None}
         to_finish.append(PartitionsToFinish(engine.share(rows), rows.nbytes, by_key))
-    return to_finish, _unfolded(kept.heads.filter(~kept.is_folded))
+    return to_finish, _counts_by_topic(kept.segments.filter(~kept.is_folded))
 
 
 def _first_segments(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
     """The partitions, each with the topic id and the base offset of its first segment that is present."""
     rows = [(*key, change.topic_id, change.first_present) for key, change in changes.items()]
-    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_FIRST_SEGMENTS)
 
 
-def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tuple[pa.Table, Positions]:
+def _segments(tables: Tables, first_segments: pa.Table, scope: Sequence[Condition]) -> tuple[pa.Table, Positions]:
     """The segments that partitions are folded from, with `problem_free` and `present`, and the positions of their
-    partitions in `wanted`.
+    partitions in `first_segments`.
 
-    Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
-    same topic: retention took them, and what was seen in them still holds. After it, compaction may have merged them
-    into others.
+    A segment that is gone or deleted counts if it lies before the first present segment and is of the same topic:
+    retention removed it, and what was seen in it still holds. One that lies later may have been merged into another by
+    compaction, and does not count.
     """
-    rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _HEADS], scope)
-    numbers = positions_in(rows, wanted, PARTITIONS.key)
+    rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _SEGMENT_COLUMNS], scope)
+    numbers = positions_in(rows, first_segments, PARTITIONS.key)
     rows, numbers = rows.filter(pa.array(numbers >= 0)), numbers[numbers >= 0]
-    now = wanted.take(numbers)
+    first = first_segments.take(numbers)
     absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
-    then_id, now_id = rows["topic_id"], now["topic_id"]
-    are_equal: Values = pc.equal(then_id, now_id).fill_null(False)
-    same_topic = pc.or_(are_equal, pc.and_(then_id.is_null(), now_id.is_null()))
-    earlier = pc.and_(pc.less(rows["base_offset"], now["first"]), same_topic)
+    old_id, new_id = rows["topic_id"], first["topic_id"]
+    are_equal: Values = pc.equal(old_id, new_id).fill_null(False)
+    same_topic = pc.or_(are_equal, pc.and_(old_id.is_null(), new_id.is_null()))
+    earlier = pc.and_(pc.less(rows["base_offset"], first["first_present"]), same_topic)
     is_ok = pc.equal(rows["status"], pa.scalar(Status.OK.value))
-    # A segment that is gone has kept its facts; a reason tells that it had problems.
+    # The row of a segment that is gone keeps its facts; it has a reason if the segment had problems.
     problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
     present: Values = pc.invert(absent)
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
@@ -464,32 +474,32 @@ def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tupl
 
 def _with_later_snapshots(
     keys: Sequence[PartitionKey],
-    heads: pa.Table,
+    segments: pa.Table,
     numbers: Positions,
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
 ) -> list[PartitionChange]:
-    """The changes of the partitions. They begin earlier where the producers were not known at a segment's base offset
-    and a broker's snapshot tells them by now, as where a copy's logs came first: a fold of all segments would use it.
+    """The changes of the partitions. A change begins earlier, at a segment at whose base offset the producers were not
+    known, if there is a broker's snapshot now, as when a copy's logs came first: a fold of all segments would use it.
     """
-    is_unknown: Values = pc.equal(heads["producer_state"], pa.scalar(StateSource.UNKNOWN.value))
+    is_unknown: Values = pc.equal(segments["producer_state"], pa.scalar(StateSource.UNKNOWN.value))
     unknown = np.flatnonzero(flags_of(is_unknown.fill_null(False)))
     unknown = unknown[np.argsort(numbers[unknown], kind="stable")]
-    of_partitions, first = np.unique(numbers[unknown], return_index=True)
-    base_offsets = np.split(heads["base_offset"].to_numpy()[unknown], first)[1:]
-    of_keys = [changes[key] for key in keys]
-    directories = [tasks[keys[number]].segments_directory for number in of_partitions.tolist()]
+    partitions, first = np.unique(numbers[unknown], return_index=True)
+    base_offsets = np.split(segments["base_offset"].to_numpy()[unknown], first)[1:]
+    new_changes = [changes[key] for key in keys]
+    directories = [tasks[keys[number]].segments_directory for number in partitions.tolist()]
     with Listings(directories) as listings:
-        for number, directory, unknown_at in zip(of_partitions.tolist(), directories, base_offsets, strict=True):
-            told = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
-            since = of_keys[number].changed_from
-            if told and since is not None:
-                of_keys[number] = replace(of_keys[number], changed_from=min(since, *told))
-    return of_keys
+        for number, directory, unknown_at in zip(partitions.tolist(), directories, base_offsets, strict=True):
+            known_now = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
+            changed_from = new_changes[number].changed_from
+            if known_now and changed_from is not None:
+                new_changes[number] = replace(new_changes[number], changed_from=min(changed_from, *known_now))
+    return new_changes
 
 
-def _events(tables: Tables, heads: pa.Table) -> pa.Table:
+def _events(tables: Tables, segments: pa.Table) -> pa.Table:
     """The events of segments as rows of `TO_FINISH`."""
-    rows = tables.read(PRODUCER_EVENTS, None, scope_of({"heads": heads}, SEGMENTS.key))
-    rows = rows.filter(pa.array(positions_in(rows, heads, SEGMENTS.key) >= 0))
+    rows = tables.read(PRODUCER_EVENTS, None, scope_of({"segments": segments}, SEGMENTS.key))
+    rows = rows.filter(pa.array(positions_in(rows, segments, SEGMENTS.key) >= 0))
     return event_rows(rows, TO_FINISH)

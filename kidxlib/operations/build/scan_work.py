@@ -28,7 +28,7 @@ from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
 from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
-from kidxlib.recovery.scan.scan_state import are_begun, begun_epochs
+from kidxlib.recovery.scan.scan_state import are_epoch_increases, epoch_increases
 from kidxlib.storage.location import Directory, as_text
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {column.name: column.arrow_type for column in PublishedSegmentRow.columns()}
@@ -196,7 +196,7 @@ def _begun(scans: ScannedLogs) -> Flags:
     bounds = scans.bounds["leader_epochs"]
     for number in np.flatnonzero(np.diff(bounds) > 1).tolist():
         rows = slice(bounds[number], bounds[number + 1])
-        begun[rows] = are_begun(scans.leader_epochs[rows])
+        begun[rows] = are_epoch_increases(scans.leader_epochs[rows])
     return begun
 
 
@@ -275,5 +275,5 @@ def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
     if recovered is not None:
         # Facts have the names of their columns.
         known |= {name: _as_value(getattr(recovered.facts, name)) for name in _FACT_NAMES}
-        known["leader_epochs"] = from_leader_epochs(begun_epochs(recovered.leader_epochs))
+        known["leader_epochs"] = from_leader_epochs(epoch_increases(recovered.leader_epochs))
     return PublishedSegmentRow.of(known)

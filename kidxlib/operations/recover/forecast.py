@@ -507,7 +507,7 @@ def forecast_partition(
     """Forecast what a broker does with a partition. Nothing is written.
 
     After a clean stop a broker reads no log. Without `everything`, only the end of the last log is looked at. Headers
-    are enough where a log dir `trusts` that the kernel has all that was written (`page_cache.ensure_noted`).
+    are enough where a log dir `trusts` that the kernel has all that was written (`page_cache.ensure_nothing_lost`).
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
     without_marker: StartupSimulation | None = None

@@ -1,12 +1,12 @@
-"""Tells which unflushed segments need not be read, because all that a broker has written is still there.
+"""Finds the unflushed segments that need not be read, because all that a broker has written is still there.
 
-A note in a log dir, made when all in the log dir was known to be right, names the mount and the boot of that time: as
-long as both are the same, the kernel has forgotten nothing. Since then the kernel's log, and the broker's, must not
-tell of a write that did not reach a disk.
+A note is made in a log dir when all in it is known to be right. It names the mount and the boot. While both are the
+same, the kernel has lost nothing that was written, unless its log or the broker's tells of a write since then that did
+not reach a disk.
 
 A broker finishes the indexes of a segment, and takes a snapshot of the producers at its end, before it writes into the
-next segment (`LocalLog.roll`, `UnifiedLog.roll`). The last segment may lack an index entry, an aborted transaction or
-an epoch that was to come after the bytes of its log: so all its headers are read.
+next segment (`LocalLog.roll`, `UnifiedLog.roll`). Into the last segment it may have written batches, and not yet their
+index entry, aborted transaction or epoch: so all headers of that segment are read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_f
 from kidxlib.storage.opened_log import open_regular_file
 from kidxlib.storage.publisher import Owner, Publisher
 
-#: A broker looks at directories alone (`LogManager.loadLogs`).
+#: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
 _NOTE_VERSION: Final = 1
 
@@ -68,46 +68,46 @@ _MESSAGE_BYTES_MAX: Final = 8192  # CONSOLE_EXT_LOG_MAX
 #: The facility of the kernel, and the level of an error, as of syslog(3).
 _KERNEL_FACILITY: Final = 0
 _ERROR_LEVEL: Final = 3
-#: The kernel kills a process for want of memory, which loses no page.
+#: Messages about a process that was killed for lack of memory. That loses no page.
 _HARMLESS_MESSAGE: Final = re.compile(r"out of memory: killed process|oom[-_]kill|invoked oom-killer", re.IGNORECASE)
-#: Such a message is an error at whatever level.
+#: Messages that are errors at any level.
 _HARMFUL_MESSAGE: Final = re.compile(
     r"i/o error|lost (async|sync|page|write)|data (will|may) be lost|remounting filesystem|shutting down filesystem"
     r"|memory failure|hardware error|medium error|device offline",
     re.IGNORECASE,
 )
 
-#: The device of a file system, of its journal, or of the block layer.
+#: The device that a message of a file system, its journal or the block layer names.
 _DEVICE_IN_MESSAGE: Final = re.compile(
     r"^(?:EXT4-fs|XFS|F2FS-fs|EXT2-fs)[^(:]*\((?:device )?([\w-]+)\)"
     r"|^Aborting journal on device ([\w-]+?)(?:-\d+)?\.$|I/O error(?: on|,) dev ([\w-]+),"
 )
 
-#: File systems whose pages are the kernel's own, on a device of this host or in its memory. A file system of a network,
-#: in user space (FUSE), or of layers is none: another machine or process may have what was written, and lose it.
+#: File systems whose pages are the kernel's own, on a device of this host or in its memory. Network, FUSE and overlay
+#: file systems are not among them: another machine or process may have what was written, and lose it.
 _TRUSTED_FILE_SYSTEMS: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
-#: statx(2): what is asked for, and where it stands in the answer.
+#: statx(2): flags and masks of the request, size of the answer, and the position of the mount id in it.
 _AT_FDCWD: Final = -100
 _AT_SYMLINK_NOFOLLOW: Final = 0x100
-_MOUNT_ID: Final = 0x1000
-_UNIQUE_MOUNT_ID: Final = 0x4000
-_ANSWER_BYTES: Final = 256
+_STATX_MNT_ID: Final = 0x1000
+_STATX_MNT_ID_UNIQUE: Final = 0x4000
+_STATX_BYTES: Final = 256
 _MOUNT_ID_AT: Final = 0x90
 _LINUX_NEEDED: Final = "6.8"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
-#: `LogDirFailureChannel` and `UnifiedLog.maybeHandleIOException` say the first two, Java and the C library the others.
+#: The first two are of `LogDirFailureChannel` and `UnifiedLog.maybeHandleIOException`, the others of Java and libc.
 _WRITE_ERROR: Final = re.compile(
     r"KafkaStorageException|Error while (flushing|writing|appending|rolling|renaming|deleting|truncating|reading)"
     r"|Input/output error|No space left on device|Read-only file system|Structure needs cleaning|Stale file handle"
 )
 
 _HEADER_BYTES: Final = layouts.BATCH_V2.itemsize
-#: The end of a segment is read in pieces of this size, about as long as the interval of its index.
-_END_BYTES: Final = 64 * 1024
+#: The end of a segment is read in pieces of this size, about as long as the interval between its index entries.
+_END_PIECE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Message:
     """A message of the kernel's log.
 
     Attributes:
-        number: its place in the log, which counts on by one (`SEQNUM`).
+        number: its sequence number, one above that of the message before (`SEQNUM`).
         facility, level: as of syslog(3).
     """
 
@@ -125,20 +125,20 @@ class Message:
     text: str
 
 
-def last_message() -> int:
+def last_message_number() -> int:
     return max((message.number for message in _kernel_messages()), default=-1)
 
 
-def ensure_no_kernel_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
-    """See that the kernel has told of no error since the message `number`, on these block devices; None: on any."""
+def ensure_no_kernel_errors(messages: Sequence[Message], last: int, devices: frozenset[str] | None = None) -> None:
+    """Raise an error if the kernel reported one on these block devices (None: any) after the message number `last`."""
     numbers = [message.number for message in messages]
-    if min(numbers, default=number) > number + 1 or max(numbers, default=-1) < number:
+    if min(numbers, default=last) > last + 1 or max(numbers, default=-1) < last:
         raise UntrustedError(
             f"the kernel's log has messages {min(numbers, default=0)} to {max(numbers, default=-1)}, expected all from "
-            f"{number} on: whether there were errors is not known"
+            f"{last} on: whether there were errors is not known"
         )
     for message in messages:
-        if message.number > number and _is_kernel_error(message) and not _is_about_other_device(message, devices):
+        if message.number > last and _is_kernel_error(message) and not _is_about_other_device(message, devices):
             raise UntrustedError(f"the kernel's log has an error: {message.text}")
 
 
@@ -156,9 +156,9 @@ def _is_kernel_error(message: Message) -> bool:
 
 
 def _is_about_other_device(message: Message, devices: frozenset[str] | None) -> bool:
-    """Whether a message names a block device that is none of these. One that names no device may be about any."""
-    named = _DEVICE_IN_MESSAGE.search(message.text)
-    return devices is not None and named is not None and named[named.lastindex or 0] not in devices
+    """Whether a message names another block device than these. A message that names no device may be about any."""
+    match = _DEVICE_IN_MESSAGE.search(message.text)
+    return devices is not None and match is not None and match[match.lastindex or 0] not in devices
 
 
 def _kernel_messages() -> Iterator[Message]:
@@ -170,7 +170,7 @@ def _kernel_messages() -> Iterator[Message]:
         finally:
             os.close(device)
     except OSError as error:
-        if error.errno != errno.EAGAIN:  # which is its end
+        if error.errno != errno.EAGAIN:  # EAGAIN is the end of the log
             raise UntrustedError(
                 f"{_KERNEL_LOG}: the kernel's log cannot be read ({error.strerror}), so whether there were errors is "
                 "not known: it takes root, or CAP_SYSLOG"
@@ -182,10 +182,10 @@ class Mount:
     """Where a directory is.
 
     Attributes:
-        boot_id: of this boot of the kernel.
-        mount_id: unique in this boot. A file system that is mounted again gets another one, so while the id is the same
-            the file system has been mounted without a break.
-        file_system: its type.
+        boot_id: the id of this boot of the kernel.
+        mount_id: unique in this boot. A file system that is mounted again gets another id: while the id is the same,
+            the file system has stayed mounted.
+        file_system: the type of the file system.
         directory: device and inode of the directory itself. A copy has others.
     """
 
@@ -198,7 +198,7 @@ class Mount:
 def mount_of(directory: Path) -> Mount:
     try:
         boot_id = _BOOT_ID.read_text().strip()
-        file_system = _file_system_type(_statx_mount_id(directory, _MOUNT_ID))
+        file_system = _file_system_type(_statx_mount_id(directory, _STATX_MNT_ID))
         status = directory.stat()
     except OSError as error:
         raise UntrustedError(f"{directory}: the kernel does not tell on which mount it is: {error.strerror}") from error
@@ -211,86 +211,64 @@ def mount_of(directory: Path) -> Mount:
 
 
 def _devices_of(directory: Path) -> frozenset[str] | None:
-    """The kernel's names of the block device on which a directory is, and of its disk. None where these names are not
-    all: the device lies on others (LVM, RAID, encryption), or has no name.
+    """The kernel's names of the block device on which a directory is, and of its disk. None if other devices are below
+    it (LVM, RAID, encryption), or it has no name.
     """
     device = directory.stat().st_dev
-    known = Path("/sys/dev/block") / f"{os.major(device)}:{os.minor(device)}"
-    if not known.exists():
+    link = Path("/sys/dev/block") / f"{os.major(device)}:{os.minor(device)}"
+    if not link.exists():
         return None
-    place = known.resolve()
-    names = {place.name, place.parent.name} if (place / "partition").exists() else {place.name}
-    slaves = [place / "slaves", place.parent / "slaves"][: len(names)]
+    entry = link.resolve()
+    names = {entry.name, entry.parent.name} if (entry / "partition").exists() else {entry.name}
+    slaves = [entry / "slaves", entry.parent / "slaves"][: len(names)]
     return None if any(slave.is_dir() and os.listdir(slave) for slave in slaves) else frozenset(names)
 
 
 def _mount_id_of(path: Path) -> int:
     """The unique id of the mount on which a file or a directory is; a symbolic link is not followed."""
     try:
-        return _statx_mount_id(path, _UNIQUE_MOUNT_ID)
+        return _statx_mount_id(path, _STATX_MNT_ID_UNIQUE)
     except OSError as error:
         raise UntrustedError(
             f"{path}: no unique mount id (statx: {error.strerror}): needs Linux {_LINUX_NEEDED}"
         ) from error
 
 
-def _statx_mount_id(path: Path, what: int) -> int:
-    """Ask statx(2) for an id of a mount."""
+def _statx_mount_id(path: Path, mask: int) -> int:
+    """Ask statx(2) for one of the two ids of a mount, by its mask."""
     if not hasattr(_libc, "statx"):
         raise OSError(0, "not offered by this C library")
-    answer = ctypes.create_string_buffer(_ANSWER_BYTES)
-    if _libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, what, answer) != 0:
+    answer = ctypes.create_string_buffer(_STATX_BYTES)
+    if _libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, mask, answer) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    [answered] = struct.unpack_from("=I", answer)
-    if not answered & what:
+    [answered_mask] = struct.unpack_from("=I", answer)
+    if not answered_mask & mask:
         raise OSError(0, "not answered by this kernel")
     [mount_id] = struct.unpack_from("=Q", answer, _MOUNT_ID_AT)
     return int(mount_id)
 
 
 def _file_system_type(mount_id: int) -> str | None:
-    """The type of the file system that is mounted there, by the id in `/proc/self/mountinfo`."""
+    """The type of the file system of a mount, by its id in `/proc/self/mountinfo`; None if it is not there."""
     for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
-        mount, _, about = line.partition(" - ")
+        mount, _, file_system = line.partition(" - ")
         if mount.split(" ", 1)[0] == str(mount_id):
-            return about.split(" ", 1)[0]
+            return file_system.split(" ", 1)[0]
     return None
 
 
 def note_down(log_dirs: Sequence[Path]) -> None:
-    """Note that all in some log dirs is right and flushed. The caller knows that, and holds their locks."""
-    kernel_log = last_message()
+    """Note in each log dir that all in it is right and flushed. The caller has seen to that, and holds the locks."""
+    last_number = last_message_number()
     for log_dir in log_dirs:
         content = json.dumps(
-            {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": kernel_log}, indent=2
+            {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": last_number}, indent=2
         )
         owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
         with Publisher() as publisher:
             publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
             publisher.commit()
-
-
-def ensure_noted(log_dir: Path) -> None:
-    """See that the kernel has all that was written into a log dir since its note, be it on the disk or not."""
-    note = log_dir / NOTE
-    try:
-        noted = json.loads(small_file(note))
-        version, kernel_log = noted["version"], int(noted["kernel_log"])
-    except FileNotFoundError as error:
-        raise UntrustedError(
-            f"{note}: missing; it is made where --apply comes to its end, before the broker starts"
-        ) from error
-    except (CheckpointError, OSError, ValueError, KeyError, TypeError) as error:
-        raise UntrustedError(f"{note}: not readable: {error}") from error
-    if version != _NOTE_VERSION:
-        raise UntrustedError(f"{note}: version {version}, expected {_NOTE_VERSION}")
-    now = _note_fields(mount_of(log_dir))
-    for name, what in _DIFFERENCES.items():
-        if noted.get(name) != now[name]:
-            raise UntrustedError(f"{note}: {what} (noted {noted.get(name)}, found {now[name]})")
-    devices = _devices_of(log_dir)
-    ensure_no_kernel_errors(list(_kernel_messages()), kernel_log, devices)
 
 
 #: What it means that a field of the note has another value now.
@@ -300,6 +278,28 @@ _DIFFERENCES: Final = {
     "file_system": "another file system",
     "directory": "the directory is a copy of the one that it was made for",
 }
+
+
+def ensure_nothing_lost(log_dir: Path) -> None:
+    """Raise an error unless the kernel has all that was written into a log dir since its note, on the disk or not."""
+    note = log_dir / NOTE
+    try:
+        noted = json.loads(small_file(note))
+        version, last_number = noted["version"], int(noted["kernel_log"])
+    except FileNotFoundError as error:
+        raise UntrustedError(
+            f"{note}: missing; it is made where --apply comes to its end, before the broker starts"
+        ) from error
+    except (CheckpointError, OSError, ValueError, KeyError, TypeError) as error:
+        raise UntrustedError(f"{note}: not readable: {error}") from error
+    if version != _NOTE_VERSION:
+        raise UntrustedError(f"{note}: version {version}, expected {_NOTE_VERSION}")
+    now = _note_fields(mount_of(log_dir))
+    for name, meaning in _DIFFERENCES.items():
+        if noted.get(name) != now[name]:
+            raise UntrustedError(f"{note}: {meaning} (noted {noted.get(name)}, found {now[name]})")
+    devices = _devices_of(log_dir)
+    ensure_no_kernel_errors(list(_kernel_messages()), last_number, devices)
 
 
 def _note_fields(mount: Mount) -> dict[str, object]:
@@ -312,7 +312,7 @@ def _note_fields(mount: Mount) -> dict[str, object]:
 
 
 def ensure_no_errors_in(broker_log: Path) -> None:
-    """See that the broker's own log tells of no error of a disk."""
+    """Raise an error if the broker's own log has an error of a disk."""
     try:
         with broker_log.open(errors="replace") as lines:
             for number, line in enumerate(lines, 1):
@@ -328,7 +328,7 @@ class HeadersRead:
 
     Attributes:
         kept: base offsets of the segments that are whole, with all their side files. Only their ends were read.
-        bytes_read: of logs.
+        bytes_read: how many bytes of logs were read.
     """
 
     kept: frozenset[int] = frozenset()
@@ -338,16 +338,16 @@ class HeadersRead:
 def read_headers(
     directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
 ) -> HeadersRead | None:
-    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_noted`). The options are
-    without checksums. The reader gets what recovering each segment comes to.
+    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_nothing_lost`).
 
-    None where a log is not on the file system of its log dir.
+    `options` must be without checksums. `reader` gets the result of recovering each segment. Return None if a log is
+    not on the file system of its log dir.
     """
     base_offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
     unflushed = base_offsets[max(bisect_right(base_offsets, recovery_point) - 1, 0) :]
-    mount = _mount_id_of(directory.parent)
+    mount_id = _mount_id_of(directory.parent)
     logs = [directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in unflushed]
-    if any(path.is_symlink() or _mount_id_of(path) != mount for path in (directory, *logs)):
+    if any(path.is_symlink() or _mount_id_of(path) != mount_id for path in (directory, *logs)):
         return None
     kept = _whole_segments_before_last(directory, unflushed)
     reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
@@ -365,7 +365,8 @@ class _SegmentEnd:
     """The end of a segment, from its last index entry on.
 
     Attributes:
-        epochs: of its first batch, and of those at the end.
+        last_epoch: the leader epoch of the last batch.
+        epochs: the leader epochs of the first batch and of the batches at the end.
     """
 
     recovery: Recovery
@@ -375,63 +376,64 @@ class _SegmentEnd:
 
 
 def _whole_segments_before_last(directory: Path, unflushed: Sequence[int]) -> dict[int, _SegmentEnd]:
-    """The segments before the last one, if all are whole, and neither an epoch nor the last snapshot is missing; else
-    none.
+    """The ends of the segments before the last one; of none, unless all are whole, no epoch is missing, and the last
+    segment has a snapshot.
     """
     if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _SegmentEnd] = {}
     try:
-        opened = os.open(directory, DIRECTORY)
+        descriptor = os.open(directory, DIRECTORY)
     except OSError:
         return {}
     try:
         epochs = read_leader_epochs(directory)
         known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch
         for base_offset, next_base_offset in itertools.pairwise(unflushed):
-            end = _closed_segment_end(opened, base_offset)
+            end = _closed_segment_end(descriptor, base_offset)
             if end is None or end.recovery.next_offset != next_base_offset or end.last_epoch > known_epoch:
                 return {}
             ends[base_offset] = end
     except (CheckpointError, CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
-        return {}  # then headers are read, whatever is wrong
+        return {}  # whatever is wrong, all headers are read instead
     finally:
-        os.close(opened)
+        os.close(descriptor)
     return ends
 
 
 def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
-    """The end of a segment whose indexes are closed and lead to its very end; None for any other segment."""
-    of_index, of_times = (
+    """The end of a segment whose indexes are closed and reach the end of its log; None for any other segment."""
+    offset_entries, time_entries = (
         _first_and_last_entry(directory, segment_file(base_offset, suffix), entry.itemsize)
         for suffix, entry in (
             (OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY),
             (TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY),
         )
     )
-    index, times = OffsetIndex.from_bytes(of_index, base_offset), TimeIndex.from_bytes(of_times, base_offset)
-    index.sanity_check()
-    times.sanity_check()
-    last, latest = index.last_entry, times.last_entry
-    if (len(index) and not last.position) or latest.timestamp <= 0:
-        return None  # zeros at the end: it was not closed
+    offset_index = OffsetIndex.from_bytes(offset_entries, base_offset)
+    time_index = TimeIndex.from_bytes(time_entries, base_offset)
+    offset_index.sanity_check()
+    time_index.sanity_check()
+    last_entry, last_time = offset_index.last_entry, time_index.last_entry
+    if (len(offset_index) and not last_entry.position) or last_time.timestamp <= 0:
+        return None  # zeros at the end: the index was not closed
     descriptor, status = open_regular_file(segment_file(base_offset, LOG_SUFFIX), directory)
     try:
-        log = ChunkedLog(descriptor, status.st_size, _END_BYTES)
-        last_batches = list(batches(log, last.position))
-        first_batch = list(itertools.islice(batches(log), 1 if last.position else 0))
+        log = ChunkedLog(descriptor, status.st_size, _END_PIECE_BYTES)
+        last_batches = list(batches(log, last_entry.position))
+        first_batch = list(itertools.islice(batches(log), 1 if last_entry.position else 0))
     finally:
         os.close(descriptor)
     size = log.size
     if (
         not last_batches
         or last_batches[-1].next_position != size
-        or (len(index) and last_batches[0].last_offset != last.offset)
+        or (len(offset_index) and last_batches[0].last_offset != last_entry.offset)
     ):
         return None
     if (
-        max(batch.max_timestamp for batch in last_batches) > latest.timestamp
-        or latest.offset > last_batches[-1].last_offset
+        max(batch.max_timestamp for batch in last_batches) > last_time.timestamp
+        or last_time.offset > last_batches[-1].last_offset
     ):
         return None
     next_offset = last_batches[-1].last_offset + 1
@@ -449,7 +451,7 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
 
 
 def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
-    """The first entry of an index file, and the last one with what follows it: a broker's checks look at no others."""
+    """The first entry of an index file, and the last one with any bytes after it. A broker checks no others."""
     descriptor, status = open_regular_file(name, directory)
     try:
         size = status.st_size

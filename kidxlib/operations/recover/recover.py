@@ -30,7 +30,7 @@ from kidxlib.operations.recover.mend import (
     mendings_of,
     replica_places,
 )
-from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
+from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_nothing_lost, note_down
 from kidxlib.operations.recover.recovery_plan import (
     Level,
     PlannedLogDir,
@@ -493,7 +493,7 @@ def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) ->
     reasons: dict[Path, str] = {}
     for log_dir in broker.unclean:
         try:
-            ensure_noted(log_dir.path)
+            ensure_nothing_lost(log_dir.path)
             for broker_log in request.broker_logs:
                 ensure_no_errors_in(broker_log)
         except UntrustedError as error:

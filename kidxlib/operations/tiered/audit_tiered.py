@@ -215,7 +215,7 @@ def _audit_as_json(request: TieredRequest, found: TieredFound) -> dict[str, Any]
             {**finding.values(), "what_to_do": what_to_do(finding.file, finding.reason)} for finding in found.findings
         ],
         "numbers": _numbers_as_json(found.numbers),
-        "read_bytes": found.counts.read,
+        "read_bytes": found.counts.read_bytes,
         "requests": found.requests.as_json(),
     }
 
@@ -240,8 +240,8 @@ def _tell_audit(outcome: Outcome, request: TieredRequest, found: TieredFound) ->
         outcome.line(f"not judged: {counted(newer, 'object')} newer than the metadata, or whose metadata was not read")
     if others := found.number(OTHERS):
         outcome.line(f"other files: {others:,}, which are no objects of remote segments")
-    if found.counts.read:
-        outcome.line(f"read:     {decimal(found.counts.read)} of objects")
+    if found.counts.read_bytes:
+        outcome.line(f"read:     {decimal(found.counts.read_bytes)} of objects")
     tell_requests(outcome, found.requests)
     _tell_what_if(outcome, found.numbers, dict(request.what_if))
     _tell_findings(outcome, found)
@@ -296,7 +296,7 @@ def _outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
             "broken": found.verdicts(Verdict.BROKEN),
             "safe": found.verdicts(Verdict.SAFE),
         },
-        bytes=found.counts.read,
+        bytes=found.counts.read_bytes,
         requests=found.requests,
     )
     outcome.values.update(_audit_as_json(request, found))

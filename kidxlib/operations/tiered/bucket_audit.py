@@ -1,5 +1,5 @@
-"""The audit of a bucket of tiered storage: it is planned (which partitions are compared, how their topics are
-configured, which segments are read, in shares), workers find what is wrong, and the catalog gets what was found.
+"""The audit of a bucket of tiered storage. A plan says which partitions are compared, how their topics are configured,
+and in which shares segments are read. Workers find what is wrong, and the catalog gets their findings.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class TieredPlan:
     """How partitions are audited.
 
     Attributes:
-        bucket: the directory of the partitions' directories.
+        bucket: the parent of the partitions' directories.
         directories: the partitions' directories that exist.
         is_recorded: whether listed segments are recorded.
     """
@@ -87,7 +87,7 @@ class TieredPlan:
     layout: Layout
     bucket: Location
     directories: Mapping[TopicIdPartition, Location]
-    topics: TopicsOfTiered
+    topics: TieredTopics
     level: Level
     as_of: AsOf
     is_recorded: bool = False
@@ -95,7 +95,7 @@ class TieredPlan:
     def partitions(
         self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
     ) -> list[RemotePartition]:
-        """The partitions that the metadata has, or that have a directory, in order."""
+        """The partitions, in order, that are in the metadata or have a directory."""
         segments = rows_by_partition(metadata.segments, "start_offset")
         forgotten = rows_by_partition(metadata.forgotten, "start_offset")
         breaks = rows_by_partition(metadata.breaks, "segment_start_offset")
@@ -130,8 +130,8 @@ class TieredPlan:
         flag_since: Mapping[int, int],
         only: Callable[[CopiedSegmentRow], bool] = lambda row: True,
     ) -> Iterator[Sequence[RemoteSegmentToRead]]:
-        """The segments whose bytes are read, in shares of consecutive segments of one partition. `segments` are all
-        segments of the partitions: a segment is read with those before it.
+        """The segments for which `only` is true, in shares of consecutive segments of one partition. `segments` must be
+        all segments of the partitions: a segment is read with those before it.
         """
         ordered = sorted(segments, key=lambda row: (row.topic, row.topic_id, row.partition, row.start_offset))
         for _, of_partition in groupby(ordered, key=lambda row: (row.topic_id, row.partition)):
@@ -167,10 +167,10 @@ class TieredPlan:
             )
             for row in rows
         ]
-        ends = Counter(segment.end_offset + 1 for segment in segments)
-        by_end = {segment.end_offset + 1: segment for segment in segments if ends[segment.end_offset + 1] == 1}
-        return {
-            segment.segment_id: _with_segment_before(_with_segment_before(segment, by_end), by_end)
+        ends = Counter(segment.end_offset for segment in segments)
+        by_next_offset = {segment.end_offset + 1: segment for segment in segments if ends[segment.end_offset] == 1}
+        return {  # each with the two segments before it
+            segment.segment_id: _with_segment_before(_with_segment_before(segment, by_next_offset), by_next_offset)
             for segment in segments
         }
 
@@ -179,17 +179,17 @@ class TieredPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsOfTiered:
-    """The configurations of topics, looked up by id as well: another topic may have had the same name."""
+class TieredTopics:
+    """The settings of topics, by name and id: another topic may have had the same name."""
 
     request: TieredRequest
 
     def retention_ms(self, partition: TopicIdPartition) -> int | None:
-        """For how many ms the topic of a partition keeps records; negative: for ever; None: not known."""
+        """How many ms the topic of a partition keeps records; negative: for ever; None: not known."""
         return self.setting(partition.topic, partition.topic_id, RETENTION_MS)
 
     def setting(self, topic: str, topic_id: str, name: str) -> int | None:
-        """A topic's setting that is a number; None: not known."""
+        """The value of a topic's numeric setting; None: not known."""
         source = self._source_of(topic, topic_id)
         return None if source is None else self._config_as_integer(source, topic, name)
 
@@ -204,20 +204,20 @@ class TopicsOfTiered:
         source = self._source_of(topic, topic_id)
         if source is None:
             return Copying()
-        own = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
-        is_on = self.is_copied(topic, topic_id) is not False and own.get(_COPY_DISABLE) != "true"
-        lags = [parse_integer(own.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
-        limits = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
-        ms, bytes_ = (
-            max((limit or 0) if lag == _SAME_AS_LOCAL_RETENTION else lag, 0)
-            for lag, limit in zip(lags, limits, strict=True)
+        config = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
+        is_on = self.is_copied(topic, topic_id) is not False and config.get(_COPY_DISABLE) != "true"
+        lags = [parse_integer(config.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
+        retentions = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
+        lag_ms, lag_bytes = (
+            max((retention or 0) if lag == _SAME_AS_LOCAL_RETENTION else lag, 0)
+            for lag, retention in zip(lags, retentions, strict=True)
         )
-        return Copying(is_on, ms, bytes_)
+        return Copying(is_on, lag_ms, lag_bytes)
 
-    def copied(self) -> Iterator[tuple[str, str]]:
-        """The names and ids of topics that brokers copy by a cluster's metadata."""
-        for of_source in self.request.known_topics.of_sources.values():
-            for topic, topic_id in of_source.metadata.topics.items():
+    def copied_topics(self) -> Iterator[tuple[str, str]]:
+        """The names and ids of the topics that brokers copy, as far as clusters' metadata knows topics."""
+        for known in self.request.known_topics.of_sources.values():
+            for topic, topic_id in known.metadata.topics.items():
                 if self.request.topics.fullmatch(topic) and self.is_copied(topic, topic_id):
                     yield topic, topic_id
 
@@ -228,22 +228,24 @@ class TopicsOfTiered:
         options = options_of_topic(known, place, interval_bytes=interval_bytes, max_index_bytes=None)
         return options.of_id(partition.topic_id)
 
-    def outliving_metadata(self, partitions: frozenset[TopicIdPartition]) -> Iterator[RemoteFindingRow]:
+    def metadata_expiry_findings(self, partitions: frozenset[TopicIdPartition]) -> Iterator[RemoteFindingRow]:
         """A finding on each topic that keeps records for longer than the metadata of its segments is kept."""
         topics = {(partition.topic, partition.topic_id) for partition in partitions}
         for topic, topic_id in sorted(topics):
             source = self._source_of(topic, topic_id) if self.request.topics.fullmatch(topic) else None
             if source is None:
                 continue
-            of_metadata = self._config_as_integer(source, REMOTE_LOG_METADATA_TOPIC, RETENTION_MS)
-            of_topic = self._config_as_integer(source, topic, RETENTION_MS)
-            if of_metadata is None or of_topic is None or not 0 <= of_metadata < (of_topic if of_topic >= 0 else 2**63):
+            metadata_ms = self._config_as_integer(source, REMOTE_LOG_METADATA_TOPIC, RETENTION_MS)
+            topic_ms = self._config_as_integer(source, topic, RETENTION_MS)
+            if metadata_ms is None or topic_ms is None:
                 continue
-            kept = "for ever" if of_topic < 0 else f"for {timedelta(milliseconds=of_topic)}"
+            if metadata_ms < 0 or 0 <= topic_ms <= metadata_ms:  # below 0: for ever
+                continue
+            kept = "for ever" if topic_ms < 0 else f"for {timedelta(milliseconds=topic_ms)}"
             finding = broken(
                 METADATA,
                 "metadata-expires-first",
-                f"{REMOTE_LOG_METADATA_TOPIC} keeps records for {timedelta(milliseconds=of_metadata)}, this one {kept}",
+                f"{REMOTE_LOG_METADATA_TOPIC} keeps records for {timedelta(milliseconds=metadata_ms)}, this one {kept}",
                 "a segment whose metadata has gone is lost to brokers: nobody reads its records or deletes its objects",
             )
             all_partitions = TopicIdPartition(topic_id, topic, -1)
@@ -264,18 +266,18 @@ class Counts:
     """How much there is in a bucket.
 
     Attributes:
-        by_counter: a number and its bytes, by the state of segments or another counter (`RemoteCountRow.what`).
+        by_counter: how many and how many bytes, by the state of segments or another counter (`RemoteCountRow.what`).
         object_bytes: the size of all objects of each topic, by its name and id.
-        read: about how many bytes of objects the audit has read.
+        read_bytes: about how many bytes of objects the audit has read.
     """
 
     by_counter: Mapping[str, tuple[int, int]]
     object_bytes: Mapping[tuple[str, str], int]
-    read: int = 0
+    read_bytes: int = 0
 
 
 def read_remote_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
-    """Read the metadata, and warn if it is not complete."""
+    """Read the metadata. Warn if it is not complete."""
     begin_phase("reading the metadata")
     try:
         metadata = reader.read()
@@ -301,7 +303,7 @@ def read_remote_metadata(reader: MetadataReader, request: TieredRequest) -> Remo
 
 
 def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
-    """List the directories of the bucket."""
+    """List the directories of the bucket, and plan the audit of them."""
     begin_phase("listing the bucket")
     listed = request.layout.list_partitions(request.bucket)
     directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
@@ -316,7 +318,7 @@ def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> Tiere
         layout=request.layout,
         bucket=request.bucket,
         directories=directories,
-        topics=TopicsOfTiered(request),
+        topics=TieredTopics(request),
         level=request.level,
         as_of=as_of,
         is_recorded=request.recorded_as is not None,
@@ -330,21 +332,21 @@ def _divide_into_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Seq
 
 
 def _with_segment_before(
-    segment: RemoteSegmentToRead, by_end: Mapping[int, RemoteSegmentToRead]
+    segment: RemoteSegmentToRead, by_next_offset: Mapping[int, RemoteSegmentToRead]
 ) -> RemoteSegmentToRead:
-    """The segment with the one before it. If it has that already, the one before that is set, too.
-    `by_end` has segments by the first offset after them.
+    """Set `before` to the segment that ends where this one begins. If it is set already, set `before` of that segment.
+    `by_next_offset` has segments by the first offset after them.
     """
-    before = segment.before or by_end.get(segment.start_offset)
+    before = segment.before or by_next_offset.get(segment.start_offset)
     if before is None:
         return segment
     if segment.before is not None:
-        before = _with_segment_before(before, by_end)
+        before = _with_segment_before(before, by_next_offset)
     return replace(segment, before=before)
 
 
 def _has_aborted_by_metadata(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
-    """Whether transactions were aborted in a segment by the metadata; None: the metadata does not say."""
+    """Whether the metadata says that transactions were aborted in a segment; None: it does not say."""
     if row.transaction_index_empty:
         return False
     since = flag_since.get(row.broker_id)
@@ -361,27 +363,28 @@ class TieredAudit:
     listed: pa.Table = field(default_factory=lambda: pa.table({}))
 
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
-        """The findings and the counts. If the plan records segments, the listing is kept in `listed`."""
+        """The findings and the counts. If the plan records segments, `listed` gets their listing."""
         begin_phase("comparing")
-        first = self._list_partitions(self.plan.partitions(metadata))
-        findings = RemoteFindingRow.of_arrow(first.rows("finding"))
-        self.listed = first.rows("listed")
+        first_listing = self._list_partitions(self.plan.partitions(metadata))
+        findings = RemoteFindingRow.of_arrow(first_listing.rows("finding"))
+        self.listed = first_listing.rows("listed")
         partitions = {TopicIdPartition(finding.topic_id, finding.topic, finding.partition) for finding in findings}
         if partitions:
             begin_phase("looking again")
-            again = self._list_partitions(self.plan.partitions(self.reader.read(), partitions))
+            second_listing = self._list_partitions(self.plan.partitions(self.reader.read(), partitions))
             keys = {finding.key for finding in findings}
-            findings = [finding for finding in RemoteFindingRow.of_arrow(again.rows("finding")) if finding.key in keys]
-            self.listed = _replace_listings(self.listed, again.rows("listed"), partitions)
-        findings += self.plan.topics.outliving_metadata(metadata.known)
-        counts = _sum_counts(first)
+            findings = RemoteFindingRow.of_arrow(second_listing.rows("finding"))
+            findings = [finding for finding in findings if finding.key in keys]
+            self.listed = _replace_listings(self.listed, second_listing.rows("listed"), partitions)
+        findings += self.plan.topics.metadata_expiry_findings(metadata.known)
+        counts = _sum_counts(first_listing)
         if self.plan.level is not Level.LISTING:
-            segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
+            segments = CopiedSegmentRow.of_arrow(first_listing.rows("segment"))
             findings += self._read_segments(segments, metadata)
             reads_logs = self.plan.level is Level.FULL
             objects = (item for segment in segments for item in segment.objects)
-            read = sum(item["bytes"] for item in objects if reads_logs or item["suffix"] != LOG_SUFFIX)
-            counts = replace(counts, read=read)
+            read_bytes = sum(item["bytes"] for item in objects if reads_logs or item["suffix"] != LOG_SUFFIX)
+            counts = replace(counts, read_bytes=read_bytes)
         return _first_of_repeated_findings(findings), counts
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
@@ -401,7 +404,7 @@ class TieredAudit:
         return RemoteFindingRow.of_arrow(staged.rows("finding"))
 
     def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False) -> Staged:
-        """Let workers process items, some in each unit of `Work`, whose fields the arguments are."""
+        """Divide items into the units of a `Work`, and have workers do it. The other arguments are fields of `Work`."""
         name, units = f"tiered-{uuid.uuid4().hex[:16]}", _units_of(items, self.engine.cores)
         work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
         if not work.is_small:
@@ -425,7 +428,7 @@ def _replace_listings(first: pa.Table, again: pa.Table, partitions: Collection[T
 
 
 def _first_of_repeated_findings(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
-    """The first finding is kept where several have the same object and reason."""
+    """The findings; of several with the same object and reason, only the first."""
     by_key = {finding.key: finding for finding in reversed(findings)}
     return list(reversed(by_key.values()))
 
@@ -449,9 +452,10 @@ def record_segments(
     as_of: AsOf,
     repairs: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
-    """Record the listed segments (rows of `ListedSegmentRow`) of a run in one commit, with their findings and repairs
-    (rows of `RemoteRepair`); return how many. They replace all rows of the same run, so that it can be run again. A
-    finding on a topic is recorded with the topic's first segment, or not at all if the topic has none.
+    """Record a run's segments in one commit, with their findings and repairs; return how many segments.
+
+    `listed` has rows of `ListedSegmentRow`, `repairs` rows of `RemoteRepair`. All rows of the same run are replaced, so
+    that it can be run again. A finding on a topic is recorded with the topic's first segment, if there is one.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_SEGMENT_KEY[1:])])
     keys = keys_of_remote_segments(listed)
@@ -461,7 +465,7 @@ def record_segments(
         "findings": [by_segment.get(key, []) for key in keys],
         "repairs": [list((repairs or {}).get(key, ())) for key in keys],
     }
-    of_run = {
+    run_values = {
         "audit_id": recorded_as.audit_id,
         "source": recorded_as.source,
         "level": recorded_as.level,
@@ -470,8 +474,8 @@ def record_segments(
     }
     schema = REMOTE_SEGMENTS.schema()
     columns = [
-        pa.repeat(pa.scalar(of_run[field.name], field.type), len(keys))
-        if field.name in of_run
+        pa.repeat(pa.scalar(run_values[field.name], field.type), len(keys))
+        if field.name in run_values
         else _as_column(values[field.name], field.type)
         for field in schema
     ]
@@ -493,7 +497,7 @@ def _as_column(values: Any, kind: pa.DataType) -> Any:
 def _findings_by_segment(
     findings: Iterable[RemoteFindingRow], keys: Sequence[SegmentRowKey]
 ) -> Mapping[SegmentRowKey, list[dict[str, Any]]]:
-    """Findings by their segments. `keys` are those of all segments, in order."""
+    """The findings by segment. `keys` are the keys of all segments, in order."""
     first_of_topic: dict[str, SegmentRowKey] = {}
     for key in keys:
         first_of_topic.setdefault(key[0], key)

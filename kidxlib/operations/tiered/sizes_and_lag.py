@@ -32,7 +32,7 @@ from kidxlib.indexing.plan import add_segments, find_partitions
 from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.bucket_audit import Counts, TieredPlan, TopicsOfTiered
+from kidxlib.operations.tiered.bucket_audit import Counts, TieredPlan, TieredTopics
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, rows_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
@@ -229,7 +229,7 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
     """List the log dirs of the metadata, and compute the numbers of topics."""
     in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
     topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
-        *plan.topics.copied()
+        *plan.topics.copied_topics()
     }
     log_dirs = request.log_dirs
     logs = local_logs(log_dirs, topics)
@@ -248,7 +248,7 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
 
 
 def findings_on_stalled_copies(
-    numbers: BucketNumbers, topics: TopicsOfTiered, stuck_ms: int
+    numbers: BucketNumbers, topics: TieredTopics, stuck_ms: int
 ) -> Iterator[RemoteFindingRow]:
     """A finding on each partition whose full segments wait for longer than its topic allows and `stuck_ms` besides."""
     for lag in numbers.lags:

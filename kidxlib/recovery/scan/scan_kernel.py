@@ -72,9 +72,9 @@ from kidxlib.recovery.scan.scan_state import (
 from kidxlib.recovery.scan.written_kernel import (
     ADDED,
     CONTROL_BATCH_BYTES_MAX,
+    add_producer_batch,
     append_entries,
     append_time,
-    note_producer,
     read_control_batch,
 )
 
@@ -316,7 +316,7 @@ def scan(
                 leader_epochs[state.leader_epochs].position = position
                 state.leader_epochs += 1
             if is_producers and kind >= 0:
-                note_producer(
+                add_producer_batch(
                     states,
                     producer_events,
                     open_events,

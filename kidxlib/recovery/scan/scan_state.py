@@ -1,5 +1,5 @@
-"""The state of the compiled scan between chunks of a log, why it returns, and its records for the fold over a
-partition's segments: producer events and leader epochs.
+"""What the compiled scan hands over: its state between chunks of a log, the reason why it stopped, and producer events
+and leader epochs for the fold over a partition's segments.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kidxlib.format.layouts import NO_LEADER_EPOCH
 
 
 class EndReason(enum.IntEnum):
-    """Why a scan stopped. `kidxlib.recovery.outcome` has the words for readers of the catalog."""
+    """Why a scan stopped. `kidxlib.recovery.outcome` has the texts for the catalog."""
 
     # The caller has to act and call again.
     NEEDS_BYTES = 0
     NEEDS_ROOM = 1
-    # Kafka truncates the log here, if anything is left of it.
+    # Kafka truncates the log here, if any bytes follow.
     END_OF_FILE = 2
     TRAILING_BYTES = 3
     BATCH_OVERRUNS_FILE = 4
@@ -39,10 +39,10 @@ class EndReason(enum.IntEnum):
     MALFORMED_CONTROL_RECORD = 15
     COMPRESSED_CONTROL_BATCH = 16  # kidx fails
     CONTROL_BATCH_TOO_LARGE = 17  # kidx fails
-    SEGMENT_TOO_LARGE = 18  # found before the loop starts
+    SEGMENT_TOO_LARGE = 18  # found before the scan starts
 
 
-#: The loop's state: Kafka's own variables first, then why it ended, then the facts.
+#: The scan's state: first the variables of Kafka's recovery, then why the scan stopped, then facts about the log.
 SCAN_STATE: Final = np.dtype(
     [
         ("position", "i8"),  # `validBytes`: file position of the next batch
@@ -54,12 +54,11 @@ SCAN_STATE: Final = np.dtype(
         ("time_entries", "i8"),
         ("last_time_entry_timestamp", "i8"),
         ("last_time_entry_offset", "i8"),
-        # Why the loop returned, what it found there and what it expected; how many bytes it needs from `position` on.
-        ("end", "i8"),
-        ("found", "i8"),
-        ("expected", "i8"),
-        ("needed", "i8"),
-        ("needs_whole_batch", "i8"),  # it needs these bytes, not only their checksum
+        ("end", "i8"),  # why the scan stopped: an `EndReason`
+        ("found", "i8"),  # the value that it found there
+        ("expected", "i8"),  # the value or bound that it expected
+        ("needed", "i8"),  # how many bytes it needs from `position` on
+        ("needs_whole_batch", "i8"),  # whether it needs these bytes, not only their checksum
         # The checksum of a batch larger than a chunk, which the caller computes piece by piece.
         ("checked_position", "i8"),
         ("checked_crc", "i8"),
@@ -75,7 +74,7 @@ SCAN_STATE: Final = np.dtype(
         ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
         ("codecs", "u8"),  # bit n: codec n was seen
         ("disordered", "i8"),  # batches whose last offset is not above that of the batch before
-        ("odd_position", "i8"),  # the first batch that no broker writes, by offsets or magic; −1: none
+        ("odd_position", "i8"),  # of the first batch with offsets or a magic that no broker writes; −1: none
         # Producers and leader epochs.
         ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
         ("producer_events", "i8"),
@@ -83,16 +82,9 @@ SCAN_STATE: Final = np.dtype(
     ]
 )
 
-#: Index entries as the loop writes them: the file layouts in this machine's byte order.
+#: Index entries as the scan writes them: the file layouts in this machine's byte order.
 OFFSET_ENTRY: Final = layouts.OFFSET_INDEX_ENTRY.newbyteorder("=")
 TIME_ENTRY: Final = layouts.TIME_INDEX_ENTRY.newbyteorder("=")
-
-
-def new_states(base_offsets: Sequence[int]) -> np.ndarray[Any, Any]:
-    """The states of scans that have read nothing of segments with these base offsets: a `SCAN_STATE` record each."""
-    states = np.repeat(_NEW_STATE, len(base_offsets))
-    states["next_offset"] = states["map_end_offset"] = base_offsets
-    return states
 
 
 def _new_state() -> np.ndarray[Any, Any]:
@@ -107,6 +99,13 @@ def _new_state() -> np.ndarray[Any, Any]:
 _NEW_STATE: Final = _new_state()
 
 
+def new_states(base_offsets: Sequence[int]) -> np.ndarray[Any, Any]:
+    """The states with which scans of segments with these base offsets begin: a `SCAN_STATE` record each."""
+    states = np.repeat(_NEW_STATE, len(base_offsets))
+    states["next_offset"] = states["map_end_offset"] = base_offsets
+    return states
+
+
 class EventKind(enum.IntEnum):
     """The kind of a producer's event."""
 
@@ -114,17 +113,17 @@ class EventKind(enum.IntEnum):
     TRANSACTIONAL_DATA = 1
     COMMIT = 2
     ABORT = 3
-    EMPTY_CONTROL = 4  # a marker after compaction
+    EMPTY_CONTROL = 4  # a control batch from which compaction removed the marker
 
 
-#: An event of a producer, for the fold over a partition's segments. Successive data batches of a producer are one event
-#: if all or none are transactional and no marker of it is between them. Fields that the kind lacks are −1.
+#: A producer's event, for the fold over a partition's segments. Consecutive data batches of a producer are one event if
+#: all or none are transactional, and no marker of the producer is between them. Fields that a kind lacks are −1.
 PRODUCER_EVENT: Final = np.dtype(
     [
         ("position", "i8"),  # file position of the (first) batch
         ("producer_id", "i8"),
         ("kind", "i4"),
-        ("producer_epoch", "i4"),  # of the last batch, as are all below but `first_offset`
+        ("producer_epoch", "i4"),  # of the last batch, as all fields below except `first_offset`
         ("first_offset", "i8"),  # base offset of the first batch
         ("last_offset", "i8"),
         ("offset_delta", "i4"),
@@ -134,27 +133,27 @@ PRODUCER_EVENT: Final = np.dtype(
     ]
 )
 
-#: A batch whose leader epoch differs from that of the last batch with one in the segment.
+#: A change of the leader epoch in a segment: a batch whose epoch differs from the last epoch before it.
 LEADER_EPOCH: Final = np.dtype([("epoch", "i4"), ("start_offset", "i8"), ("position", "i8")])
 
 
-def begun_epochs(changes: NDArray[np.void]) -> NDArray[np.void]:
-    """Changes to an epoch above all before it: recovery acts only on these (`LogSegment.recover`).
+def epoch_increases(changes: NDArray[np.void]) -> NDArray[np.void]:
+    """The changes to an epoch above all before it. Recovery acts only on these (`LogSegment.recover`).
 
     Args:
         changes: of dtype `LEADER_EPOCH`, in the order of the log.
     """
-    return changes[are_begun(changes)]
+    return changes[are_epoch_increases(changes)]
 
 
-def are_begun(changes: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of the changes of one log `begun_epochs` has."""
+def are_epoch_increases(changes: NDArray[np.void]) -> NDArray[np.bool_]:
+    """For each change of one log, whether `epoch_increases` returns it."""
     epochs = changes["epoch"]
-    before = np.concatenate([[NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
-    begun: NDArray[np.bool_] = epochs > before
-    return begun
+    highest = np.concatenate([[NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
+    increases: NDArray[np.bool_] = epochs > highest
+    return increases
 
 
-#: A slot for the lowest bits of a producer's id has the event that its next data batch may be collapsed into, as the
-#: event's number plus one. Producers that share a slot evict each other, which only costs more events.
+#: The number of slots for open events. A producer's slot is the lowest bits of its id. A slot holds the number, plus
+#: one, of the event that the next data batch may extend. Producers that share a slot only cause more events.
 OPEN_EVENT_SLOTS: Final = 4096

@@ -1,5 +1,5 @@
-"""The output of the compiled scan: entries of the segment's indexes (`OffsetIndex.append` and `TimeIndex.maybeAppend`
-of Kafka 4.3.1), and producer events, with their control batches.
+"""The output of the compiled scan: index entries (`OffsetIndex.append` and `TimeIndex.maybeAppend` of Kafka 4.3.1) and
+producer events. Events of markers are read from control batches.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from kidxlib.recovery.scan.scan_state import OPEN_EVENT_SLOTS, EndReason, EventK
 
 _INT32_MAX: Final = 2**31 - 1
 
-#: The entries were added; each `EndReason` is larger.
+#: Returned if the entries were added, instead of an `EndReason` for which Kafka fails: those are larger.
 ADDED: Final = 0
 
-#: The size of the largest control batch of a producer that is read; Kafka's have 78 bytes.
+#: A producer's control batch larger than this is not read; Kafka's have 78 bytes.
 CONTROL_BATCH_BYTES_MAX: Final = 64 * 1024
 
 
 @njit
-def note_producer(
+def add_producer_batch(
     states, events, open_events, kind, coordinator_epoch, marker_timestamp, data, at, position, last_offset
 ):
-    """Add a producer's batch to the events, or to one of them."""
+    """Add a producer's batch as a new event, or extend the producer's open event by it."""
     state = states[0]
     producer_id = int64(data, at + V2_PRODUCER_ID_AT)
     slot = producer_id & (OPEN_EVENT_SLOTS - 1)
     number = open_events[slot] - 1
-    collapses = number >= 0 and events[number].producer_id == producer_id
-    if kind == EventKind.EMPTY_CONTROL and collapses:
-        return  # it only names a producer that is known
+    extends = number >= 0 and events[number].producer_id == producer_id
+    if kind == EventKind.EMPTY_CONTROL and extends:
+        return  # the event would only name a producer, and this one is known
     if kind > EventKind.TRANSACTIONAL_DATA:
         open_events[slot] = 0
-    if kind > EventKind.TRANSACTIONAL_DATA or not collapses or events[number].kind != kind:
+    if kind > EventKind.TRANSACTIONAL_DATA or not extends or events[number].kind != kind:
         number = state.producer_events
         state.producer_events = number + 1
         event = events[number]
@@ -85,7 +85,7 @@ def note_producer(
 def append_entries(
     states, offset_entries, time_entries, max_offset_entries, max_time_entries, base_offset, position, last_offset
 ):
-    """Add the index entries of a batch, which is due for one.
+    """Add the index entries that are due at a batch.
 
     Returns:
         `ADDED`, or the `EndReason` for which Kafka fails.
@@ -115,7 +115,7 @@ def append_entries(
 
 @njit
 def append_time(states, time_entries, base_offset):
-    """`TimeIndex.maybeAppend` of the largest timestamp so far; False where its offset is below the last entry's."""
+    """`TimeIndex.maybeAppend` of the largest timestamp so far; False if its offset is below the last entry's."""
     state = states[0]
     count = state.time_entries
     if count > 0 and state.offset_of_max_timestamp < state.last_time_entry_offset:
@@ -132,10 +132,10 @@ def append_time(states, time_entries, base_offset):
 
 @njit
 def read_control_batch(data, batch, batch_end):
-    """Read the control batch of a producer as `ProducerAppendInfo.append` does: its first record.
+    """Read the first record of a producer's control batch, as `ProducerAppendInfo.append` does.
 
     Returns:
-        An `EventKind`, or minus an `EndReason`; the coordinator epoch; the record's timestamp.
+        An `EventKind`, or a negated `EndReason`; the coordinator epoch, or an unknown control type; the timestamp.
     """
     invalid = np.int64(-EndReason.INVALID_CONTROL_RECORD), np.int64(-1), np.int64(-1)
     malformed = np.int64(-EndReason.MALFORMED_CONTROL_RECORD), np.int64(-1), np.int64(-1)
@@ -162,10 +162,10 @@ def read_control_batch(data, batch, batch_end):
     _, at = varint(data, at, batch_end)  # offset delta
     if at < 0:
         return invalid
-    key_bytes, key, at = skip_bytes(data, at, batch_end)
+    key_bytes, key_at, at = skip_bytes(data, at, batch_end)
     if at < 0:
         return invalid
-    value_bytes, value, at = skip_bytes(data, at, batch_end)
+    value_bytes, value_at, at = skip_bytes(data, at, batch_end)
     if at < 0:
         return invalid
     at = skip_headers(data, at, batch_end)
@@ -177,14 +177,14 @@ def read_control_batch(data, batch, batch_end):
     # EndTransactionMarker.deserialize
     if key_bytes < 0:
         return malformed
-    if key_bytes < layouts.CONTROL_KEY_BYTES or int16(data, key) < 0:
+    if key_bytes < layouts.CONTROL_KEY_BYTES or int16(data, key_at) < 0:
         return invalid
-    control_type = int16(data, key + 2)
+    control_type = int16(data, key_at + 2)
     if control_type != layouts.CONTROL_TYPE_ABORT and control_type != layouts.CONTROL_TYPE_COMMIT:
         return np.int64(-EndReason.UNKNOWN_CONTROL_TYPE), np.int64(control_type), np.int64(-1)
     if value_bytes < 2:
         return malformed
-    if int16(data, value) < 0:
+    if int16(data, value_at) < 0:
         return invalid
     if value_bytes < layouts.MARKER_VALUE_BYTES:
         return malformed
@@ -193,4 +193,4 @@ def read_control_batch(data, batch, batch_end):
     else:
         timestamp = int64(data, batch + V2_BASE_TIMESTAMP_AT) + timestamp_delta
     kind = EventKind.ABORT if control_type == layouts.CONTROL_TYPE_ABORT else EventKind.COMMIT
-    return np.int64(kind), np.int64(int32(data, value + 2)), timestamp
+    return np.int64(kind), np.int64(int32(data, value_at + 2)), timestamp

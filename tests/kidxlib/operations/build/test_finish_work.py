@@ -387,7 +387,7 @@ def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) ->
     kept = _kept(heads, change, states)
     partition = kept.partition_to_finish(KEY, TASK)
     assert partition is not None
-    base_offsets = kept.heads["base_offset"].to_numpy()
+    base_offsets = kept.segments["base_offset"].to_numpy()
     folded_from = int(base_offsets[kept.is_folded][0])
     assert (kept.is_folded == (base_offsets >= folded_from)).all()
     assert set(partition.task.earlier) == set(range(100, folded_from, 100))

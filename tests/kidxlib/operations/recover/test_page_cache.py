@@ -24,8 +24,8 @@ from kidxlib.operations.recover.page_cache import (
     NOTE,
     Message,
     ensure_no_kernel_errors,
-    ensure_noted,
-    last_message,
+    ensure_nothing_lost,
+    last_message_number,
     mount_of,
     note_down,
     parse_message,
@@ -44,7 +44,7 @@ _OLD = Message(7, 0, 6, "EXT4-fs (sda1): mounted filesystem")
 def log_dir(tmp_path: Path) -> Path:
     try:
         mount_of(tmp_path)
-        last_message()
+        last_message_number()
     except UntrustedError as error:
         pytest.skip(f"nothing is trusted here: {error}")
     return _log_dir(tmp_path / "logs")
@@ -58,17 +58,17 @@ def _log_dir(path: Path) -> Path:
 
 def _refused(log_dir: Path) -> str:
     with pytest.raises(UntrustedError) as raised:
-        ensure_noted(log_dir)
+        ensure_nothing_lost(log_dir)
     return str(raised.value)
 
 
 def test_a_note_holds_as_long_as_nothing_happens(log_dir: Path) -> None:
     assert f"{log_dir / NOTE}: missing" in _refused(log_dir)
     note_down([log_dir])
-    ensure_noted(log_dir)
+    ensure_nothing_lost(log_dir)
     assert os.stat(log_dir / NOTE).st_uid == os.stat(log_dir / META_PROPERTIES).st_uid
     note_down([log_dir])
-    ensure_noted(log_dir)
+    ensure_nothing_lost(log_dir)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_a_mount_that_goes_and_comes_back(log_dir: Path, tmp_path: Path) -> None
     place = tmp_path / "mounted"
     with mounted(place, log_dir, "none", "bind"):
         note_down([place])
-        ensure_noted(place)
+        ensure_nothing_lost(place)
         assert "mounted again since" in _refused(log_dir)
         subprocess.run(["mount", "-o", "remount,bind,noatime", place], check=True)
-        ensure_noted(place)
+        ensure_nothing_lost(place)
     with mounted(place, log_dir, "none", "bind"):
         assert "mounted again since" in _refused(place)
 
@@ -116,7 +116,7 @@ def test_a_file_system_in_memory_and_layers_of_others(log_dir: Path, tmp_path: P
     with mounted(tmp_path / "tmpfs", "none", "tmpfs", "size=1m"):
         inside = _log_dir(tmp_path / "tmpfs" / "logs")
         note_down([inside])
-        ensure_noted(inside)
+        ensure_nothing_lost(inside)
         for name in ("upper", "work"):
             (tmp_path / "tmpfs" / name).mkdir()
         layers = f"lowerdir={log_dir.parent},upperdir={tmp_path}/tmpfs/upper,workdir={tmp_path}/tmpfs/work"
@@ -139,10 +139,10 @@ def test_an_error_of_the_device_itself(log_dir: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", image, "ext4", "loop"):
         inside = _log_dir(tmp_path / "disk" / "logs")
         note_down([inside])
-        ensure_noted(inside)
+        ensure_nothing_lost(inside)
         cut_power(tmp_path / "disk")
         assert "error" in _refused(inside)
-    ensure_noted(log_dir)
+    ensure_nothing_lost(log_dir)
 
 
 def test_a_message_as_the_device_gives_it() -> None:
