@@ -100,7 +100,7 @@ class MemoryTables:
         self._put(table, pa.concat_tables([self.read(table), self._stored(pa.table(rows).cast(table.schema()))]))
 
     def _stored(self, rows: pa.Table) -> pa.Table:
-        """The same rows, mapped from a new file if there is a directory."""
+        """Rows to keep, mapped from a new file if there is a directory."""
         if self.directory is None or not rows.num_rows:
             return rows
         path = self.directory / f"rows-{sum(self._versions.values())}-{rows.num_columns}.arrow"
