@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kidxlib.operations.doctor import Fact
 
 
-def _print(facts: Sequence[Fact]) -> None:
-    """Print a table on a terminal, else a line for each fact: a bug report has no room for so wide a table."""
+def _print_facts(facts: Sequence[Fact]) -> None:
+    """Print a table on a terminal. Elsewhere print a line for each fact: the table is too wide for a bug report."""
     if sys.stdout.isatty():
         rows = [(fact.subject, fact.name, fact.found) for fact in facts]
         print_table("kidx doctor", ("about", "what", "found"), rows, text_columns=3)
@@ -55,7 +55,7 @@ def doctor(context: click.Context, compiles: bool, as_json: bool) -> None:
     if as_json:
         print_json({"facts": [asdict(fact) for fact in facts], "problems": len(problems)})
     else:
-        _print(facts)
+        _print_facts(facts)
         for fact in problems:
             note(f"{fact.subject}, {fact.name}: {fact.problem}")
     context.exit(ExitCode.PROBLEMS_FOUND if problems else ExitCode.OK)

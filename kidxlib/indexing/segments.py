@@ -393,7 +393,7 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
             outcome = (lambda: Published.NONE,)
         elif end.status is Status.TRUNCATED and not task.publish_truncated:
             outcome = (lambda: Published.KEPT,)
-        elif task.only is None and publisher.packs_anew(task.index_directory):
+        elif task.only is None and publisher.is_new_packed(task.index_directory):
             offset, time, outcome = of_offset[scan], of_time[scan], (lambda: Published.WRITTEN,)
             packs[number] = True
         else:

@@ -1,5 +1,5 @@
-"""A segment to search. Nobody vouches for its files: indexes are checked before use, and made from the log if one
-cannot be right.
+"""A segment to search, whose files may be wrong. Its indexes are checked before use. If one cannot be right, both are
+made from the log.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kidxlib.storage.opened_log import LogFile, map_file
 from kidxlib.text.times import NS_PER_MS
 
 #: How many bytes a walk reads at once. A walk is as long as the index interval, or goes from the header of one large
-#: batch to the next. The fastest size for scattered offsets; see docs/notes.md for others.
+#: batch to the next. This size is the fastest for scattered offsets; see docs/notes.md for other sizes.
 WINDOW_BYTES: Final = 32 * 1024
 
-#: How many entries of an index that leads beyond the end of its log are compared with the log.
+#: If an index leads beyond the end of its log, this many of its entries are compared with the log.
 _ENTRIES_TRIED: Final = 16
 
 _Index: TypeAlias = OffsetIndex | TimeIndex
@@ -43,13 +43,13 @@ _Index: TypeAlias = OffsetIndex | TimeIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFiles:
-    """The known facts of a segment's files; by default none.
+    """What is known about a segment's files; by default nothing.
 
     Attributes:
         log_bytes, offset_index_bytes, time_index_bytes: the sizes that the files must have; None if unknown.
-        valid_bytes: the log's valid prefix; None for all of it.
-        broken: why the segment cannot be searched, which a search raises; None if it can.
-        truncation: why the valid prefix ends where it does; None if it is the whole log.
+        valid_bytes: the length of the log's valid prefix; None if all of it is valid.
+        broken: why the segment cannot be searched (the error of a search); None if it can.
+        truncation: why the valid prefix ends where it does; None if all of the log is valid.
     """
 
     log_bytes: int | None = None
@@ -60,14 +60,14 @@ class ExpectedFiles:
     truncation: str | None = None
 
 
-class _IndexesOfLog:
-    """Both indexes of a segment, made from its log in memory after one of the files could not be right.
+class _IndexesFromLog:
+    """Both indexes of a segment, made in memory from its log if the file of one is missing or wrong.
 
     Attributes:
         broken: why the segment cannot be searched; None if it can.
         note: what was wrong with an index; None if nothing was.
         truncation: why the segment ends before its file does; None if it does not, or if that is unknown.
-        recovered: the indexes, once they were made.
+        recovered: the indexes; None until they are made.
     """
 
     def __init__(self, log: LogFile, base_offset: int, *, broken: str | None, truncation: str | None) -> None:
@@ -79,7 +79,7 @@ class _IndexesOfLog:
         self._base_offset = base_offset
 
     def make(self, file_error: str) -> RecoveredSegment:
-        """Scan the log and make both indexes, because of an error in the file of one."""
+        """Scan the log and make both indexes. `file_error` says what is wrong with the file of one."""
         with self._log.read_sequentially() as log:
             recovered = recover(log, self._base_offset, RecoverOptions())
         end = recovered.end
@@ -96,42 +96,47 @@ class _IndexesOfLog:
 
 
 class _CheckedIndexReader:
-    """Reads an offset or time index and checks that it can be right; if not, the index is made from the log."""
+    """Reads an offset or time index. If its file cannot be right, the index is made from the log."""
 
     def __init__(
-        self, kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None, of_log: _IndexesOfLog
+        self,
+        kind: type[_Index],
+        path: str,
+        base_offset: int,
+        expected_bytes: int | None,
+        indexes_from_log: _IndexesFromLog,
     ) -> None:
         self._kind = kind
         self._path = path
         self._base_offset = base_offset
         self._expected_bytes = expected_bytes
-        self._of_log = of_log
+        self._indexes_from_log = indexes_from_log
 
     def read(self) -> NDArray[np.uint8]:
-        if self._of_log.broken is not None:
-            raise BrokenSegmentError(self._of_log.broken)
-        recovered = self._of_log.recovered
+        if self._indexes_from_log.broken is not None:
+            raise BrokenSegmentError(self._indexes_from_log.broken)
+        recovered = self._indexes_from_log.recovered
         if recovered is None:
             try:
                 return self._checked()
             except FileNotFoundError as error:
-                elsewhere = "--index-dir says where index files are"
-                recovered = self._of_log.make(f"{describe_error(error)} ({elsewhere})")
+                hint = "--index-dir says where index files are"
+                recovered = self._indexes_from_log.make(f"{describe_error(error)} ({hint})")
             except (CorruptIndexError, OSError) as error:
-                recovered = self._of_log.make(describe_error(error))
+                recovered = self._indexes_from_log.make(describe_error(error))
         return np.frombuffer(recovered.offset_index if self._kind is OffsetIndex else recovered.time_index, np.uint8)
 
     def _checked(self) -> NDArray[np.uint8]:
-        whole = map_file(self._path)
-        content = self._entries_of(whole)
-        self._kind.from_bytes(content, self._base_offset, name=self._path).sanity_check()
-        if self._expected_bytes not in (None, len(whole), len(content)):
-            raise CorruptIndexError(f"{self._path}: {len(whole)} bytes, expected {self._expected_bytes}")
-        return content
+        content = map_file(self._path)
+        entries = self._without_preallocated(content)
+        self._kind.from_bytes(entries, self._base_offset, name=self._path).sanity_check()
+        if self._expected_bytes not in (None, len(content), len(entries)):
+            raise CorruptIndexError(f"{self._path}: {len(content)} bytes, expected {self._expected_bytes}")
+        return entries
 
-    def _entries_of(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The bytes before the zeros of an active segment's preallocated file. Any other file ends with an entry, so
-        that its last bytes tell enough.
+    def _without_preallocated(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The file without the zeros at the end of an active segment's preallocated file. Any other file ends with an
+        entry: the last bytes tell which it is.
         """
         size = self._kind.entry_bytes
         if len(content) % size or content[-size:].any():
@@ -140,8 +145,8 @@ class _CheckedIndexReader:
 
 
 class CheckedSegment(LogSegment):
-    """A segment whose files nobody vouches for. An index is checked before use as a broker checks it. If an index is
-    missing or cannot be right, both are made from the log, in memory.
+    """A segment whose files may be wrong. An index is checked before use, as a broker checks it. If an index is missing
+    or cannot be right, both are made from the log, in memory.
     """
 
     def __init__(
@@ -155,7 +160,7 @@ class CheckedSegment(LogSegment):
         max_timestamp: TimestampOffset | None = None,
         release: WhichRelease = NEWEST,
     ) -> None:
-        """`indexes` is the directory of index files, or a function that gives the place of one by its suffix."""
+        """`indexes` is the directory of index files, or a function from a suffix to the place of the index file."""
 
         def path(suffix: str) -> str:
             if callable(indexes):
@@ -165,10 +170,12 @@ class CheckedSegment(LogSegment):
         log = LogFile(str(log_path), WINDOW_BYTES, expected.log_bytes)
         if expected.valid_bytes is not None:
             log.keep_valid(expected.valid_bytes)
-        of_log = _IndexesOfLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
+        indexes_from_log = _IndexesFromLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
         offset_path, time_path = path(segment_files.OFFSET_INDEX_SUFFIX), path(segment_files.TIME_INDEX_SUFFIX)
-        offsets = _CheckedIndexReader(OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, of_log)
-        times = _CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, of_log)
+        offsets = _CheckedIndexReader(
+            OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, indexes_from_log
+        )
+        times = _CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, indexes_from_log)
         super().__init__(
             log,
             base_offset,
@@ -179,7 +186,7 @@ class CheckedSegment(LogSegment):
             max_timestamp=max_timestamp,
         )
         self._log_path = log.path
-        self._of_log = of_log
+        self._indexes_from_log = indexes_from_log
 
     @classmethod
     def open(
@@ -199,36 +206,36 @@ class CheckedSegment(LogSegment):
     @property
     def note(self) -> str | None:
         """What was wrong with an index; None if nothing was."""
-        return self._of_log.note
+        return self._indexes_from_log.note
 
     @property
     def truncation(self) -> str | None:
         """Why the segment ends before its file does; None if it does not, or if that is unknown."""
-        return self._of_log.truncation
+        return self._indexes_from_log.truncation
 
     def next_offset(self) -> int:
-        """The offset after the last batch, as `LogSegment.next_offset`; if the index leads beyond the end of the log,
-        batches are read from the last entry that the log bears out.
+        """The offset after the last batch, as `LogSegment.next_offset`. If the log is cut off, batches are read from
+        the last index entry that agrees with the log.
         """
-        if not self._is_cut:
+        if not self._is_cut_off:
             return super().next_offset()
         last_offset = self.base_offset - 1
-        for batch in batches(self.log, self._last_position):
+        for batch in batches(self.log, self._last_right_position):
             last_offset = batch.last_offset
         return last_offset + 1
 
     @property
-    def _is_cut(self) -> bool:
-        """Whether the index leads to the end of the log or beyond it: a batch was there."""
+    def _is_cut_off(self) -> bool:
+        """Whether the index leads to the end of the log or beyond it, where a batch must have been."""
         return self.offset_index.last_entry.position >= max(self.size, 1)
 
     @property
-    def _last_position(self) -> int:
-        """The position of the last index entry that the log bears out; 0 if it bears out none."""
+    def _last_right_position(self) -> int:
+        """The position of the last index entry that agrees with the log; 0 if none of those tried does."""
         index = self.offset_index
         entries = range(len(index))
-        within = bisect_left(entries, self.size, key=lambda number: index.entry(number).position)
-        for number in reversed(entries[max(within - _ENTRIES_TRIED, 0) : within]):
+        end = bisect_left(entries, self.size, key=lambda number: index.entry(number).position)
+        for number in reversed(entries[max(end - _ENTRIES_TRIED, 0) : end]):
             entry = index.entry(number)
             with contextlib.suppress(MalformedRecordsError):
                 batch = next(batches(self.log, entry.position), None)
@@ -238,12 +245,12 @@ class CheckedSegment(LogSegment):
 
     @cached_property
     def torn(self) -> str | None:
-        """Why batches are missing at the end of its log, as after an interrupted copy; None if the log ends with a
-        whole batch. The log is not read before the last entry of the offset index.
+        """Why batches are missing at the end of the log, as after an interrupted copy; None if the log ends with a
+        whole batch. The log is read only from the last entry of the offset index on.
         """
         last = self.offset_index.last_entry
         end = last.position
-        if self._is_cut:
+        if self._is_cut_off:
             first = self.next_offset()
             missing = f": offsets {first} to {last.offset} or above are missing" if first <= last.offset else ""
             return f"{self._log_path}: {self.size} bytes, and its index leads to byte {end}{missing}"

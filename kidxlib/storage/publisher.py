@@ -5,11 +5,10 @@ A reader of a final name sees the whole old file or the whole new one, at any mo
 are flushed, not single files: one `syncfs` for 300 staged files costs less than one `fsync`.
 
 In an object store nothing can be renamed, and a written object appears as a whole. So a file is staged in memory, and
-one request puts it under its final name. Many requests run at the same time; files of one segment are put one after the
-other.
+one request puts it under its final name. Many requests run at the same time; the files of one segment are put in order.
 
-Files that a catalog keeps (`build --pack`) are not written here: a worker takes them from the publisher as rows, which
-the run commits.
+Packed files, which a catalog keeps (`build --pack`), are not written here: a worker takes them from the publisher as
+rows, and the run commits these.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Owner:
         return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode))
 
 
-class _Staged(NamedTuple):
+class _StagedFile(NamedTuple):
     directory: Directory
     name: str
     staging_name: str
@@ -77,43 +76,43 @@ class _Staged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
+class _StagedObject:
     """A staged object, and whether the same bytes are there already."""
 
     path: ObjectPath
     content: bytes
-    is_there: Future[bool]
+    is_unchanged: Future[bool]
 
     def put(self) -> None:
         try:
-            if not self.is_there.result():
+            if not self.is_unchanged.result():
                 put_object(self.path, self.content)
         except OSError as error:
-            raise _not_written(self.path, error) from error
+            raise _not_written_error(self.path, error) from error
 
     def outcome(self) -> Published:
         try:
-            return Published.UNCHANGED if self.is_there.result() else Published.WRITTEN
+            return Published.UNCHANGED if self.is_unchanged.result() else Published.WRITTEN
         except OSError as error:
-            raise _not_written(self.path, error) from error
+            raise _not_written_error(self.path, error) from error
 
 
 class Publisher:
-    """Publishes files. Use as a context: files that were staged and not committed are removed at its end.
+    """Publishes files. Use as a context: its end removes files that were staged and not committed.
 
     Several publishers may put the same file in place at the same time. Every reader then sees the whole file of one of
     them.
     """
 
     def __init__(self) -> None:
-        self._attempt = uuid.uuid4().hex
-        self._roots: dict[str, int] = {}
-        self._opened: tuple[Directory, int] | None = None
-        self._staged: list[_Staged] = []
-        self._objects: list[_Object] = []
+        self._staging_id = uuid.uuid4().hex
+        self._root_descriptors: dict[str, int] = {}
+        self._open_directory: tuple[Directory, int] | None = None
+        self._staged: list[_StagedFile] = []
+        self._objects: list[_StagedObject] = []
         self._packed: list[PackedFile] = []
-        self._packed_files = 0  # since the last commit, taken or not
-        self._packed_in: tuple[Directory, PackedPath, frozenset[str]] | None = None
+        self._packed_files = 0  # since the last commit, also those that `take_packed` has returned
+        self._last_packed_directory: tuple[Directory, PackedPath, frozenset[str]] | None = None
         self._staged_bytes = 0
         self._threads = ThreadPoolExecutor(AT_ONCE, "publisher")
 
@@ -126,7 +125,7 @@ class Publisher:
             with contextlib.suppress(OSError):
                 os.unlink(staged.staging_name, dir_fd=self._open(staged.directory))
         self._close()
-        for descriptor in self._roots.values():
+        for descriptor in self._root_descriptors.values():
             os.close(descriptor)
 
     @property
@@ -136,7 +135,7 @@ class Publisher:
 
     @property
     def staged_bytes(self) -> int:
-        """The bytes of these files."""
+        """How many bytes the staged files have."""
         return self._staged_bytes
 
     def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
@@ -148,25 +147,25 @@ class Publisher:
     def begin_staging(
         self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
     ) -> Callable[[], Published]:
-        """Stage a file without waiting for an object store. The returned function has the result and the errors of
-        `stage`, and does not wait if it is called after `commit`.
+        """Stage a file without waiting for an object store. The returned function returns or raises what `stage` would.
+        After `commit` it does not wait.
         """
         if is_packed(directory.root):
             return self._pack(directory, name, content)
         self._staged_bytes += len(content)
         if (path := object_at(directory, name)) is not None:
-            self._objects.append(_Object(path, content, self._threads.submit(_holds, path, content)))
+            self._objects.append(_StagedObject(path, content, self._threads.submit(_has_content, path, content)))
             return self._objects[-1].outcome
         try:
             descriptor = self._open(directory)
             if read_at(descriptor, name, len(content) + 1) == content:
                 self._staged_bytes -= len(content)
                 return _unchanged
-            staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
-            self._staged.append(_Staged(directory, name, staging_name, content))
+            staging_name = f"{STAGING_PREFIX}{self._staging_id}-{name}{STAGING_SUFFIX}"
+            self._staged.append(_StagedFile(directory, name, staging_name, content))
             _write(descriptor, staging_name, content, owner)
         except OSError as error:
-            raise _not_written(f"{directory}/{name}", error) from error
+            raise _not_written_error(f"{directory}/{name}", error) from error
         return _written
 
     def remove(self, directory: Directory, name: str) -> None:
@@ -184,52 +183,52 @@ class Publisher:
             raise PublishError(f"{directory}/{name}: not removed: {error.strerror}") from error
 
     def take_packed(self) -> tuple[PackedFile, ...]:
-        """The packed files that were staged or removed since the last call. Who takes them commits them."""
+        """The packed files that were staged or removed since the last call. The caller has to commit them."""
         packed = tuple(self._packed)
         self._packed.clear()
         return packed
 
-    def packs_anew(self, directory: Directory) -> bool:
-        """Whether a catalog is to keep the files of this directory, and keeps none yet. Then no file needs to be staged
-        by itself: there is nothing to compare it with.
+    def is_new_packed(self, directory: Directory) -> bool:
+        """Whether a catalog is to keep the files of this directory, and keeps none yet. Then there is nothing to
+        compare them with: the caller need not stage each one.
         """
         return is_packed(directory.root) and not self._packed_directory(directory)[1]
 
     def _packed_directory(self, directory: Directory) -> tuple[PackedPath, frozenset[str]]:
-        """A packed directory, and the names of the files that the catalog keeps of it. They are looked up once, as long
-        as the same directory is asked for.
+        """A packed directory, and the names of its files that the catalog keeps. They are looked up again only for
+        another directory.
         """
-        if self._packed_in is None or self._packed_in[0] != directory:
-            self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
-        return self._packed_in[1:]
+        if self._last_packed_directory is None or self._last_packed_directory[0] != directory:
+            self._last_packed_directory = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
+        return self._last_packed_directory[1:]
 
     def _pack(self, directory: Directory, name: str, content: bytes | None) -> Callable[[], Published]:
         path, present = self._packed_directory(directory)
         file = path.file_in(name, content)
-        assert file is not None  # index files, snapshots and leader epochs alone are published
+        assert file is not None  # only index files, snapshots and leader epochs are published
         if content is not None and name in present and read_file(directory, name) == content:
-            return lambda: Published.UNCHANGED
+            return _unchanged
         self._packed.append(file)
         self._packed_files += 1
         self._staged_bytes += len(content or b"")
-        return lambda: Published.WRITTEN
+        return _written
 
     def commit(self) -> None:
-        """Put all staged files under their final names, durably: on a disk in the order of staging, in an object store
-        in that order for each segment.
+        """Put all staged files under their final names, durably, in the order of staging. In an object store, only the
+        files of one segment are in this order.
         """
         if self._staged:
             self._commit_files()
-        segments: dict[ObjectPath, list[_Object]] = {}
+        by_segment: dict[ObjectPath, list[_StagedObject]] = {}
         for staged in self._objects:
-            segments.setdefault(staged.path.parent / staged.path.name.partition(".")[0], []).append(staged)
-        for put in [self._threads.submit(_put_objects, objects) for objects in segments.values()]:
-            put.result()
+            by_segment.setdefault(staged.path.parent / staged.path.name.partition(".")[0], []).append(staged)
+        for request in [self._threads.submit(_put_objects, objects) for objects in by_segment.values()]:
+            request.result()
         self._objects.clear()
         self._staged_bytes = self._packed_files = 0
 
     def _commit_files(self) -> None:
-        staged = self._staged[0]
+        staged = self._staged[0]  # the file that an error names
         try:
             self._flush()
             for staged in self._staged:
@@ -239,11 +238,11 @@ class Publisher:
                 os.replace(staged.staging_name, staged.name, src_dir_fd=directory, dst_dir_fd=directory)
             self._flush()
         except OSError as error:
-            raise _not_written(f"{staged.directory}/{staged.name}", error) from error
+            raise _not_written_error(f"{staged.directory}/{staged.name}", error) from error
         self._staged.clear()
         self._close()
 
-    def _check(self, staged: _Staged) -> None:
+    def _check(self, staged: _StagedFile) -> None:
         if read_at(self._open(staged.directory), staged.staging_name, len(staged.content) + 1) != staged.content:
             raise PublishError(
                 f"{staged.directory}/{staged.name}: it does not read back as it was written "
@@ -251,27 +250,27 @@ class Publisher:
             )
 
     def _open(self, directory: Directory) -> int:
-        """A descriptor of the directory, which is made if it is missing. It is valid until the next directory is
-        opened: opening a directory for each file took a third of the time of publishing.
+        """A descriptor of the directory; a missing directory is made. The descriptor is valid until another directory
+        is opened: opening a directory for each file took a third of the time of publishing.
         """
-        if self._opened is not None and self._opened[0] == directory:
-            return self._opened[1]
+        if self._open_directory is not None and self._open_directory[0] == directory:
+            return self._open_directory[1]
         self._close()
-        if directory.root not in self._roots:
+        if directory.root not in self._root_descriptors:
             os.makedirs(directory.root, exist_ok=True)
-            self._roots[directory.root] = os.open(directory.root, DIRECTORY)
-        descriptor = open_below(self._roots[directory.root], directory.path, make=True)
-        self._opened = directory, descriptor
+            self._root_descriptors[directory.root] = os.open(directory.root, DIRECTORY)
+        descriptor = open_below(self._root_descriptors[directory.root], directory.path, make=True)
+        self._open_directory = directory, descriptor
         return descriptor
 
     def _close(self) -> None:
-        if self._opened is not None:
-            os.close(self._opened[1])
-            self._opened = None
+        if self._open_directory is not None:
+            os.close(self._open_directory[1])
+            self._open_directory = None
 
     def _flush(self) -> None:
         """Make all writes so far durable: contents, names and directories."""
-        flush_file_systems(self._roots.values())
+        flush_file_systems(self._root_descriptors.values())
 
 
 def publish_if(
@@ -281,9 +280,10 @@ def publish_if(
     is_as_seen: Callable[[bytes | None], bool],
     owner: Owner | None = None,
 ) -> Published:
-    """Put a file in place, durably, unless the same bytes are there (`UNCHANGED`), or `is_as_seen` refuses the present
-    content (None: no file), as somebody else has written it meanwhile (`KEPT`). In an object store the store decides.
-    On a disk a free name is taken atomically, and an existing file is compared right before the rename.
+    """Put a file in place, durably, unless the same bytes are there (`UNCHANGED`), or somebody else has changed the
+    file: then `is_as_seen` is false for the present content (None: no file), and the file stays (`KEPT`). An object
+    store checks the ETag as it writes. On a disk a free name is taken atomically, and an existing file is compared
+    right before the rename.
     """
     path = object_at(directory, name)
     try:
@@ -296,7 +296,7 @@ def publish_if(
         finally:
             os.close(root)
     except OSError as error:
-        raise _not_written(f"{directory}/{name}", error) from error
+        raise _not_written_error(f"{directory}/{name}", error) from error
 
 
 def is_staging(name: str) -> bool:
@@ -304,8 +304,8 @@ def is_staging(name: str) -> bool:
 
 
 def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
-    """Remove the staging files of killed runs in a directory: those with a prefix that were last written before
-    `older_than_ns`. Return how many; 0 if the directory is missing, or cannot be opened or listed.
+    """Remove the staging files of killed runs in a directory: those with `prefix` that were last written before
+    `older_than_ns`. Return how many were removed; 0 if the directory is missing, or cannot be opened or listed.
     """
     removed = 0
     if is_object(directory.root):
@@ -317,7 +317,7 @@ def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = 
         for name in names:
             if not is_staging(name) or not name.startswith(prefix):
                 continue
-            # Removed meanwhile, or not permitted: publishing will report what is wrong.
+            # The file is gone, or must not be removed: publishing will report what is wrong.
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime_ns < older_than_ns:
                     os.unlink(name, dir_fd=descriptor)
@@ -325,8 +325,8 @@ def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = 
     return removed
 
 
-def _holds(path: ObjectPath, content: bytes) -> bool:
-    """Whether an object has this content. It is read only if its length is the same."""
+def _has_content(path: ObjectPath, content: bytes) -> bool:
+    """Whether an object has this content. It is read only if it has the same length."""
     try:
         file, status = open_object(path)
         return status.st_size == len(content) and read_object(file, path, 0, status.st_size) == content
@@ -334,7 +334,7 @@ def _holds(path: ObjectPath, content: bytes) -> bool:
         return False
 
 
-def _put_objects(objects: Iterable[_Object]) -> None:
+def _put_objects(objects: Iterable[_StagedObject]) -> None:
     for staged in objects:
         staged.put()
 
@@ -355,7 +355,7 @@ def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None
         raise OSError(errno.ENOTSUP, "the store gives objects no ETag, without which none is replaced", str(path))
     if put_object_if(path, content, etag):
         return Published.WRITTEN
-    return Published.UNCHANGED if _holds(path, content) else Published.KEPT
+    return Published.UNCHANGED if _has_content(path, content) else Published.KEPT
 
 
 def _rename_if(
@@ -395,7 +395,7 @@ def _unchanged() -> Published:
     return Published.UNCHANGED
 
 
-def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:
+def _not_written_error(path: str | ObjectPath, error: OSError) -> PublishError:
     return PublishError(f"{path}: not written: {why_not_opened(error)}; the file that was there is unchanged")
 
 

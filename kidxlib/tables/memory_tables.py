@@ -1,6 +1,5 @@
-"""Tables in memory, wholly or in part: those of a run without a catalog, which end with it, in memory or in mapped
-files (`MemoryTables`); and changes of one table that wait and are committed together, which readers in this process see
-at once (`HeldChanges`).
+"""Tables in memory, wholly or in part. `MemoryTables` has the tables of a run without a catalog, in memory or in mapped
+files. `HeldChanges` holds changes of one table and commits them together; readers in this process see them at once.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class MemoryTables:
 
     Attributes:
         path: the catalog's name in messages.
-        directory: where added rows are kept in files, to save memory; None: in memory.
+        directory: added rows are kept in files there, to save memory; None: in memory.
     """
 
     path: str
@@ -93,15 +92,15 @@ class MemoryTables:
     ) -> int:
         committed = change(self.read(table, None, scope_of(found, by)), found)
         if not committed.is_empty:
-            kept = replace(committed, inserts=self._kept(committed.inserts))
-            self._put(table, kept.after(table, self.read(table)))
+            stored = replace(committed, inserts=self._stored(committed.inserts))
+            self._put(table, stored.after(table, self.read(table)))
         return committed.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        self._put(table, pa.concat_tables([self.read(table), self._kept(pa.table(rows).cast(table.schema()))]))
+        self._put(table, pa.concat_tables([self.read(table), self._stored(pa.table(rows).cast(table.schema()))]))
 
-    def _kept(self, rows: pa.Table) -> pa.Table:
-        """The rows, in a new file if there is a directory for them."""
+    def _stored(self, rows: pa.Table) -> pa.Table:
+        """Rows to keep, mapped from a new file if there is a directory."""
         if self.directory is None or not rows.num_rows:
             return rows
         path = self.directory / f"rows-{sum(self._versions.values())}-{rows.num_columns}.arrow"
@@ -117,14 +116,14 @@ class MemoryTables:
 
 @dataclass(frozen=True, slots=True)
 class _WaitingChange:
-    """A change to be committed. `kinds` are the kinds of its own rows, by their names in the common commit."""
+    """A change to be committed. `kinds` has the kinds of its rows, by the names of the rows in the common commit."""
 
     kinds: dict[str, str]
     found: Found
     change: Change
 
     def own_rows(self, found: Found) -> Found:
-        """The change's own rows among those of all changes, without overtaken ones."""
+        """This change's rows in `found`, the rows of all changes without overtaken ones."""
         return {kind: found[name] for name, kind in self.kinds.items()}
 
 
@@ -161,35 +160,35 @@ class HeldChanges:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`. The latest rows are those after `commit`: waiting changes override what others have
-        committed meanwhile.
+        """See `Tables.read`. The latest rows are those that `commit` would leave: waiting changes override what others
+        have committed meanwhile.
         """
         pending = self._pending
         if table is not self._table or version is not None or pending.is_empty:
             return self._tables.read(table, names, where, version)
         schema = table.schema(names)
         rows = self._tables.read(table, [*schema.names, *table.key], where)
-        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
-        return pa.concat_tables([part.select(schema.names) for part in (pending.kept(table, rows), written)])
+        waiting_rows = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        return pa.concat_tables([part.select(schema.names) for part in (pending.kept(table, rows), waiting_rows)])
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`. Waiting rows count, and rows that they replace do not."""
+        """See `TablesToRead.counts`. Waiting rows are counted; the rows that they replace are not."""
         pending = self._pending
         if table is not self._table or version is not None or pending.is_empty:
             return self._tables.counts(table, names, where, version)
-        names, keys, now = table.schema(names).names, pending.keys(table), self._tables.version(table)
-        rows = self._tables.read(table, [*names, *table.key], [*where, *scope_of({"key": keys}, table.key)], now)
+        names, keys, latest = table.schema(names).names, pending.keys(table), self._tables.version(table)
+        rows = self._tables.read(table, [*names, *table.key], [*where, *scope_of({"key": keys}, table.key)], latest)
         replaced = rows.filter(positions_in(rows, keys, table.key) >= 0)
-        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
-        committed = self._tables.counts(table, names, where, now)
-        return _summed([committed, counts_of(written, names), _negated(counts_of(replaced, names))], names)
+        waiting_rows = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        committed = self._tables.counts(table, names, where, latest)
+        return _summed([committed, counts_of(waiting_rows, names), _negated(counts_of(replaced, names))], names)
 
     def first_and_last(
         self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
     ) -> pa.Table:
-        """See `TablesToRead.first_and_last`. Groups with waiting changes are read whole; `by` is of the key."""
+        """See `TablesToRead.first_and_last`. Groups with waiting changes are read whole. `by` is a part of the key."""
         committed, pending = self._tables.first_and_last(table, by, columns, where), self._pending
         if table is not self._table or pending.is_empty:
             return committed
@@ -226,31 +225,33 @@ class HeldChanges:
         self._tables.append(table, rows)
 
     def commit(self) -> None:
-        """Commit the waiting changes as one. Each is computed again, from the rows after the changes before it."""
+        """Commit the waiting changes as one. Each is computed again, from the rows that the one before it leaves."""
         if not self._waiting:
             return
         waiting, table = self._waiting, self._table
-        found = {name: held.found[kind] for held in waiting for name, kind in held.kinds.items()}
+        found = {name: part.found[kind] for part in waiting for name, kind in part.kinds.items()}
 
-        def change(known: pa.Table, found: Found) -> TableChange:
-            together = TableChange.none(table)
-            for held in waiting:
-                together = together.then(table, held.change(together.after(table, known), held.own_rows(found)))
-            return together
+        def combined_change(known: pa.Table, found: Found) -> TableChange:
+            combined = TableChange.none(table)
+            for part in waiting:
+                combined = combined.then(table, part.change(combined.after(table, known), part.own_rows(found)))
+            return combined
 
-        self._tables.change_rows(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
+        self._tables.change_rows(
+            table, found, combined_change, by=table.key, since=self._since, build_id=self._build_id
+        )
         self._waiting, self._pending = [], TableChange.none(table)
-        self._since, self._build_id = None, ""  # these belong to the committed changes: the next may have none
+        self._since, self._build_id = None, ""  # the next changes may have none
 
 
 def _first_and_last_of_groups(rows: pa.Table, by: Sequence[str], columns: FirstAndLast) -> pa.Table:
-    """Values of the first and last row of each group of rows with the same values in some columns: these columns, each
-    combination once, `first` and `last`.
+    """A row for each group of rows with the same values in `by`: these values, and values of the group's first and last
+    row (`first`, `last`).
     """
     keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
     groups = (
         rows.sort_by(columns.order)
-        .group_by(list(by), use_threads=False)  # in order
+        .group_by(list(by), use_threads=False)  # threads would lose the order
         .aggregate([(columns.order, "first"), (columns.last_column, "last", keep_nulls)])
     )
     return groups.rename_columns([*by, "first", "last"])
@@ -264,6 +265,6 @@ def _summed(counts: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 
 
 def _negated(counts: pa.Table) -> pa.Table:
-    """Counts to subtract in `_summed`."""
+    """Counts that `_summed` then subtracts."""
     negative: Values = pc.negate(counts[ROWS.name])
     return counts.set_column(counts.num_columns - 1, ROWS.name, negative)

@@ -1,6 +1,6 @@
-"""Compares two replicas batch by batch, by offset, wherever segments are cut. Other files are not looked at.
+"""Compares the logs of two replicas batch by batch, by offset. Their segments may begin at different offsets.
 
-`compare_pairs` divides partitions into ranges of offsets, which workers compare (`_compared_range`).
+`compare_pairs` divides partitions into ranges of offsets, which workers compare (`_compare_range`).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.console import Done
 from kidxlib.text.words import counted
 
-#: A range of offsets holds about so many bytes of each side: a second or so of work.
+#: A range of offsets has about this many bytes of logs on each side: a second or so of work.
 _RANGE_BYTES: Final = 256 * 1024 * 1024
 
-#: The same in both replicas' copies of a batch. Its position is not, where segments begin elsewhere.
-_COMPARED: Final = ("offset_field", "last_offset", "crc", "partition_leader_epoch", "size", "magic")
-#: So many ranges of each kind are kept: in a cleaned log each batch might be one.
+#: The fields that must be the same in both replicas. A batch may have another position: segments may begin elsewhere.
+_COMPARED_FIELDS: Final = ("offset_field", "last_offset", "crc", "partition_leader_epoch", "size", "magic")
+#: At most this many ranges of each kind are kept: in a cleaned log each batch might be a range.
 _RANGES_MAX: Final = 1000
 
 _Rows = NDArray[np.void]
@@ -66,17 +66,17 @@ def compare_replicas_of_places(
     kinds = {finding.directory: finding.kind.value for finding in findings}
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += other_origin_findings(one, other, as_copy=False)
-    findings += _of_one_broker(one, other) if not pairs else ()
-    for replicas in compare_pairs(pairs, one, other, known, engine):
-        of_partition = replicas.findings()
-        findings += of_partition
+    findings += _one_broker_finding(one, other) if not pairs else ()
+    for partition in compare_pairs(pairs, one, other, known, engine):
+        partition_findings = partition.findings()
+        findings += partition_findings
         results.append(
             PartitionResult(
-                directory=replicas.directory,
-                verdict=verdict_of(of_partition),
-                a_end_offset=replicas.one_end,
-                b_end_offset=replicas.other_end,
-                same_to_offset=replicas.same_to,
+                directory=partition.directory,
+                verdict=verdict_of(partition_findings),
+                a_end_offset=partition.one_end,
+                b_end_offset=partition.other_end,
+                same_to_offset=partition.same_to,
             )
         )
     return Comparison(
@@ -97,13 +97,13 @@ def compare_pairs(
     *,
     as_copy: bool = False,
 ) -> list[ReplicaFindings]:
-    """The findings on each pair, in the same order. With `as_copy` (see `ReplicaFindings`) cleaned offsets are
-    compared, too: what was cleaned before B was copied is the same there.
+    """The findings on each pair, in the order of the pairs. With `as_copy` (see `ReplicaFindings`), cleaned offsets are
+    compared, too: offsets that were cleaned before the copy was made are the same in B.
     """
     ranges = [
-        offsets for pair in pairs for offsets in _ranges(pair, 0 if as_copy else _cleaned_to(pair, one, other, known))
+        range_ for pair in pairs for range_ in _ranges(pair, 0 if as_copy else _cleaned_to(pair, one, other, known))
     ]
-    rows, batches = _work(ranges, engine)
+    rows, batches = _compare_in_workers(ranges, engine)
     return [
         ReplicaFindings(
             pair,
@@ -115,12 +115,12 @@ def compare_pairs(
     ]
 
 
-def _of_one_broker(one: Place, other: Place) -> Iterator[Finding]:
-    """The finding that A and B, which have no partition in common, are log dirs of one broker: it has each partition
-    once.
+def _one_broker_finding(one: Place, other: Place) -> Iterator[Finding]:
+    """The finding that A and B are log dirs of one broker, if they are. A broker has each partition once: that is why
+    they have none in common.
     """
-    is_one = one.clusters == other.clusters and one.nodes == other.nodes and one.nodes
-    if is_one and one.directory_ids and other.directory_ids and not one.directory_ids & other.directory_ids:
+    is_one_broker = one.clusters == other.clusters and one.nodes == other.nodes and one.nodes
+    if is_one_broker and one.directory_ids and other.directory_ids and not one.directory_ids & other.directory_ids:
         yield Finding(
             kind=Kind.OTHER_ORIGIN,
             detail=f"A and B are log dirs of one broker (node.id {', '.join(sorted(one.nodes))}), which has each "
@@ -129,9 +129,7 @@ def _of_one_broker(one: Place, other: Place) -> Iterator[Finding]:
 
 
 def _unless_assigned_elsewhere(finding: Finding, other: Place, known: MetadataOfPlaces) -> Finding:
-    """The finding; one on a missing partition is harmless where the cluster's metadata assigns the partition to other
-    nodes than B's.
-    """
+    """The finding. A missing partition is harmless if the cluster's metadata assigns it to none of B's nodes."""
     if finding.kind is not Kind.MISSING:
         return finding
     if finding.partition is None:
@@ -147,14 +145,14 @@ def _cleaned_to(pair: DirectoryPair, one: Place, other: Place, known: MetadataOf
     """The offset below which a cleaner has, or may have, worked on one of the replicas."""
     partition = pair.one.topic_partition
     assert partition is not None
-    by_cleaner = max(place.checkpoints[CLEANER_CHECKPOINT].get(partition, 0) for place in (one, other))
+    checkpointed = max(place.checkpoints[CLEANER_CHECKPOINT].get(partition, 0) for place in (one, other))
     policy = known.policy(partition.topic)
-    compacts = partition.topic in COMPACTED_BY_BROKERS or (policy is not None and "compact" in policy.value)
-    if not compacts:
-        return by_cleaner
+    is_compacted = partition.topic in COMPACTED_BY_BROKERS or (policy is not None and "compact" in policy.value)
+    if not is_compacted:
+        return checkpointed
     # A broker does not clean its last segment (`LogCleanerManager.cleanableOffsets`).
     active = [log.base_offset for side in (pair.one, pair.other) for log in _logs(side)[-1:]]
-    return max([by_cleaner, *active])
+    return max([checkpointed, *active])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,7 @@ class ReplicaRange:
     log_bytes: int
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`: one thread reads both."""
+        """See `Packed`: one thread reads both sides."""
         return self
 
 
@@ -195,7 +193,7 @@ class _Side:
 
     Attributes:
         damaged: ranges of offsets that could not be read, with the reason.
-        has_inner_gaps: offsets are missing within a log, as a cleaner leaves it.
+        has_inner_gaps: offsets are missing within a log, as after cleaning.
     """
 
     damaged: list[tuple[int, int, str]] = field(default_factory=list)
@@ -207,55 +205,56 @@ class _Side:
             self.end_offset = max(self.end_offset, int(rows["last_offset"][-1]) + 1)
 
 
-def _compare_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
-    """Compare the batches of a range of offsets. Offsets that cannot be read, or are damaged, are data: rows of
-    `damaged-a` and `damaged-b`.
+def _compare_range(range_: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
+    """Compare the batches of a range of offsets. Offsets that are damaged or cannot be read become rows of `damaged-a`
+    and `damaged-b`.
     """
-    comparing = _Comparing(wanted.cleaned_to, wanted.first)
+    comparing = _RangeComparison(range_.cleaned_to, range_.first)
     one, other = _Side(), _Side()
-    for rows, others in _side_by_side(_rows(wanted.one, wanted, one), _rows(wanted.other, wanted, other)):
+    of_one, of_other = _rows_of_side(range_.one, range_, one), _rows_of_side(range_.other, range_, other)
+    for rows, others in _side_by_side(of_one, of_other):
         one.add(rows)
         other.add(others)
         comparing.add(rows, others)
-    comparing.end(wanted.last)
+    comparing.finish(range_.last)
     row = ReplicaRangeRow(
-        directory=wanted.directory,
-        first_offset=wanted.first,
-        same_batches=comparing.same,
+        directory=range_.directory,
+        first_offset=range_.first,
+        same_batches=comparing.same_batches,
         cleaned_to=comparing.cleaned_to,
         has_inner_gaps=one.has_inner_gaps or other.has_inner_gaps,
         a_end_offset=one.end_offset if one.end_offset >= 0 else None,
         b_end_offset=other.end_offset if other.end_offset >= 0 else None,
     )
-    ranges = comparing.ranges(wanted.directory)
+    ranges = comparing.ranges(range_.directory)
     for name, side in (("damaged-a", one), ("damaged-b", other)):
         ranges += [
             BatchRangeRow(
-                directory=wanted.directory, kind=name, first_offset=first, last_offset=last, records=None, detail=detail
+                directory=range_.directory, kind=name, first_offset=first, last_offset=last, records=None, detail=detail
             )
             for first, last, detail in side.damaged
         ]
     return row, ranges
 
 
-class _Comparing:
+class _RangeComparison:
     """Compares the batches of both sides, a part of the range at a time.
 
     Attributes:
-        same: the number of batches that both have above `cleaned_to`.
+        same_batches: the number of batches above `cleaned_to` that both sides have.
         cleaned_to: a cleaner has worked below it, by a checkpoint or by batches that have fewer records than offsets.
     """
 
     def __init__(self, cleaned_to: int, first: int) -> None:
-        self.same = 0
+        self.same_batches = 0
         self.cleaned_to = cleaned_to
         #: By kind: first offset, last offset, records (−1 where unknown).
         self._ranges: dict[str, list[list[int]]] = {"only-a": [], "only-b": [], "differs": [], "neither": []}
-        self._end = first  # of the offsets that a side has; in the first range 0, where no log need begin
+        self._next_offset = first  # after all offsets so far; no gap is noted at 0, as logs may begin later
 
     def add(self, rows: _Rows, others: _Rows) -> None:
         self._note_neither(rows, others)
-        if len(rows) == len(others) and all(np.array_equal(rows[name], others[name]) for name in _COMPARED):
+        if len(rows) == len(others) and all(np.array_equal(rows[name], others[name]) for name in _COMPARED_FIELDS):
             self._note_same(rows)
             return
         self._note_cleaned(rows)
@@ -264,34 +263,22 @@ class _Comparing:
             rows["last_offset"], others["last_offset"], assume_unique=True, return_indices=True
         )
         equal = np.ones(len(in_both), np.bool_)
-        for name in _COMPARED:
+        for name in _COMPARED_FIELDS:
             equal &= rows[name][at] == others[name][other_at]
         self._note_same(rows[at[equal]])
-        self._note("differs", rows[at[~equal]], np.arange(int((~equal).sum())) * 2)
+        not_consecutive = np.arange(int((~equal).sum())) * 2
+        self._note_differing("differs", rows[at[~equal]], not_consecutive)
         for kind, of_side, common in (("only-a", rows, at), ("only-b", others, other_at)):
-            alone = np.setdiff1d(np.arange(len(of_side)), common, assume_unique=True)
-            self._note(kind, of_side[alone], alone)
+            only_here = np.setdiff1d(np.arange(len(of_side)), common, assume_unique=True)
+            self._note_differing(kind, of_side[only_here], only_here)
 
-    def end(self, last: int) -> None:
+    def finish(self, last: int) -> None:
         """Note that neither side has more batches up to an offset."""
-        if 0 < self._end <= last < OFFSET_MAX:
-            self._ranges["neither"].append([self._end, last, 0])
-
-    def _note_neither(self, rows: _Rows, others: _Rows) -> None:
-        """Note offsets that neither has. A wrapper of magic 0 or 1 does not tell where it begins."""
-        firsts = np.concatenate([rows["offset_field"], others["offset_field"]])
-        lasts = np.concatenate([rows["last_offset"], others["last_offset"]])
-        legacy = np.concatenate([rows["magic"], others["magic"]]) < layouts.MAGIC_V2
-        order = np.argsort(lasts, kind="stable")
-        firsts, lasts, legacy = firsts[order], lasts[order], legacy[order]
-        before = np.concatenate([[self._end - 1], np.maximum.accumulate(lasts)[:-1]])
-        gaps = np.flatnonzero((firsts > before + 1) & ~legacy & ((before >= 0) | (self._end > 0)))
-        neither = self._ranges["neither"]
-        neither += [[int(before[at]) + 1, int(firsts[at]) - 1, 0] for at in gaps[: _RANGES_MAX - len(neither)]]
-        self._end = max(self._end, int(lasts[-1]) + 1)
+        if 0 < self._next_offset <= last < OFFSET_MAX:
+            self._ranges["neither"].append([self._next_offset, last, 0])
 
     def ranges(self, directory: str) -> list[BatchRangeRow]:
-        """The ranges that differ, above what is cleaned."""
+        """The ranges that differ, above the cleaned offsets."""
         return [
             BatchRangeRow(
                 directory=directory,
@@ -306,20 +293,33 @@ class _Comparing:
             if last >= self.cleaned_to
         ]
 
+    def _note_neither(self, rows: _Rows, others: _Rows) -> None:
+        """Note offsets that neither side has. A wrapper of magic 0 or 1 does not tell its first offset."""
+        firsts = np.concatenate([rows["offset_field"], others["offset_field"]])
+        lasts = np.concatenate([rows["last_offset"], others["last_offset"]])
+        legacy = np.concatenate([rows["magic"], others["magic"]]) < layouts.MAGIC_V2
+        order = np.argsort(lasts, kind="stable")
+        firsts, lasts, legacy = firsts[order], lasts[order], legacy[order]
+        before = np.concatenate([[self._next_offset - 1], np.maximum.accumulate(lasts)[:-1]])
+        gaps = np.flatnonzero((firsts > before + 1) & ~legacy & ((before >= 0) | (self._next_offset > 0)))
+        neither = self._ranges["neither"]
+        neither += [[int(before[at]) + 1, int(firsts[at]) - 1, 0] for at in gaps[: _RANGES_MAX - len(neither)]]
+        self._next_offset = max(self._next_offset, int(lasts[-1]) + 1)
+
     def _note_same(self, rows: _Rows) -> None:
-        self.same += int((rows["last_offset"] >= self.cleaned_to).sum())
+        self.same_batches += int((rows["last_offset"] >= self.cleaned_to).sum())
 
     def _note_cleaned(self, rows: _Rows) -> None:
-        fewer = (rows["records_count"] >= 0) & (rows["magic"] >= layouts.MAGIC_V2)
-        fewer &= rows["records_count"] < rows["last_offset"] - rows["offset_field"] + 1
-        if fewer.any():
-            if (cleaned_to := int(rows["last_offset"][fewer].max()) + 1) > self.cleaned_to:
-                self.cleaned_to, self.same = cleaned_to, 0  # all that was counted lies before these batches
+        has_gaps = (rows["records_count"] >= 0) & (rows["magic"] >= layouts.MAGIC_V2)
+        has_gaps &= rows["records_count"] < rows["last_offset"] - rows["offset_field"] + 1
+        if has_gaps.any():
+            if (cleaned_to := int(rows["last_offset"][has_gaps].max()) + 1) > self.cleaned_to:
+                self.cleaned_to, self.same_batches = cleaned_to, 0  # all counted batches come before these
             for ranges in self._ranges.values():
                 ranges[:] = [range_ for range_ in ranges if range_[1] >= self.cleaned_to]
 
-    def _note(self, kind: str, rows: _Rows, numbers: NDArray[np.int64]) -> None:
-        """Note batches that differ; those of consecutive numbers are one range."""
+    def _note_differing(self, kind: str, rows: _Rows, numbers: NDArray[np.int64]) -> None:
+        """Note batches that differ. Batches with consecutive numbers make one range; so do adjacent offsets."""
         keep = rows["last_offset"] >= self.cleaned_to
         rows, numbers = rows[keep], numbers[keep]
         if not len(rows):
@@ -357,63 +357,64 @@ def _side_by_side(ones: Iterator[_Rows], others: Iterator[_Rows]) -> Iterator[tu
         other = next(others, None)
 
 
-def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iterator[_Rows]:
-    """The batches of one side that end in the range, in the order of offsets; `side` notes the damaged offsets."""
-    last = wanted.first - 1
+def _rows_of_side(logs: Sequence[ReplicaLog], range_: ReplicaRange, side: _Side) -> Iterator[_Rows]:
+    """The batches of one side that end in the range, in the order of offsets; `side` gets gaps and damaged offsets."""
+    last = range_.first - 1
     for log in logs:
-        end = wanted.last if log.end is None else min(log.end - 1, wanted.last)
+        end = range_.last if log.end is None else min(log.end - 1, range_.last)
         try:
-            before = None
-            for rows in _rows_of_log(log, wanted, last, end):
-                firsts = rows["offset_field"][0 if before is not None else 1 :]
-                lasts = rows["last_offset"][:-1] if before is None else np.append(before, rows["last_offset"][:-1])
-                is_new = rows["magic"][len(rows) - len(firsts) :] >= layouts.MAGIC_V2
-                side.has_inner_gaps |= bool(((firsts > lasts + 1) & is_new).any())
+            last_in_log = None
+            for rows in _rows_of_log(log, range_, last, end):
+                firsts = rows["offset_field"][0 if last_in_log is not None else 1 :]
+                ends_before = rows["last_offset"][:-1]
+                ends_before = ends_before if last_in_log is None else np.append(last_in_log, ends_before)
+                is_v2 = rows["magic"][len(rows) - len(firsts) :] >= layouts.MAGIC_V2
+                side.has_inner_gaps |= bool(((firsts > ends_before + 1) & is_v2).any())
                 yield rows
-                before = last = int(rows["last_offset"][-1])
+                last_in_log = last = int(rows["last_offset"][-1])
         except (OSError, KidxError) as error:
-            first = max(last + 1, log.base_offset, wanted.first)
+            first = max(last + 1, log.base_offset, range_.first)
             side.damaged.append((first, max(end, first), f"{log.path}: {describe_error(error)}"))
 
 
-def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -> Iterator[_Rows]:
-    """The batches of a log that end in the range, as long as they are sound and in order."""
+def _rows_of_log(log: ReplicaLog, range_: ReplicaRange, before: int, end: int) -> Iterator[_Rows]:
+    """The batches of a log that end in the range; all must be sound and in order, after `before` and up to `end`."""
     with opened_log(log.path) as opened:
         if opened.version.size < log.size:
             raise LogChangedError(f"{opened.version.size:,} bytes, {log.size:,} when it was listed; compare again")
         headers = opened.log(log.size, use_mmap=False)
-        position = 0 if wanted.first <= log.base_offset else _first_position(headers, wanted.first)
+        position = 0 if range_.first <= log.base_offset else _first_position(headers, range_.first)
         bytes_ = opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)
-        walk = BatchWalk(bytes_, position, Wanted(last_offset=wanted.last), checks=True, last_offset=before)
+        walk = BatchWalk(bytes_, position, Wanted(last_offset=range_.last), checks=True, last_offset=before)
         try:
-            for rows in _sound_rows(walk, log, wanted, before):
+            for rows in _sound_rows(walk, log, range_, before):
                 yield rows
                 before = int(rows["last_offset"][-1])
         except MalformedRecordsError as error:
             if zeros_from(bytes_, error.position) == bytes_.size - error.position:
-                return  # room that was preallocated
+                return  # only preallocated space follows
             raise
         if not walk.is_past and walk.position < bytes_.size and log.end is not None and before < end:
             raise MalformedRecordsError(walk.position, "no whole batch", "the next batch")
 
 
-def _sound_rows(walk: BatchWalk, log: ReplicaLog, wanted: ReplicaRange, before: int) -> Iterator[_Rows]:
-    """The batches of a walk that end in the range, up to the first that has a wrong checksum, or offsets that cannot
-    follow those of the batch before.
+def _sound_rows(walk: BatchWalk, log: ReplicaLog, range_: ReplicaRange, before: int) -> Iterator[_Rows]:
+    """The batches of a walk that end in the range, up to the first one with a wrong checksum, or with offsets that
+    cannot come after those of the previous batch.
     """
     limit = OFFSET_MAX if log.end is None else log.end - 1
     for table in walk.tables():
         ends = table.rows["last_offset"]
-        rows = table.rows[(ends >= wanted.first) & (ends <= wanted.last)].copy()
+        rows = table.rows[(ends >= range_.first) & (ends <= range_.last)].copy()
         previous = np.concatenate([[before], rows["last_offset"][:-1]])
-        wrong = (rows["crc_is_right"] == 0) | (rows["last_offset"] <= previous) | (rows["last_offset"] > limit)
-        wrong |= (rows["magic"] >= layouts.MAGIC_V2) & (rows["offset_field"] <= previous)
-        sound = int(np.argmax(wrong)) if wrong.any() else len(rows)
-        if sound:
-            yield rows[:sound]
-            before = int(rows["last_offset"][sound - 1])
-        if sound < len(rows):
-            raise MalformedRecordsError(int(rows["position"][sound]), _what_is_wrong(rows[sound]), "the next batch")
+        is_wrong = (rows["crc_is_right"] == 0) | (rows["last_offset"] <= previous) | (rows["last_offset"] > limit)
+        is_wrong |= (rows["magic"] >= layouts.MAGIC_V2) & (rows["offset_field"] <= previous)
+        count = int(np.argmax(is_wrong)) if is_wrong.any() else len(rows)
+        if count:
+            yield rows[:count]
+            before = int(rows["last_offset"][count - 1])
+        if count < len(rows):
+            raise MalformedRecordsError(int(rows["position"][count]), _what_is_wrong(rows[count]), "the next batch")
 
 
 def _what_is_wrong(row: np.void) -> str:
@@ -423,7 +424,7 @@ def _what_is_wrong(row: np.void) -> str:
 
 
 def _first_position(log: LogBytes, first: int) -> int:
-    """The position of the first batch that ends at an offset or after it, by headers alone."""
+    """The position of the first batch that ends at an offset or after it. Only headers are read."""
     walk = BatchWalk(log, 0, Wanted(first_offset=first), whole=False)
     for table in walk.tables():
         return int(table.rows["position"][0])
@@ -440,14 +441,14 @@ def _logs(directory: ListedDirectory) -> list[ReplicaLog]:
 
 
 def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
-    """A partition's offsets in ranges that begin where segments of A begin, or of B if A has none."""
+    """A partition's offsets, divided where segments of A begin, or segments of B if A has none."""
     one, other = _logs(pair.one), _logs(pair.other)
     logs = one or other
     starts = [start for start, _ in cut_by_weight([log.size for log in logs], _RANGE_BYTES)]
     firsts = [0, *(logs[start].base_offset for start in starts[1:])]
     for first, following in zip(firsts, [*firsts[1:], None], strict=True):
         last = OFFSET_MAX if following is None else following - 1
-        sides = [_within(logs, first, last) for logs in (one, other)]
+        sides = [_logs_in_range(logs, first, last) for logs in (one, other)]
         yield ReplicaRange(
             directory=pair.one.name,
             first=first,
@@ -459,18 +460,18 @@ def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
         )
 
 
-def _within(logs: Sequence[ReplicaLog], first: int, last: int) -> list[ReplicaLog]:
+def _logs_in_range(logs: Sequence[ReplicaLog], first: int, last: int) -> list[ReplicaLog]:
     return [log for log in logs if log.base_offset <= last and (log.end is None or log.end > first)]
 
 
-def _work(
+def _compare_in_workers(
     ranges: Sequence[ReplicaRange], engine: Engine
 ) -> tuple[dict[str, list[ReplicaRangeRow]], dict[str, list[BatchRangeRow]]]:
     """The rows of `COMPARED_REPLICAS`, by directory."""
-    log_bytes = sum(offsets.log_bytes for offsets in ranges)
+    log_bytes = sum(range_.log_bytes for range_ in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
     units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
-    before = engine.done()  # of logs that were compared as a copy's before
+    before = engine.done()  # not 0 if the engine has compared files of a copy
 
     def done() -> Done:
         return engine.done() - before
@@ -481,37 +482,37 @@ def _work(
         "comparing",
         done=done,
         so_far=lambda: f"{done().log_bytes:,} bytes",
-        segments=sum(len(offsets.one) + len(offsets.other) for offsets in ranges),
+        segments=sum(len(range_.one) + len(range_.other) for range_ in ranges),
         log_bytes=log_bytes,
     )
     rows: dict[str, list[ReplicaRangeRow]] = defaultdict(list)
     batches: dict[str, list[BatchRangeRow]] = defaultdict(list)
     for row in ReplicaRangeRow.of_arrow(staged.rows("range")):
         rows[row.directory].append(row)
-    for of_batches in BatchRangeRow.of_arrow(staged.rows("batches")):
-        batches[of_batches.directory].append(of_batches)
+    for batch_range in BatchRangeRow.of_arrow(staged.rows("batches")):
+        batches[batch_range.directory].append(batch_range)
     return rows, batches
 
 
 def _compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
     """Rows of `COMPARED_REPLICAS`."""
-    for wanted in ranges:
-        row, batches = _compare_range(wanted)
-        rows = [{"range": row.values()}, *({"batches": of_batches.values()} for of_batches in batches)]
-        yield ItemRows(segments=len(wanted.one) + len(wanted.other), log_bytes=wanted.log_bytes, rows=rows)
+    for range_ in ranges:
+        row, batches = _compare_range(range_)
+        rows = [{"range": row.values()}, *({"batches": batch_range.values()} for batch_range in batches)]
+        yield ItemRows(segments=len(range_.one) + len(range_.other), log_bytes=range_.log_bytes, rows=rows)
 
 
-#: So many ranges have a finding each; one more counts the rest.
-_SHOWN: Final = 20
+#: At most this many ranges of one kind have a finding each; one more finding counts the rest.
+_RANGES_SHOWN: Final = 20
 
 
 class ReplicaFindings:
-    """The findings on a partition of which both sides have a replica, from the ranges that workers compared.
+    """The findings on a partition that both sides have, from the ranges that workers compared.
 
     Attributes:
         directory: the partition's name.
-        one_end, other_end: where the logs end; None without a sound batch.
-        cleaned_to: a cleaner has worked on one of the logs below it.
+        one_end, other_end: where the logs of A and B end; None without a sound batch.
+        cleaned_to: a cleaner has worked on one of the logs below this offset.
     """
 
     def __init__(
@@ -522,9 +523,9 @@ class ReplicaFindings:
         *,
         as_copy: bool,
     ) -> None:
-        """`ranges`, and the `batches` that differ or are damaged, are in the order of offsets. With `as_copy`, B is a
-        copy of A in segments that are cut elsewhere, and no other broker's replica: it may have more, and differs where
-        a cleaner has changed A since.
+        """`batches` differ or are damaged; they and `ranges` are in the order of offsets. With `as_copy`, B is no other
+        broker's replica, but a copy of A with other segments: B may have more offsets, and differs where a cleaner has
+        changed A since.
         """
         self._pair, self._ranges, self._batches, self._as_copy = pair, ranges, batches, as_copy
         self.directory = pair.one.name
@@ -536,7 +537,7 @@ class ReplicaFindings:
 
     @property
     def same_batches(self) -> int:
-        """The number of batches that both have above what a cleaner has worked on."""
+        """The number of batches above the cleaned offsets that both sides have."""
         return sum(
             row.same_batches
             for row in self._ranges
@@ -545,7 +546,7 @@ class ReplicaFindings:
 
     @property
     def same_to(self) -> int | None:
-        """The offset up to which both have the same; None where that is nothing, or a cleaner has worked on a log."""
+        """The offset up to which both sides are the same; None if none is, or if a cleaner has worked on a log."""
         if self.cleaned_to:
             return None
         differing = [row.first_offset for row in self._batches if row.kind != "neither"]
@@ -574,8 +575,8 @@ class ReplicaFindings:
     def _batch_findings(self) -> Iterator[Finding]:
         by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
         damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
-        for batches in self._batches:
-            row = _undamaged(batches, damaged.get(batches.kind, ()))
+        for batch_range in self._batches:
+            row = _undamaged(batch_range, damaged.get(batch_range.kind, ()))
             if row is not None and (kind_and_detail := self._kind_and_detail(row)) is not None:
                 kind, detail = kind_and_detail
                 by_kind.setdefault(kind, []).append((row, detail))
@@ -583,22 +584,22 @@ class ReplicaFindings:
             if kind is Kind.BEHIND:
                 yield self._behind_finding([row for row, _ in rows])
                 continue
-            for row, detail in rows[:_SHOWN]:
+            for row, detail in rows[:_RANGES_SHOWN]:
                 yield self._finding(kind, detail, row.first_offset, row.last_offset, row.records)
-            if len(rows) > _SHOWN:
+            if len(rows) > _RANGES_SHOWN:
                 last = rows[-1][0].last_offset
-                detail = f"{counted(len(rows) - _SHOWN, 'more range')} up to offset {last}"
-                yield self._finding(kind, detail, rows[_SHOWN][0].first_offset, last)
+                detail = f"{counted(len(rows) - _RANGES_SHOWN, 'more range')} up to offset {last}"
+                yield self._finding(kind, detail, rows[_RANGES_SHOWN][0].first_offset, last)
 
     def _kind_and_detail(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
-        """The finding on a range; None where that on another range covers it."""
+        """The finding on a range; None if there is none, or if the finding on another range covers it."""
         offsets = f"offsets {row.first_offset}–{row.last_offset}"
         records = "" if row.records is None else f", {counted(row.records, 'record')}"
         if row.kind == "differs":
             return Kind.DIFFERS, f"{offsets}: other batches than in A"
         if row.kind == "neither":
             if any(compared.has_inner_gaps for compared in self._ranges) or any(self._damaged.values()):
-                return None  # a cleaner has removed them; or nobody can tell
+                return None  # a cleaner has removed them, or damage hides them
             return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
         if row.kind == "only-a":
             if self._overlaps(row, "only-b"):
@@ -616,17 +617,17 @@ class ReplicaFindings:
 
     def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
         return any(
-            batches.kind == kind and batches.first_offset <= row.last_offset and row.first_offset <= batches.last_offset
-            for batches in self._batches
+            other.kind == kind and other.first_offset <= row.last_offset and row.first_offset <= other.last_offset
+            for other in self._batches
         )
 
     def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> Finding:
         records = [row.records for row in rows]
         total = None if None in records else sum(count or 0 for count in records)
-        of_records = "an unknown number of records" if total is None else counted(total, "record")
+        lacking = "an unknown number of records" if total is None else counted(total, "record")
         first, last = rows[0].first_offset, rows[-1].last_offset
         end, until = self.other_end or first, self.one_end or last + 1
-        detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {of_records}"
+        detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {lacking}"
         files = self._pair.one.files.items()
         begins = [parse_segment_log(name) for name, file in files if file.size]
         segments = sum(begin is not None and begin >= end for begin in begins)
@@ -661,7 +662,7 @@ class ReplicaFindings:
 
 
 def _undamaged(row: BatchRangeRow, damaged: Sequence[BatchRangeRow]) -> BatchRangeRow | None:
-    """The part of a range where the other side, damaged at `damaged`, can be compared; None where there is none."""
+    """The part of a range outside `damaged`, the damaged ranges of the other side; None if all of it is damaged."""
     first, last = row.first_offset, row.last_offset
     for damage in damaged:
         if damage.first_offset <= first <= damage.last_offset:
@@ -670,5 +671,5 @@ def _undamaged(row: BatchRangeRow, damaged: Sequence[BatchRangeRow]) -> BatchRan
             last = damage.first_offset - 1
     if first > last:
         return None
-    is_all = (first, last) == (row.first_offset, row.last_offset)
-    return row if is_all else replace(row, first_offset=first, last_offset=last, records=None)
+    is_unchanged = (first, last) == (row.first_offset, row.last_offset)
+    return row if is_unchanged else replace(row, first_offset=first, last_offset=last, records=None)

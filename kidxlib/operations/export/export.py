@@ -1,9 +1,9 @@
 """Exports records into files. `export_request` checks the options before anything is listed; `export_records` plans,
 writes parts in the wanted format (`ExportFormat`) and puts them together. Until the export is complete, its parts are
-in a directory beside the output (`Staging`), from which a later run goes on.
+in a directory beside the output (`Staging`), and a later run goes on from there.
 
-In lines of JSON, a key or a value that is UTF-8 is a text. Any other is null under its name, and in base64 under the
-name with `_base64` after it: so each name has values of one kind.
+In JSON lines, a key or a value that is valid UTF-8 is a string. Any other value is null, and a second member with
+`_base64` after its name has the bytes in base64. So each member has values of one kind.
 """
 
 from __future__ import annotations
@@ -49,25 +49,24 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Done, begin_phase, note, warn
 from kidxlib.text.words import counted
 
-#: About so many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to
-#: divide it.
+#: A part has about this many bytes of segments. A larger segment becomes several parts, or one part if no index tells
+#: where to divide it.
 _PART_BYTES: Final = 128 * 1024 * 1024
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 4
 
-#: Rows of about so many bytes make a row group of Parquet, which is in memory until it is written.
+#: A Parquet row group has about this many bytes, and is in memory until it is written.
 _ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 
-_Values: TypeAlias = Any  # pyarrow-stubs has other types for each function
+_Values: TypeAlias = Any  # pyarrow-stubs types each function differently
 
-#: The first and the last moment that have a date of four digits, in ms since the epoch.
-_FIRST_MS: Final = -62_135_596_800_000
-
-_LAST_MS: Final = 253_402_300_799_999
+#: The first and the last timestamp whose year has four digits, in ms since the epoch.
+_FIRST_DATE_MS: Final = -62_135_596_800_000
+_LAST_DATE_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +74,11 @@ class ExportRequest:
     """What is to be exported, and where to.
 
     Attributes:
-        catalog: the place of a catalog that tells what need not be read.
-        schema: of the exported rows.
-        output: a path where nothing is yet.
-        skip_damage: go on after damage, and tell it.
-        asked: the options that rows depend on, as they were given: a later run has to ask for the same.
+        catalog: the path or URL of a catalog, which tells what need not be read.
+        schema: the columns of the exported rows.
+        output: a path that does not exist yet.
+        skip_damage: go on after damage, and report it.
+        asked: the options that rows depend on, as the user gave them. A later run must have the same.
     """
 
     read: ReadRequest
@@ -113,10 +112,10 @@ def export_request(
     if is_object(output):
         raise UsageError(f"--output {output}: expected a path of this machine")
     ensure_new_output(output)
-    place = Path(os.path.abspath(output))
-    for above in place.resolve().parents:
-        if is_broker_log_dir(above):
-            raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
+    output_path = Path(os.path.abspath(output))
+    for parent in output_path.resolve().parents:
+        if is_broker_log_dir(parent):
+            raise UsageError(f"--output {output}: {parent} is a broker's log dir; expected a place of its own")
     asked = {
         "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],
         "topics": topics,
@@ -143,7 +142,7 @@ def export_request(
     names = None if columns is None else columns.split(",")
     schema = read_schema("records", names, include_headers=include_headers)
     return ExportRequest(
-        read=read, catalog=catalog, schema=schema, output=place, form=form, skip_damage=skip_damage, asked=asked
+        read=read, catalog=catalog, schema=schema, output=output_path, form=form, skip_damage=skip_damage, asked=asked
     )
 
 
@@ -175,28 +174,28 @@ def _parsed_times(given: str | None) -> Times | None:
 
 def export_records(request: ExportRequest, threads: int) -> Exported:
     """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
-    damage, and the others as a whole.
+    damage. The other partitions are exported completely.
     """
     staging = Staging(request.output, request.form.value)
     try:
         with staging.locked():
             plan = staging.earlier_plan(request.asked)
             if plan is None:
-                plan = _planned(request, threads)
+                plan = _make_plan(request, threads)
                 staging.keep_plan(request.asked, plan)
             parts = _write_parts(request, plan.units, staging, threads)
-            exported = _exported(plan, parts)
+            exported = _sum_up(plan, parts)
             if exported.failed and not exported.rows:  # without a record there is nothing to keep
                 staging.forget()
                 raise KidxError(exported.failed[0])
-            _put_together(request, staging, len(plan.units))
+            _make_output(request, staging, len(plan.units))
     except OSError as error:
         raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
     return exported
 
 
-def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
-    ended = {
+def _sum_up(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
+    failures = {  # the first one of each partition, as later entries replace earlier ones
         (partition.topic, partition.partition): partition.why for part in reversed(parts) for partition in part.ended
     }
     logs = [log for part in parts for log in part.logs]
@@ -205,12 +204,12 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
         segments=_segments_in(plan.units),
         log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
-        failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
+        failed=(*plan.failed, *(why for _, why in sorted(failures.items()))),
         left_out=(*plan.left_out, *gaps_between_logs(logs)),
     )
 
 
-def _planned(request: ExportRequest, threads: int) -> PlannedExport:
+def _make_plan(request: ExportRequest, threads: int) -> PlannedExport:
     begin_phase("planning")
     catalog = None if request.catalog is None else existing_catalog_tables("--catalog", request.catalog)
     try:
@@ -225,9 +224,9 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
     except OSError as error:
         raise KidxError(describe_error(error)) from error
     if not plan.named_partitions:
-        there = counted(plan.skipped_partitions, "partition")
+        present = counted(plan.skipped_partitions, "partition")
         raise UsageError(
-            f"{request.read.place}: it has {there}, none of which is asked for; expected --topics and --offsets to "
+            f"{request.read.place}: it has {present}, none of which is asked for; expected --topics and --offsets to "
             "name one that is there"
         )
     for line in (*plan.notes, *plan.remarks):
@@ -240,7 +239,7 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
             units.append([])
         units[-1].append(read)
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    left_out = tuple(left for left in plan.left_out if left.is_problem or left.why is Why.FIRST_LOGS_NOT_KNOWN)
+    left_out = tuple(item for item in plan.left_out if item.is_problem or item.why is Why.FIRST_LOGS_NOT_KNOWN)
     return PlannedExport(units, left_out, (*plan.unreadable, *failed))
 
 
@@ -274,7 +273,7 @@ class _Progress:
 
 
 class _StoppedError(Exception):
-    """A part was given up, as the run ends."""
+    """The run is ending, so a thread gives up its part."""
 
 
 def _write_parts(
@@ -289,7 +288,7 @@ def _write_parts(
         after="putting parts together",
     )
 
-    def write(number: int) -> FinishedPart:
+    def write_unless_finished(number: int) -> FinishedPart:
         finished = staging.finished(number)
         if finished is None:
             return _write_part(request, number, units[number], staging, progress)
@@ -297,18 +296,18 @@ def _write_parts(
         return finished
 
     def finished_so_far() -> str:
-        kept = sum(staging.finished(number) is not None for number in range(len(units)))
-        return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
+        count = sum(staging.finished(number) is not None for number in range(len(units)))
+        return f"{count} of {len(units)} parts are finished; run the same command again to go on"
 
     with interrupts.telling(finished_so_far), ThreadPoolExecutor(threads) as pool:
         try:
-            parts = list(pool.map(write, range(len(units))))
+            parts = list(pool.map(write_unless_finished, range(len(units))))
             ended = [partition for part in parts for partition in part.ended]
             for number, unit in enumerate(units if ended else ()):
-                kept = [read for read in unit if not _is_past_end(read, ended)]
-                if len(kept) < parts[number].reads:  # it was written before the damage in its partition was found
+                reads = [read for read in unit if not _is_past_end(read, ended)]
+                if len(reads) < parts[number].reads:  # the part was written before another found the damage
                     staging.discard(number)
-                    parts[number] = _write_part(request, number, kept, staging, progress)
+                    parts[number] = _write_part(request, number, reads, staging, progress)
             return parts
         finally:
             progress.stops.set()
@@ -318,12 +317,12 @@ def _write_parts(
 def _write_part(
     request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
 ) -> FinishedPart:
-    passed_over: list[str] = []
+    damage_lines: list[str] = []
     ended: list[_EndedPartition] = []
     logs: list[LogRead] = []
 
     def note_damage(damage: Damage) -> None:
-        passed_over.append(f"{damage}; not exported: {damage.lost}")
+        damage_lines.append(f"{damage}; not exported: {damage.lost}")
 
     def rows() -> Iterator[pa.RecordBatch]:
         on_damage = note_damage if request.skip_damage else fail_on
@@ -347,12 +346,12 @@ def _write_part(
     written: Path = staging.part(number).with_suffix(".tmp")
     count = write_part(request.form, written, request.schema, rows())
     reads = sum(not _is_past_end(read, ended) for read in unit)
-    finished = FinishedPart(count, reads, tuple(passed_over), tuple(ended), tuple(logs))
+    finished = FinishedPart(count, reads, tuple(damage_lines), tuple(ended), tuple(logs))
     staging.finish(number, finished, written)
     return finished
 
 
-def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
+def _make_output(request: ExportRequest, staging: Staging, units: int) -> None:
     if request.form is ExportFormat.PARQUET:
         staging.rename_to(request.output)
         return
@@ -363,14 +362,14 @@ def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was exported, by this run and those that it went on from.
+    """What this run and the interrupted runs before it have exported.
 
     Attributes:
-        log_bytes: of the segments that this run and those before it have read.
-        damage: what was passed over, a line each.
-        failed: partitions that were not exported as a whole, as something is wrong with a log, a line each.
-        left_out: offsets that were not exported, or were asked for and do not exist; also those of first logs that may
-            be lost.
+        log_bytes: how many bytes of segments these runs have read.
+        damage: a line for each damaged stretch that was skipped.
+        failed: a line for each partition that was not exported completely, as something is wrong with a log.
+        left_out: offsets that were not exported, or were asked for and do not exist; also the offsets of first logs
+            that may be lost.
     """
 
     rows: int
@@ -382,24 +381,23 @@ class Exported:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all records were exported that were asked for and that a consumer would get."""
+        """Whether the export has all wanted records that a consumer would get."""
         return not (self.damage or self.failed or self.problems)
 
     @property
     def problems(self) -> list[LeftOut]:
-        """What a person should look at of what was left out."""
-        return [left for left in self.left_out if left.is_problem]
+        """The part of `left_out` that a person should look at."""
+        return [item for item in self.left_out if item.is_problem]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedExport:
-    """What is to be exported, in units of which each makes a part.
+    """What is to be exported. Each unit becomes a part.
 
     Attributes:
         units: the reads of each part.
-        left_out: what the plan left out or did not find and a person should look at, and the first logs that may be
-            lost; see `ReadPlan.left_out`.
-        failed: partitions that could not be planned, a line each.
+        left_out: the part of `ReadPlan.left_out` that a person should look at, and first logs that may be lost.
+        failed: a line for each partition that could not be planned, and those of `ReadPlan.unreadable`.
     """
 
     units: Sequence[Sequence[SegmentRead]]
@@ -412,7 +410,7 @@ class _EndedPartition:
     """A partition whose export ends early, because a log is damaged.
 
     Attributes:
-        base_offset, position: of the read with the damage. Records before the damage were exported, none after it.
+        base_offset, position: where the read with the damage begins. Records after the damage were not exported.
     """
 
     topic: str
@@ -432,11 +430,11 @@ def _is_past_end(read: SegmentRead, ended: Iterable[_EndedPartition]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """What a finished part has.
+    """The facts of a finished part.
 
     Attributes:
-        reads: the number of the unit's reads that the part has: those past the end of a partition are left out.
-        damage: what was passed over, a line each.
+        reads: how many reads of the unit the part has. It has none after the early end of their partition.
+        damage: a line for each damaged stretch that was skipped.
         ended: partitions that end early in this part.
         logs: logs, or parts of logs, that were read to their ends.
     """
@@ -459,7 +457,7 @@ class Staging:
     def locked(self) -> Iterator[None]:
         """Lock the directory, so that no other run works in it during the context."""
         ensure_locks(self.directory)
-        import fcntl  # here, as not each system has it that records are read on
+        import fcntl  # not on top: records are also read on systems without it
 
         self.directory.mkdir(exist_ok=True)
         with (self.directory / _LOCK).open("ab") as lock:
@@ -474,7 +472,7 @@ class Staging:
                     shutil.rmtree(self.directory, ignore_errors=True)
 
     def earlier_plan(self, asked: dict[str, Any]) -> PlannedExport | None:
-        """The plan of an earlier run, which was asked for the same; None without one."""
+        """The plan of an earlier run with the same options; None if there is none."""
         try:
             kept = json.loads(small_file(self.directory / _PLAN))
         except FileNotFoundError:
@@ -487,8 +485,8 @@ class Staging:
                 "or remove this directory"
             )
         return PlannedExport(
-            [[_read_of_json(read) for read in unit] for unit in kept["units"]],
-            tuple(map(_left_out_of_json, kept["left_out"])),
+            [[_read_from_json(read) for read in unit] for unit in kept["units"]],
+            tuple(map(_left_out_from_json, kept["left_out"])),
             tuple(kept["failed"]),
         )
 
@@ -507,7 +505,7 @@ class Staging:
         return self.directory / f"part-{number:05}{self._suffix}"
 
     def finished(self, number: int) -> FinishedPart | None:
-        """The contents of a complete part; None if it is not complete."""
+        """The facts of a complete part; None if it is not complete."""
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
         facts = json.loads(small_file(self._facts(number)))
@@ -527,8 +525,8 @@ class Staging:
         _sync(self.directory)
 
     def rename_to(self, output: Path) -> None:
-        """Remove all but the parts, and rename the directory to the output. The plan is removed last: a later run does
-        not use parts without a plan.
+        """Remove all files but the parts, and rename the directory to the output. The plan is removed last: without it,
+        a later run does not use the parts.
         """
         plan = self.directory / _PLAN
         for path in list(self.directory.iterdir()):
@@ -544,7 +542,7 @@ class Staging:
         shutil.rmtree(self.directory)
 
     def forget(self) -> None:
-        """Remove the plan, without which no later run uses a part; `locked` then removes the directory."""
+        """Remove the plan, so that no later run uses the parts; `locked` then removes the directory."""
         (self.directory / _PLAN).unlink()
 
     def _facts(self, number: int) -> Path:
@@ -571,7 +569,7 @@ def _read_as_json(read: SegmentRead) -> dict[str, Any]:
     return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
 
 
-def _read_of_json(read: dict[str, Any]) -> SegmentRead:
+def _read_from_json(read: dict[str, Any]) -> SegmentRead:
     return SegmentRead(
         **{
             **read,
@@ -582,12 +580,12 @@ def _read_of_json(read: dict[str, Any]) -> SegmentRead:
     )
 
 
-def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
+def _left_out_from_json(left_out: dict[str, Any]) -> LeftOut:
     return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
 
 
 class ExportFormat(enum.Enum):
-    """A format, by the end of a file's name."""
+    """A format; its value is the suffix of the output's name."""
 
     PARQUET = ".parquet"
     ARROW = ".arrow"
@@ -602,7 +600,7 @@ class ExportFormat(enum.Enum):
 
 
 def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
-    """Write rows into a new file that is on disk at the end, and return their number."""
+    """Write rows into a new file, flush it to disk, and return the number of rows."""
     count = 0
     with path.open("wb") as file:
         if form is ExportFormat.PARQUET:
@@ -636,7 +634,7 @@ def _row_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole: Path) -> None:
-    """Make one file of parts, which is on disk at the end. Not for Parquet, whose parts are files of a directory."""
+    """Join the parts in one file, and flush it to disk. Not for Parquet: its parts are the files of a directory."""
     with whole.open("wb") as file:
         if form is ExportFormat.ARROW:
             with pa.ipc.new_file(file, schema) as writer:
@@ -653,23 +651,23 @@ def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole
 
 
 def json_lines(rows: pa.RecordBatch) -> bytes:
-    """An object a line, with the columns of the rows, which are some of `CONSUMED`."""
-    fields = [_field(name, rows.column(name)) for name in rows.schema.names]
-    lines = _joined("{", fields[0], *(part for field in fields[1:] for part in (",", field)), "}\n")
-    _, ends, text = lines.buffers()
-    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+    """A line with a JSON object for each row. The columns are some of `CONSUMED`."""
+    members = [_json_member(name, rows.column(name)) for name in rows.schema.names]
+    lines = _joined("{", members[0], *(part for member in members[1:] for part in (",", member)), "}\n")
+    _, positions, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(positions, np.int32)[len(lines)]]
 
 
-def _field(name: str, column: _Values) -> _Values:
-    """A column as members of JSON objects."""
+def _json_member(name: str, column: _Values) -> _Values:
+    """The member of each row's JSON object for one column."""
     if pa.types.is_binary(column.type):
-        values = _bytes(name, column)
+        values = _json_bytes(name, column)
     elif pa.types.is_string(column.type):
-        values = _literals(column)[0]
+        values = _json_strings(column)[0]
     elif pa.types.is_timestamp(column.type):
-        values = _moments(column)
+        values = _json_times(column)
     elif pa.types.is_list(column.type):
-        values = _headers(column)
+        values = _json_headers(column)
     else:
         values = column.cast(pa.string())
     return _joined(f'"{name}":', values)
@@ -679,27 +677,27 @@ def _joined(*parts: _Values) -> _Values:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _bytes(name: str, column: _Values) -> _Values:
-    literals, is_text = _literals(column)
+def _json_bytes(name: str, column: _Values) -> _Values:
+    literals, is_text = _json_strings(column)
     others = _joined(f'null,"{name}_base64":', literals)
     return pc.if_else(column.is_null(), "null", pc.if_else(is_text, literals, others))
 
 
-def _literals(column: _Values) -> tuple[_Values, _Values]:
-    """Values as texts of JSON, in base64 where they are no UTF-8; and flags of those that are UTF-8."""
+def _json_strings(column: _Values) -> tuple[_Values, _Values]:
+    """JSON strings of the values, and flags of the values that are UTF-8; the others are in base64."""
     rows = len(column)
-    _, ends, data = column.buffers()
+    _, starts, data = column.buffers()
     positions = (
-        np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1] if rows else np.zeros(1, np.int32)
+        np.frombuffer(starts, np.int32)[column.offset : column.offset + rows + 1] if rows else np.zeros(1, np.int32)
     )
     content = np.frombuffer(b"" if data is None else data, np.uint8)
     content.setflags(write=False)
     is_text, sizes = np.empty(rows, np.bool_), np.empty(rows, np.int64)
     measure_texts(content, positions, is_text, sizes)
-    ends_of_texts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    text_ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     out = np.empty(int(sizes.sum()), np.uint8)
     write_texts(content, positions, is_text, out)
-    buffers = [None, pa.py_buffer(ends_of_texts.data), pa.py_buffer(out.data)]
+    buffers = [None, pa.py_buffer(text_ends.data), pa.py_buffer(out.data)]
     flags = pa.py_buffer(np.packbits(is_text, bitorder="little").data)
     return (
         pa.Array.from_buffers(pa.string(), rows, buffers),
@@ -707,19 +705,18 @@ def _literals(column: _Values) -> tuple[_Values, _Values]:
     )
 
 
-def _moments(column: _Values) -> _Values:
-    """Moments in ISO 8601, UTC; the number of ms since the epoch where the year has not four digits."""
+def _json_times(column: _Values) -> _Values:
+    """Timestamps in ISO 8601, UTC; ms since the epoch if the year does not have four digits."""
     ms = column.cast(pa.int64())
-    has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
-    moments = pc.if_else(has_date, ms, 0).cast(column.type).cast(pa.string())
-    return pc.if_else(has_date, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
+    has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_DATE_MS)), pc.less_equal(ms, pa.scalar(_LAST_DATE_MS)))
+    times = pc.if_else(has_date, ms, 0).cast(column.type).cast(pa.string())
+    return pc.if_else(has_date, _joined('"', pc.replace_substring(times, " ", "T"), '"'), ms.cast(pa.string()))
 
 
-def _headers(column: _Values) -> _Values:
-    inside = column.flatten()
-    objects = _joined(
-        '{"key":', _literals(inside.field("key"))[0], ',"value":', _bytes("value", inside.field("value")), "}"
-    )
-    ends = pc.subtract(column.offsets, column.offsets[0]).cast(pa.int32())
-    joined = pc.binary_join(pa.ListArray.from_arrays(ends, objects), ",")
+def _json_headers(column: _Values) -> _Values:
+    headers = column.flatten()
+    keys, values = _json_strings(headers.field("key"))[0], _json_bytes("value", headers.field("value"))
+    objects = _joined('{"key":', keys, ',"value":', values, "}")
+    bounds = pc.subtract(column.offsets, column.offsets[0]).cast(pa.int32())
+    joined = pc.binary_join(pa.ListArray.from_arrays(bounds, objects), ",")
     return pc.if_else(column.is_null(), "null", _joined("[", joined, "]"))

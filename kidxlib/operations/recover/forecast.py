@@ -1,10 +1,10 @@
-"""Forecasts what a starting broker does with a partition by itself, whether it can be spared that, and what is missing
-of the partition's logs: offsets between two logs, the first logs, leader epochs. `kidx verify` finds the same, and has
-the words (`audit.gaps`, `audit.index_files.leader_epochs`).
+"""Forecasts what a broker does with a partition by itself as it starts, and whether it can be spared that. Also tells
+what is missing from the partition's logs: offsets between two logs, the first logs, leader epochs. `kidx verify` finds
+the same, and words it (`audit.gaps`, `audit.index_files.leader_epochs`).
 
-An audit reads all logs. A plan reads the logs that the broker would; of another log it reads the first header, and the
-headers from the last index entry on. Where these tell of a loss, or do not lead to the end of the log, the headers of
-all logs of the partition are read: they may explain the loss, as by compaction.
+An audit reads all logs. A plan reads the logs that the broker would read; of another log it reads the first header, and
+the headers from the last index entry on. If these show a loss, or do not lead to the end of the log, the headers of all
+logs of the partition are read: they may explain the loss, for example by compaction.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.words import counted
 
-#: All headers are read of at most this many bytes of logs: an audit takes as long.
+#: All headers are read in at most this many bytes of logs: for more, an audit takes no longer.
 _READ_BYTES_MAX: Final = 1024 * 1024 * 1024
-#: The end of a log is read in pieces of this size, about as long as the interval of its index, up to so many batches.
+#: The end of a log is read in pieces of this size, about an index interval, and for at most this many batches.
 _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
-#: None of these keeps a broker from starting, as the broker leaves the log as it is.
+#: Errors in a log that the broker does not read: none of them keeps the broker from starting.
 _READ_ERRORS: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
 
 
@@ -77,9 +77,9 @@ class Dropped:
     Attributes:
         from_offset: the first offset that may be dropped.
         bytes: how many bytes of the segment's log.
-        records: None where nobody can count them.
-        is_torn: the log ends with bytes that are no whole batch, as after an append that a kill broke off.
-        is_unseen: a broker does not look there by itself, as it lies below its recovery point.
+        records: how many records; None if they cannot be counted.
+        is_torn: the log ends with bytes that are no whole batch, as after a kill during an append.
+        is_unseen: a broker does not look there by itself, as the segment lies below the recovery point.
         why: what the broker finds.
     """
 
@@ -104,9 +104,9 @@ class SeenLog:
     """What a plan has seen of a log.
 
     Attributes:
-        status, next_offset: as `Recovery` has them; `UNREADABLE` and None where the end of the log was not found. A log
-            that has lost its end alone is `OK`: what it has is known.
-        records: None where they were not counted.
+        status, next_offset: as `Recovery` has them; `UNREADABLE` and None if the end of the log was not found. A log
+            that has lost only its end is `OK`: what it has is known.
+        records: None if they were not counted.
         epochs: the leader epochs of the batches that were looked at.
         is_read: all headers were read.
     """
@@ -128,18 +128,18 @@ class SeenLog:
 
 @dataclass(frozen=True, slots=True)
 class SeenLogs:
-    """The logs of a partition, and what is missing of them.
+    """The logs of a partition, and what is missing from them.
 
     Attributes:
-        epochs: what is wrong with its leader epochs after a start; None for nothing.
-        lost_first: the offsets of the first logs that are lost by the epochs.
-        perhaps_lost_first: the same, where they may as well be in a bucket.
-        shorter_than_index: the finding on the last log, where its `.index` leads behind the end; None where it does
-            not, or the broker stopped cleanly.
+        epochs_finding: what will be wrong with the leader epochs after a start; None for nothing.
+        lost_first: the offsets of lost first logs, as the leader epochs show.
+        perhaps_lost_first: the same for first logs that may instead be in a bucket.
+        shorter_than_index: the finding that the `.index` of the last log leads beyond its end; None if it does not, or
+            if the broker stopped cleanly.
     """
 
     logs: tuple[SeenLog, ...] = ()
-    epochs: Finding | None = None
+    epochs_finding: Finding | None = None
     lost_first: range = range(0)
     perhaps_lost_first: range = range(0)
     shorter_than_index: Finding | None = None
@@ -154,9 +154,9 @@ def look_at_logs(
     *,
     is_compacted: bool,
 ) -> SeenLogs:
-    """See what is missing of a partition's logs, once the reader has read what the broker would read.
+    """See what is missing from a partition's logs, once the reader has read what the broker would read.
 
-    A topic that is known to be compacted may have offsets between logs that are in none.
+    In a compacted topic, offsets may be missing between logs.
     """
     if not simulation.segments or simulation.failures or simulation.renamed or simulation.log_end_offset is None:
         return SeenLogs()
@@ -165,27 +165,27 @@ def look_at_logs(
         file = read_leader_epochs(directory) or LeaderEpochs()
     except (CheckpointError, OSError):
         file = None  # the broker fails on it, and the simulation says so
-    epochs = None if file is None else _lost_epochs(directory, file, simulation, stop, logs)
-    lacks = any(
+    finding = None if file is None else _epochs_finding(file, simulation, stop, logs)
+    has_gaps = any(
         before.next_offset is None or before.next_offset < after.base_offset
         for before, after in itertools.pairwise(logs)
     )
-    if (lacks and not is_compacted) or epochs is not None:
+    if (has_gaps and not is_compacted) or finding is not None:
         logs = list(_with_headers_read(directory, logs, options, reader))
-        epochs = None if file is None else _lost_epochs(directory, file, simulation, stop, logs)
-    if epochs is not None and not all(log.is_read for log in logs):
-        # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
-        is_certain = epochs.reason == FIRST_LOGS_MISSING or not (file and file.entries)
-        epochs = epochs if is_certain else None
+        finding = None if file is None else _epochs_finding(file, simulation, stop, logs)
+    if finding is not None and not all(log.is_read for log in logs):
+        # Batches that were not read may explain the file's entries, but neither missing first logs nor an empty file.
+        is_certain = finding.reason == FIRST_LOGS_MISSING or not (file and file.entries)
+        finding = finding if is_certain else None
     lost_first = perhaps_lost_first = range(0)
     if file is not None and file.first is not None and of_lost_logs(file.first, logs[0].base_offset) is not None:
-        before = range(file.first.start_offset, logs[0].base_offset)
-        if epochs is not None and epochs.reason == FIRST_LOGS_MISSING:
-            lost_first = before
+        missing = range(file.first.start_offset, logs[0].base_offset)
+        if finding is not None and finding.reason == FIRST_LOGS_MISSING:
+            lost_first = missing
         elif not stop.begins_with_first_log:
-            perhaps_lost_first = before
+            perhaps_lost_first = missing
     shorter = None if stop.clean_shutdown else _shorter_than_index(directory, simulation, stop, reader)
-    return SeenLogs(tuple(logs), epochs, lost_first, perhaps_lost_first, shorter)
+    return SeenLogs(tuple(logs), finding, lost_first, perhaps_lost_first, shorter)
 
 
 def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
@@ -225,7 +225,7 @@ def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> 
 
 
 def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[Batch]:
-    """The first batch, and the batches from the last index entry on; none where these do not lead to the log's end."""
+    """The first batch, and the batches from the last index entry on; none if these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
     log = LogFile(log_path(directory, segment.base_offset), _END_BYTES)
     try:
@@ -242,44 +242,44 @@ def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[
 def _with_headers_read(
     directory: Path, logs: Iterable[SeenLog], options: RecoverOptions, reader: LogReader
 ) -> Iterator[SeenLog]:
-    """The logs, with all their headers read, up to `_READ_BYTES_MAX`."""
-    left, without_checksums = _READ_BYTES_MAX, replace(options, verify_crc=False)
+    """The logs, with all headers read in up to `_READ_BYTES_MAX` of them."""
+    bytes_left, without_checksums = _READ_BYTES_MAX, replace(options, verify_crc=False)
     for log in logs:
-        left -= 0 if log.is_read else log.log_bytes
-        if log.is_read or left < 0:
+        bytes_left -= 0 if log.is_read else log.log_bytes
+        if log.is_read or bytes_left < 0:
             yield log
             continue
         path = log_path(directory, log.base_offset)
-        of_log = LogReader(use_mmap=reader.use_mmap)
+        log_reader = LogReader(use_mmap=reader.use_mmap)
         try:
-            recovery = of_log.read(path, log.log_bytes, log.base_offset, without_checksums)
+            recovery = log_reader.read(path, log.log_bytes, log.base_offset, without_checksums)
         except _READ_ERRORS:
             yield log
             continue
         yield replace(
             log,
-            status=Status.OK if _lacks_its_end(directory, log.base_offset, recovery) else recovery.end.status,
+            status=Status.OK if _is_cut_off(directory, log.base_offset, recovery) else recovery.end.status,
             next_offset=recovery.next_offset,
             records=recovery.records,
-            epochs=of_log.epochs.get(log.base_offset, ()),
+            epochs=log_reader.epochs.get(log.base_offset, ()),
             is_read=True,
         )
 
 
-def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> bool:
-    """Whether a log was cut off: its `.index` leads behind its last batch, and no whole batch stands there. Then all
-    offsets up to the next log are missing; a damaged log may still have some of them.
+def _is_cut_off(directory: Path, base_offset: int, recovery: Recovery) -> bool:
+    """Whether a log was cut off: its `.index` leads beyond its last batch, and no whole batch is there. Then all
+    offsets up to the next log are missing. A damaged log may still have some of them.
     """
     try:
         entry = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset).last_entry
     except _READ_ERRORS:
         return False
-    is_behind = entry.offset >= recovery.next_offset and entry.position >= recovery.end.position
-    return is_behind and recovery.past.batches == 0
+    is_beyond = entry.offset >= recovery.next_offset and entry.position >= recovery.end.position
+    return is_beyond and recovery.past.batches == 0
 
 
-def _lost_epochs(
-    directory: Path, file: LeaderEpochs, simulation: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
+def _epochs_finding(
+    file: LeaderEpochs, simulation: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
 ) -> Finding | None:
     """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts."""
     in_logs = _epochs_in_logs(logs, stop)
@@ -294,8 +294,8 @@ def _lost_epochs(
         end_offset=simulation.log_end_offset,
         recovered=[entry for log in logs if log.base_offset in recovered for entry in log.epochs],
     ).epochs_at_start()
-    kept = in_logs.recovered.within(stop.log_start_offset, simulation.log_end_offset or 0)
-    is_mended = finding.reason != FIRST_LOGS_MISSING and at_start.entries == kept.entries
+    right = in_logs.recovered.within(stop.log_start_offset, simulation.log_end_offset or 0)
+    is_mended = finding.reason != FIRST_LOGS_MISSING and at_start.entries == right.entries
     return None if is_mended else finding
 
 
@@ -318,7 +318,7 @@ def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
         log_starts=tuple(sorted(start for start in starts if start > 0)),
         log_end_offset=max((log.next_offset or 0 for log in logs), default=0),
         lost_log_starts=stop.lost_log_starts,
-        # The broker has stopped, so that it is not about to cut them (`may_be_deleting`).
+        # A stopped broker is not about to delete the first logs (`may_be_deleting`).
         first_offset=logs[0].base_offset,
         may_begin_in_bucket=not stop.begins_with_first_log,
     )
@@ -326,25 +326,26 @@ def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """A partition at the next start of its broker, by itself.
+    """What becomes of a partition when its broker starts next.
 
     Attributes:
         options: those of the topic.
         stop: how the broker stopped.
         everything: the partition is looked at as if nothing had been flushed.
-        headers: its unflushed segments by their headers alone, where these tell as much; None where they do not.
-        recoveries: what recovering a segment comes to, by base offset, where the log was read as a whole.
-        kept_scans: the scans of these logs; None where nobody reads them again.
-        alone: what the broker does by itself.
+        headers: what the headers of its unflushed segments tell; None if headers are not enough.
+        recoveries: the results of recovering segments, by base offset, for logs that were read as a whole.
+        kept_scans: the scans of these logs; None if nobody reads them again.
+        broker_start: what the broker does by itself.
         simulation: the same; with `everything`, what the broker would do if it had no recovery point.
-        without_marker: after a clean stop, what the broker would do without its marker; None where the log ends well.
-        scan_from: the base offset of the first segment to read, to spare the broker its recovery; None where the broker
+        without_marker: after a clean stop, what the broker would do without its clean-shutdown marker; None if the log
+            ends well.
+        scan_from: the base offset of the first segment to read, to spare the broker its recovery; None if the broker
             would read nothing.
         scan_bytes: the bytes of logs to read.
         dropped: what the broker drops.
         refusals: why the broker cannot be spared its recovery, each with what to do.
-        forgotten: which producers the broker forgets after a clean stop, and what to do; None where it forgets none.
-        seen: what was seen of its logs, and what is missing there.
+        forgotten: which producers the broker forgets after a clean stop, and what to do; None if it forgets none.
+        seen: what was seen of the partition's logs, and what is missing from them.
     """
 
     topic_partition: TopicPartition
@@ -355,7 +356,7 @@ class Forecast:
     headers: HeadersRead | None
     recoveries: Mapping[int, Recovery]
     kept_scans: KeptScans | None
-    alone: StartupSimulation
+    broker_start: StartupSimulation
     simulation: StartupSimulation
     without_marker: StartupSimulation | None
     scan_from: int | None
@@ -367,11 +368,11 @@ class Forecast:
 
     @property
     def files(self) -> Directory:
-        """The partition's directory, as a place of files to publish or to remove."""
+        """The partition's directory, in which files are published and removed."""
         return Directory(str(self.directory.parent), self.directory.name)
 
     @property
-    def reads_last_alone(self) -> bool:
+    def reads_only_last(self) -> bool:
         return not self.everything and all(
             segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1]
         )
@@ -379,23 +380,23 @@ class Forecast:
     @property
     def recovered(self) -> frozenset[int]:
         """Base offsets of the segments that the broker recovers."""
-        return frozenset(s.base_offset for s in self.alone.segments if s.action is not StartupAction.LOAD)
+        return frozenset(s.base_offset for s in self.broker_start.segments if s.action is not StartupAction.LOAD)
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether the broker drops one end of the log, and something stays before it."""
-        left = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
-        is_recovered = bool(left) and not self.refusals and not self.stop.clean_shutdown
-        return is_recovered and not any(segment.lost_bytes for segment in left[:-1])
+        """Whether the broker cuts off the end of the log, and something stays before the cut."""
+        kept = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
+        is_recovered = bool(kept) and not self.refusals and not self.stop.clean_shutdown
+        return is_recovered and not any(segment.lost_bytes for segment in kept[:-1])
 
     @property
     def loses_known(self) -> bool:
-        """Whether what is dropped lies below what consumers may have seen (the high watermark), or below what had been
-        flushed. Where no high watermark was noted, all whole batches count as seen.
+        """Whether the broker drops offsets below the high watermark, which consumers may have seen, or below the
+        recovery point. Without a high watermark, all whole batches count as seen.
         """
         lost = [dropped.from_offset for dropped in self.dropped]
-        is_not_noted = self.stop.high_watermark == 0 and any(not dropped.is_torn for dropped in self.dropped)
-        return is_not_noted or min([*lost, self.simulation.log_end_offset or 0]) < self.stop.known_end
+        counts_as_seen = self.stop.high_watermark == 0 and any(not dropped.is_torn for dropped in self.dropped)
+        return counts_as_seen or min([*lost, self.simulation.log_end_offset or 0]) < self.stop.known_end
 
     @property
     def is_empty(self) -> bool:
@@ -408,19 +409,19 @@ class Forecast:
 
     @property
     def wrong_log_start(self) -> str | None:
-        """What to do about a log start above all that is known of the log: a broker may delete the log; else None."""
-        end = self.alone.ends_below_start
+        """What to do about a log start beyond all known offsets, by which a broker may delete the log; else None."""
+        end = self.broker_start.ends_below_start
         return None if end is None else self.stop.wrong_log_start(end)
 
     @property
     def whole_end(self) -> int:
-        """The offset behind the last whole batch, as far as it was looked for."""
+        """The offset after the last whole batch, as far as it was looked for."""
         return (self.without_marker or self.simulation).log_end_offset or 0
 
     @property
     def hidden(self) -> range:
-        """The offsets of whole batches that a broker which goes by its marker does not see, and writes anew."""
-        return range(self.alone.log_end_offset or 0, self.whole_end if self.stop.clean_shutdown else 0)
+        """The offsets of whole batches that a broker does not see after a clean stop, and assigns again."""
+        return range(self.broker_start.log_end_offset or 0, self.whole_end if self.stop.clean_shutdown else 0)
 
     @property
     def lost_end(self) -> str:
@@ -433,35 +434,35 @@ class Forecast:
 
     @property
     def gone(self) -> range:
-        """The offsets that the broker's checkpoints say it had, and that no log has."""
+        """The offsets that the broker had by its checkpoints, and that no log has."""
         return range(self.whole_end, self.stop.known_end)
 
     @property
     def loses(self) -> bool:
-        """Whether records go that were whole once, that consumers have seen, or that had been flushed."""
+        """Whether records are lost that were whole once, that consumers have seen, or that had been flushed."""
         return self.ends_early or any(not dropped.is_torn for dropped in self.dropped)
 
 
-def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> bool:
-    """Whether a broker that finds a marker will find no producer snapshot, which it takes for no producers
-    (`UnifiedLog.rebuildProducerState`). Segments that give it a snapshot are enough.
+def lacks_snapshot(directory: Path, simulation: StartupSimulation, options: RecoverOptions) -> bool:
+    """Whether a broker with a clean-shutdown marker will find no producer snapshot. It then assumes that there are no
+    producers (`UnifiedLog.rebuildProducerState`). Segments from which it makes a snapshot are enough.
     """
-    left = [segment for segment in alone.segments if segment.action is not StartupAction.DELETE]
-    start, end = alone.log_start_offset, alone.log_end_offset
-    if start is None or end is None or start == end or not left:
+    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    start, end = simulation.log_start_offset, simulation.log_end_offset
+    if start is None or end is None or start == end or not kept:
         return False
-    deleted = {segment.base_offset for segment in alone.segments} - {segment.base_offset for segment in left}
+    deleted = {segment.base_offset for segment in simulation.segments} - {segment.base_offset for segment in kept}
     offsets = set(map(parse_snapshot, os.listdir(directory)))
     snapshots = ProducerSnapshots(
         {offset: True for offset in offsets if offset is not None and offset <= end and offset not in deleted}
     )
-    snapshots.remove_strays([segment.base_offset for segment in left])
-    return not snapshots and not _segments_give_snapshot(directory, left, options)
+    snapshots.remove_strays([segment.base_offset for segment in kept])
+    return not snapshots and not _segments_give_snapshot(directory, kept, options)
 
 
 def _segments_give_snapshot(directory: Path, segments: Sequence[SimulatedSegment], options: RecoverOptions) -> bool:
-    """Whether the segments give a snapshot: the first one begins at offset 0, is whole, and ends where the second one
-    begins.
+    """Whether a broker makes a snapshot from the segments: the first one begins at offset 0, is whole, and ends where
+    the second one begins.
     """
     if segments[0].base_offset != 0:
         return False
@@ -472,14 +473,14 @@ def _segments_give_snapshot(directory: Path, segments: Sequence[SimulatedSegment
     return fold.map_end_offset > 0 if len(segments) == 1 else first.next_offset == segments[1].base_offset
 
 
-def _forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> str | None:
-    """What a broker forgets that finds no producer snapshot after a clean stop; None where it forgets nothing. Only
-    then all of the log is read, for nothing else tells.
+def _forgotten_after_clean_stop(directory: Path, simulation: StartupSimulation, options: RecoverOptions) -> str | None:
+    """What a broker forgets if it finds no producer snapshot after a clean stop; None if it forgets nothing. Only if it
+    finds none, the whole log is read.
     """
-    if not alone.forgets_producers:
+    if not simulation.forgets_producers:
         return None
     fold = PartitionFold(lambda offset: None)
-    for segment in alone.segments:
+    for segment in simulation.segments:
         fold.add(_scan_segment(directory, segment, replace(options, verify_crc=False)))
     return forgotten_producers(fold, location(str(directory)))
 
@@ -506,8 +507,9 @@ def forecast_partition(
 ) -> Forecast:
     """Forecast what a broker does with a partition. Nothing is written.
 
-    After a clean stop a broker reads no log. Without `everything`, only the end of the last log is looked at. Headers
-    are enough where a log dir `trusts` that the kernel has all that was written (`page_cache.ensure_nothing_lost`).
+    After a clean stop a broker reads no log. Without `everything`, only the end of the last log is then looked at. With
+    `trusts`, the kernel is known to have all that was written (`page_cache.ensure_nothing_lost`), and headers are
+    enough.
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
     without_marker: StartupSimulation | None = None
@@ -515,24 +517,24 @@ def forecast_partition(
         if trusts and not stop.clean_shutdown:
             headers = read_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
-        simulation = alone = _simulate_start(directory, options, stop, stop.recovery_point, reader)
+        simulation = broker_start = _simulate_start(directory, options, stop, stop.recovery_point, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
             simulation = _simulate_start(directory, options, replace(stop, clean_shutdown=False), 0, reader)
         if not stop.clean_shutdown:
-            kept = frozenset[int]() if headers is None else headers.kept
-            scan_from = _first_segment_to_scan(directory, simulation.segments, everything, kept)
-        dropped_alone = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
+            whole = frozenset[int]() if headers is None else headers.kept
+            scan_from = _first_segment_to_scan(directory, simulation.segments, everything, whole)
         if stop.clean_shutdown:
             without_marker = (
                 simulation
-                if simulation is not alone
-                else _simulate_without_marker(directory, alone, options, stop, reader)
+                if simulation is not broker_start
+                else _simulate_without_marker(directory, broker_start, options, stop, reader)
             )
-        dropped = tuple(_dropped_of_segments(directory, without_marker or simulation, dropped_alone, options))
-        forgotten = _forgotten_after_clean_stop(directory, alone, options)
+        cut_by_broker = {segment.base_offset for segment in broker_start.segments if segment.lost_bytes}
+        dropped = tuple(_dropped_of_segments(directory, without_marker or simulation, cut_by_broker, options))
+        forgotten = _forgotten_after_clean_stop(directory, broker_start, options)
         seen_logs = look_at_logs(directory, simulation, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
-        simulation = alone = StartupSimulation(failures=[describe_error(error)])
+        simulation = broker_start = StartupSimulation(failures=[describe_error(error)])
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
@@ -542,7 +544,7 @@ def forecast_partition(
         headers=headers,
         recoveries=reader.recoveries,
         kept_scans=None if reader.kept is None else reader.kept.of_partition(),
-        alone=alone,
+        broker_start=broker_start,
         simulation=simulation,
         without_marker=without_marker,
         scan_from=scan_from,
@@ -557,8 +559,8 @@ def forecast_partition(
 def _shorter_than_index(
     directory: Path, simulation: StartupSimulation, stop: PartitionStop, reader: LogReader
 ) -> Finding | None:
-    """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes its index anew, and does not
-    tell what the old index knew.
+    """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes a new index, and does not tell
+    what the old one knew.
     """
     last = simulation.segments[-1] if simulation.segments and not simulation.failures else None
     recovery = None if last is None else reader.recoveries.get(last.base_offset)
@@ -571,9 +573,9 @@ def _shorter_than_index(
 
 
 def _simulate_without_marker(
-    directory: Path, alone: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
+    directory: Path, broker_start: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation | None:
-    if (alone.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, alone):
+    if (broker_start.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, broker_start):
         return None
     return _simulate_start(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
 
@@ -604,17 +606,17 @@ def _simulate_start(
 
 
 def _first_segment_to_scan(
-    directory: Path, segments: Sequence[SimulatedSegment], everything: bool, kept: Collection[int]
+    directory: Path, segments: Sequence[SimulatedSegment], everything: bool, whole: Collection[int]
 ) -> int | None:
-    """The first segment to read: the last one with a producer snapshot, up to the first one that the broker recovers;
-    the state of producers goes on from there. With `everything` it is the first one of all.
+    """The first segment to read. The segments in `whole` need not be read, though the broker recovers them.
 
-    The segments in `kept` are right, though the broker recovers them.
+    Producers' state must be known before the first other segment that the broker recovers: reading begins at the last
+    producer snapshot up to there. With `everything`, reading begins at the first segment of all.
     """
     recovered = [
         segment.base_offset
         for segment in segments
-        if segment.action is not StartupAction.LOAD and segment.base_offset not in kept
+        if segment.action is not StartupAction.LOAD and segment.base_offset not in whole
     ]
     if not recovered:
         return None
@@ -637,10 +639,10 @@ def _is_sound_snapshot(path: Path) -> bool:
 
 
 def _dropped_of_segments(
-    directory: Path, simulation: StartupSimulation, dropped_alone: Collection[int], options: RecoverOptions
+    directory: Path, simulation: StartupSimulation, cut_by_broker: Collection[int], options: RecoverOptions
 ) -> Iterator[Dropped]:
-    """What is dropped of each segment. `dropped_alone` has the base offsets of the segments of which the broker drops
-    something by itself.
+    """What is dropped of each segment. The broker by itself drops only bytes of the segments in `cut_by_broker` (base
+    offsets).
     """
     for segment in simulation.segments:
         if segment.lost_bytes:
@@ -656,14 +658,14 @@ def _dropped_of_segments(
                 bytes=segment.lost_bytes,
                 records=0 if is_torn else records,
                 is_torn=is_torn,
-                is_unseen=segment.base_offset not in dropped_alone,
+                is_unseen=segment.base_offset not in cut_by_broker,
                 why=segment.detail or str(segment.action),
             )
 
 
 def _records_by_headers(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
-    """How many records a segment has that a broker drops unread, by its headers; None where these do not tell, or where
-    a swap file is about to take the log's place.
+    """How many records a segment has by its headers, if a broker drops it unread; None if the headers do not tell, or
+    if a swap file is about to take the log's place.
     """
     log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
     if log.with_name(log.name + SWAP_SUFFIX).exists():
@@ -678,17 +680,17 @@ def _records_by_headers(directory: Path, segment: SimulatedSegment, options: Rec
 
 def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bool:
     """Whether the last log ends with a whole batch. A broker does not look there after a clean stop."""
-    left = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
-    if not left or simulation.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
+    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    if not kept or simulation.log_end_offset is None or kept[-1].action is not StartupAction.LOAD:
         return True
-    base_offset = left[-1].base_offset
+    base_offset = kept[-1].base_offset
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
     log = LogFile(log_path(directory, base_offset))
     try:
         end = index.last_entry.position
         for batch in batches(log, end):
             end = batch.next_position
-        return end == log.size  # an index that knows of more is of a log that was longer
+        return end == log.size  # not equal either if the index is of a longer log
     finally:
         log.close()
 
@@ -703,16 +705,16 @@ def _ends_in_unfinished_batch(directory: Path, segment: SimulatedSegment, log_en
         log.close()
 
 
-def _partition_refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
-    if directory.is_symlink() and directory.exists():  # else there is nothing to start with
+def _partition_refusals(directory: Path, simulation: StartupSimulation) -> Iterator[Refusal]:
+    if directory.is_symlink() and directory.exists():  # a broken link leaves nothing to start with
         yield Refusal(
             f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",
             recovers=True,
             is_link=True,
         )
-    for failure in alone.failures:
+    for failure in simulation.failures:
         yield Refusal(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")
-    for segment in alone.segments:
+    for segment in simulation.segments:
         if segment.action not in (StartupAction.FAIL, StartupAction.SPLIT):
             continue
         log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
@@ -724,9 +726,9 @@ def _partition_refusals(directory: Path, alone: StartupSimulation) -> Iterator[R
             yield Refusal(
                 f"{log}: {segment.detail}; a broker splits the segment: let it start by itself", recovers=True
             )
-    if alone.renamed:
+    if simulation.renamed:
         yield Refusal(
-            f"{directory / alone.renamed[0]}: the broker was about to put it in the place of other files, and does so "
-            "as it starts: run kidx verify, which says whether records go, and let it start by itself",
+            f"{directory / simulation.renamed[0]}: the broker was about to put it in the place of other files, and "
+            "does so as it starts: run kidx verify, which says whether records go, and let it start by itself",
             recovers=True,
         )

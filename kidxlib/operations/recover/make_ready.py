@@ -96,7 +96,7 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
         _sweep_unfinished_files(plan)
         raise
-    read_then += sum(forecast.alone.read_bytes for forecast in left)
+    read_then += sum(forecast.broker_start.read_bytes for forecast in left)
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
         if forecasts := to_rebuild[path]:

@@ -291,7 +291,7 @@ def _log_dir_row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
         len(log_dir.forecasts),
         len(to_rebuild),
         len(left),
-        sum(forecast.alone.read_bytes for forecast in log_dir.forecasts),
+        sum(forecast.broker_start.read_bytes for forecast in log_dir.forecasts),
         plan.scan_bytes(log_dir),
     ]
 
@@ -302,7 +302,7 @@ def _forecast_as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
         "recovery_point": forecast.stop.recovery_point,
         "log_end_offset": forecast.simulation.log_end_offset,
         "whole_end": forecast.whole_end,
-        "start_bytes": forecast.alone.read_bytes,
+        "start_bytes": forecast.broker_start.read_bytes,
         "rebuilt_from": None if plan.is_left(forecast) else forecast.scan_from,
         "left_to_the_broker": plan.is_left(forecast),
         "cut": plan.is_cut(forecast),

@@ -197,7 +197,11 @@ class RecoveryPlan:
     @property
     def lost_epochs(self) -> list[tuple[Forecast, Finding]]:
         """What is wrong with leader epochs once the broker has started."""
-        return [(forecast, forecast.seen.epochs) for forecast in self.forecasts if forecast.seen.epochs is not None]
+        return [
+            (forecast, forecast.seen.epochs_finding)
+            for forecast in self.forecasts
+            if forecast.seen.epochs_finding is not None
+        ]
 
     @property
     def first_logs_not_known(self) -> list[tuple[Forecast, range]]:
@@ -304,7 +308,7 @@ class RecoveryPlan:
     @property
     def start_bytes(self) -> int:
         """The bytes of logs that the broker reads by itself."""
-        return sum(forecast.alone.read_bytes for forecast in self.forecasts)
+        return sum(forecast.broker_start.read_bytes for forecast in self.forecasts)
 
     @property
     def rebuilt(self) -> int:
@@ -335,7 +339,7 @@ class RecoveryPlan:
             for forecast in log_dir.forecasts
             if forecast.scan_from is not None
             and not self.is_left(forecast)
-            and not (self.untrusted is None and self.level is Level.CHECKPOINT and forecast.reads_last_alone)
+            and not (self.untrusted is None and self.level is Level.CHECKPOINT and forecast.reads_only_last)
         ]
 
     def scan_bytes(self, log_dir: PlannedLogDir) -> int:

@@ -154,7 +154,7 @@ def _why_refused_after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str
     batches, or behind damage: without the marker the broker recovers them.
     """
     marker = forecast.directory.parent / CLEAN_SHUTDOWN_FILE
-    if forecast.dropped and forecast.alone.ends_below_start is not None:  # with a marker and without
+    if forecast.dropped and forecast.broker_start.ends_below_start is not None:  # with a marker and without
         what = "restore the partition from another replica, or --accept-loss goes on without it"
         return None if plan.leaves_losses else f"{_what_is_lost(forecast)}: {what}"
     if not forecast.dropped and not forecast.hidden:
@@ -171,8 +171,9 @@ def _why_refused_after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str
         reasons = [f"{lost.amount} of segment {lost.base_offset} are damaged ({what})"]
     if forecast.hidden:
         reasons.append(
-            f"whole batches end at offset {forecast.whole_end}, and the broker takes {forecast.alone.log_end_offset} "
-            f"for the log end offset, so it would write offsets {_offset_range_in_words(forecast.hidden)} anew"
+            f"whole batches end at offset {forecast.whole_end}, and the broker takes "
+            f"{forecast.broker_start.log_end_offset} for the log end offset, so it "
+            f"would write offsets {_offset_range_in_words(forecast.hidden)} anew"
         )
     saves = f", and keeps offsets {_offset_range_in_words(forecast.hidden)}" if forecast.hidden else ""
     gone = (
@@ -193,7 +194,7 @@ def _is_cut_all_the_same(forecast: Forecast, base_offset: int) -> bool:
     """Whether a broker recovers a segment after a clean stop, too, as its `.index` is missing
     (`LogLoader.loadSegmentFiles`).
     """
-    return any(segment.base_offset == base_offset and segment.lost_bytes for segment in forecast.alone.segments)
+    return any(segment.base_offset == base_offset and segment.lost_bytes for segment in forecast.broker_start.segments)
 
 
 def _offset_range_in_words(offsets: range) -> str:

@@ -48,9 +48,9 @@ from kidxlib.operations.report.sections import (
 )
 from kidxlib.operations.report.timeline import (
     PartitionName,
-    differing,
-    expired,
     local_lanes,
+    mark_differing,
+    mark_expired,
     ordered_lanes,
     remote_lanes,
     timeline_index,
@@ -231,8 +231,8 @@ def _partition_timelines(
     lanes = [local_lanes(tables, broken_segments), remote_lanes(tables, audits)]
     columns = ("source", "topic", "partition", "configured_deleted")
     decided: Any = zip(*(what_if.rows[name].to_pylist() for name in columns), strict=True)
-    rows = expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})
-    rows = differing(rows, _first_differences(sections["replicas"]))
+    rows = mark_expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})
+    rows = mark_differing(rows, _first_differences(sections["replicas"]))
     bounds = tables.read(PARTITIONS, [*PARTITIONS.key, "log_start_offset", "high_watermark", "log_end_offset"])
     health = sections["health"]
     with_problems = [health[name] for name in ("damaged", "files", "remote_files", "lost_gaps", "gaps")]

@@ -1,5 +1,6 @@
 """Timelines of all partitions in log dirs and buckets. Some are shown segment by segment, others in pieces of several
-segments. In order: `local_lanes` and `remote_lanes`, `ordered_lanes`, `expired`, `differing`, `timelines`.
+segments. Steps in order: `local_lanes` and `remote_lanes`, `ordered_lanes`, `mark_expired`, `mark_differing`,
+`timelines`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kidxlib.tables.protocol import TablesToRead
 
 class Mark(enum.IntFlag):
     ACTIVE = 1
-    EXPIRED = 2  # it goes by the topic's own policy
+    EXPIRED = 2  # the topic's own policy deletes it
     TRUNCATED = 4
     QUARANTINED = 8
     UNREADABLE = 16
@@ -32,11 +33,29 @@ class Mark(enum.IntFlag):
     FUTURE = 128  # its largest timestamp is more than an hour ahead
     BACKWARDS = 256  # an earlier segment has a larger timestamp
     GAP = 512  # it begins above the end of the segment before it
-    OVERLAP = 1024  # it begins below that end
+    OVERLAP = 1024  # it begins below the end of the segment before it
     UNREAD = 2048  # a remote segment that brokers do not read
     BROKEN = 4096  # an audit found a file of it torn or broken
     DIFFERS = 8192  # it holds the first offset at which this replica differs from others
 
+
+#: Segments that are shown one by one, in all partitions together. The browser draws only those of one partition.
+SEGMENTS_SHOWN: Final = 100_000
+#: The most pieces of a lane that is not shown segment by segment.
+PIECES_MAX: Final = 12
+
+PartitionName = tuple[str, int]
+
+#: The columns that identify a lane, which is one partition in one source. `is_remote`: the source is a bucket.
+_LANE_KEY: Final = ("topic", "partition", "is_remote", "source")
+_INT64_COLUMNS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
+_LANE_SCHEMA: Final[dict[str, pa.DataType]] = {
+    **dict.fromkeys(("topic", "source"), pa.string()),
+    "partition": pa.int32(),
+    "is_remote": pa.bool_(),
+}
+#: The schema of the segments of lanes.
+LANES: Final = pa.schema({**_LANE_SCHEMA, **dict.fromkeys(_INT64_COLUMNS, pa.int64())})
 
 MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)
 #: How far a timestamp may be ahead of the report's time: a broker's default of `message.timestamp.after.max.ms`.
@@ -51,60 +70,42 @@ _MARKS_BY_STATUS: Final = {
 }
 
 
-def marks_of_status(status: Values) -> Longs:
-    """The mark of each segment's status; 0 if it is ok."""
+def _marks_by_status(status: Values) -> Longs:
+    """The mark of each segment's status; 0 if the status is ok."""
     indices: Values = pc.index_in(status, value_set=pa.array([known.value for known in _MARKS_BY_STATUS]))
     numbers = indices.fill_null(len(_MARKS_BY_STATUS)).to_numpy()
     marks: Longs = np.array([*_MARKS_BY_STATUS.values(), 0], np.int64)[numbers]
     return marks
 
 
-def marks_of_neighbours(
+def _marks_by_neighbours(
     starts: Flags, base_offsets: Longs, next_offsets: Longs, timestamps: Longs, now_ms: int
 ) -> Longs:
-    """Gaps, overlaps and timestamps that go back, of segments in order; `starts` are the first ones of a partition in a
-    source. An unknown next offset is −1. Timestamps are the largest, ms since the epoch, below 0 where there is none;
-    one that is ahead of the report's time tells nothing about those after it.
+    """The marks of gaps, overlaps and timestamps that go back. Segments are in order; `starts` flags the first one of
+    each lane. An unknown next offset is −1. Each timestamp is the largest of a segment, in ms since the epoch; below 0:
+    there is none. Segments after a timestamp of the future are not compared with it.
     """
     marks = np.zeros(len(starts), np.int64)
-    before = np.append(-1, next_offsets[:-1])
-    is_known = ~starts & (before >= 0)
-    marks[is_known & (base_offsets > before)] |= Mark.GAP
-    marks[is_known & (base_offsets < before)] |= Mark.OVERLAP
+    previous_ends = np.append(-1, next_offsets[:-1])
+    is_known = ~starts & (previous_ends >= 0)
+    marks[is_known & (base_offsets > previous_ends)] |= Mark.GAP
+    marks[is_known & (base_offsets < previous_ends)] |= Mark.OVERLAP
     firsts = np.flatnonzero(starts)
     for start, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(starts)], strict=True):
-        here = timestamps[start:end]
-        is_back = (here >= 0) & (here < np.maximum.accumulate(np.where(here > now_ms + FUTURE_MS, -1, here)))
+        of_lane = timestamps[start:end]
+        largest = np.maximum.accumulate(np.where(of_lane > now_ms + FUTURE_MS, -1, of_lane))
+        is_back = (of_lane >= 0) & (of_lane < largest)
         marks[start:end][is_back] |= Mark.BACKWARDS
     return marks
 
 
-#: Segments that are shown one by one, in all partitions together. The browser draws only those of one partition.
-SEGMENTS_SHOWN: Final = 100_000
-#: The most pieces of a lane that is not shown segment by segment.
-PIECES_MOST: Final = 12
-
-PartitionName = tuple[str, int]
-
-#: A lane: one partition in one source. `is_remote`: that is a bucket.
-_LANE_KEY: Final = ("topic", "partition", "is_remote", "source")
-_INT64_COLUMNS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
-_LANE_SCHEMA: Final[dict[str, pa.DataType]] = {
-    **dict.fromkeys(("topic", "source"), pa.string()),
-    "partition": pa.int32(),
-    "is_remote": pa.bool_(),
-}
-#: Segments of lanes.
-LANES: Final = pa.schema({**_LANE_SCHEMA, **dict.fromkeys(_INT64_COLUMNS, pa.int64())})
-
-
 def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
-    """All segments of log dirs in any order, with the marks of their status, and of `broken`, the keys of segments of
-    which an audit found a file torn or broken.
+    """All segments of log dirs in any order, with the marks of their status. Those whose keys are in `broken` are also
+    marked: an audit found a file of them torn or broken.
     """
     names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
     rows = tables.read(SEGMENTS, names)
-    marks = marks_of_status(rows["status"])
+    marks = _marks_by_status(rows["status"])
     marks |= np.where(flags_of(rows["active"]), Mark.ACTIVE, 0)
     if broken.num_rows:
         marks |= np.where(positions_in(rows, broken, SEGMENTS.key) >= 0, Mark.BROKEN, 0)
@@ -112,7 +113,7 @@ def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
 
 
 def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
-    """The remote segments of some audits, marked where they are not read or broken."""
+    """The remote segments of some audits, marked if brokers do not read them, or if they are broken."""
     names = ["audit_id", "source", "topic", "partition", "start_offset", "end_offset", "log_bytes", "max_timestamp_ms"]
     rows = tables.read(REMOTE_SEGMENTS, [*names, "is_read", "findings"])
     rows = rows.filter(pc.is_in(rows["audit_id"], value_set=pa.array(list(audits), pa.string())))
@@ -125,13 +126,13 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
 
 
 def ordered_lanes(lanes: Sequence[pa.Table], now_ms: int) -> pa.Table:
-    """Segments in the order of their lanes, with the marks that neighbours and the time give."""
+    """Segments in the order of their lanes, with the marks that follow from their neighbours and the report's time."""
     rows = pa.concat_tables([LANES.empty_table(), *lanes])
     rows = rows.sort_by([(name, "ascending") for name in (*_LANE_KEY, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
     timestamps = _int64_values(rows["max_timestamp_ms"])
-    marks = _int64_values(rows["marks"]) | marks_of_neighbours(
+    marks = _int64_values(rows["marks"]) | _marks_by_neighbours(
         _lane_starts(rows), _int64_values(rows["base_offset"]), _int64_values(rows["next_offset"]), timestamps, now_ms
     )
     marks |= np.where(timestamps > now_ms + FUTURE_MS, Mark.FUTURE, 0)
@@ -158,14 +159,14 @@ def _as_lane_rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
 
 
 def _int64_values(column: Values) -> Longs:
-    """−1 for null."""
+    """The values of a column; −1 for null."""
     values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     return values
 
 
-def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.Table:
-    """`ordered_lanes` with the mark of segments that go by their topic's own policy: so many of a partition (source,
-    topic, number), from the first present one on.
+def mark_expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.Table:
+    """`ordered_lanes`, in which segments are marked that their topic's own policy deletes: `deleted` has their number
+    for each partition (source, topic, number). The first present ones are deleted.
     """
     marks: Longs = rows["marks"].to_numpy().copy()
     for lane, start, end in _lane_ranges(rows):
@@ -176,9 +177,9 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
     return _with_marks(rows, marks)
 
 
-def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
-    """`ordered_lanes` with the mark of segments in which a replica begins to differ from others, by the first offset
-    that differs in each partition (source, topic, number).
+def mark_differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
+    """`ordered_lanes`, in which segments are marked where a replica begins to differ from others: `offsets` has the
+    first offset that differs, for each partition (source, topic, number).
     """
     marks: Longs = rows["marks"].to_numpy().copy()
     bases, ends = _int64_values(rows["base_offset"]), _int64_values(rows["next_offset"])
@@ -192,9 +193,9 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
 def timelines(
     rows: pa.Table, bounds: pa.Table, first: Collection[PartitionName], shown: int = SEGMENTS_SHOWN
 ) -> dict[PartitionName, list[dict[str, Any]]]:
-    """The lanes of each partition, from `ordered_lanes`: a lane's bounds by checkpoints, None where they are not known,
-    and columns of its pieces, which are single segments where `segments` is 1. So many segments are shown one by one,
-    of the partitions in `first` before others, which follow by their size.
+    """The lanes of each partition, from `ordered_lanes`. A lane has its bounds by checkpoints, None if they are not
+    known, and columns of its pieces; where `segments` is 1, the piece is a single segment. At most `shown` segments are
+    shown one by one: first those of the partitions in `first`, then those of the largest partitions.
     """
     if not rows.num_rows:
         return {}
@@ -202,12 +203,10 @@ def timelines(
     starts = np.array([start for _, start, _ in lanes])
     counts = np.array([end - start for _, start, end in lanes])
     names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
-    is_whole = np.array(_lanes_shown_whole(names, counts.tolist(), first, shown))
-    sizes = np.where(is_whole, 1, -(-counts // PIECES_MOST))
-    pieces = np.repeat(starts, counts) + _places_in_lane(starts, counts) // np.repeat(sizes, counts) * np.repeat(
-        sizes, counts
-    )
-    piece_starts = np.unique(pieces)
+    by_segment = np.array(_lanes_shown_by_segment(names, counts.tolist(), first, shown))
+    piece_sizes = np.repeat(np.where(by_segment, 1, -(-counts // PIECES_MAX)), counts)
+    places = _places_in_lane(starts, counts)
+    piece_starts = np.unique(np.repeat(starts, counts) + places // piece_sizes * piece_sizes)
     columns = _merge_segments(rows, piece_starts)
     lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
@@ -248,18 +247,18 @@ def _lane_ranges(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
     return list(zip(rows.select(list(_LANE_KEY)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
 
 
-def _lanes_shown_whole(
+def _lanes_shown_by_segment(
     names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int
 ) -> list[bool]:
     """Whether each lane is shown segment by segment: all lanes of a partition are, or none."""
     sizes: dict[PartitionName, int] = {}
     for name, count in zip(names, counts, strict=True):
         sizes[name] = sizes.get(name, 0) + count
-    chosen = set()
+    chosen, segments_left = set(), shown
     for name in sorted(sizes, key=lambda name: (name not in first, -sizes[name], name)):
-        if sizes[name] <= shown:
+        if sizes[name] <= segments_left:
             chosen.add(name)
-            shown -= sizes[name]
+            segments_left -= sizes[name]
     return [name in chosen for name in names]
 
 
@@ -269,7 +268,7 @@ def _places_in_lane(starts: Longs, counts: Longs) -> Longs:
 
 
 def _merge_segments(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
-    """Columns of pieces that begin at some rows. A piece ends where its last segment does."""
+    """Columns of the pieces that begin at the rows `starts`. A piece ends where its last segment ends."""
     lasts = np.append(starts[1:], rows.num_rows) - 1
     return {
         "base_offset": _int64_values(rows["base_offset"])[starts].tolist(),

@@ -288,7 +288,7 @@ def test_random_files_that_are_merged_keep_their_rows(
         merged = rng.sample(paths, rng.randrange(1, len(paths) + 1))
         size = sum(Path(tables.path, "segments", path).stat().st_size for path in merged)
         monkeypatch.setattr(data_files, "FILE_BYTES", size // rng.randrange(1, 6) + 1)
-        monkeypatch.setattr(delta_maintenance, "_SAMPLED", rng.choice([1, 7, 1000]))
+        monkeypatch.setattr(delta_maintenance, "_SAMPLED_KEYS", rng.choice([1, 7, 1000]))
         assert DeltaMaintenance(tables).compact(SEGMENTS, merged)
         assert said(tables) == before
         new = set(_file_names(tables)) - set(paths)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kidxlib.operations.report.timeline import (
     LANES,
     Mark,
-    differing,
-    expired,
+    mark_differing,
+    mark_expired,
     ordered_lanes,
     timeline_index,
     timelines,
@@ -93,7 +93,7 @@ def test_marks() -> None:
         ],
         _NOW,
     )
-    rows = differing(expired(rows, {("s", "t", 0): 2}), {("s", "t", 0): 25})
+    rows = mark_differing(mark_expired(rows, {("s", "t", 0): 2}), {("s", "t", 0): 25})
     assert rows["marks"].to_pylist() == [
         Mark.EXPIRED,
         Mark.GONE | Mark.GAP | Mark.BACKWARDS,
