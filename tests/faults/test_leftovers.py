@@ -37,8 +37,8 @@ from tests.support.logs import encoded
 
 _BEATING_FAST: Final = f"""
 from datetime import timedelta
-from kidxlib.run import heartbeat
-heartbeat.PERIOD = timedelta(milliseconds=10)
+from kidxlib.storage import scratch
+scratch.PERIOD = timedelta(milliseconds=10)
 {KIDX}
 """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,13 @@ from kidxlib.audit.finding import FAILS_CHECK, Finding, Verdict
 from kidxlib.errors import CorruptIndexError
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
-from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import map_file
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.s3 import is_object
+
+if TYPE_CHECKING:  # it has compiled loops, for which a build with nothing new to read does not wait
+    from kidxlib.index.abstract_index import AbstractIndex
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
