@@ -67,7 +67,7 @@ def test_many_waves_end_as_one(
             rng.choice(CHANGES)(log_dir / f"{rng.choice('tuv')}-{rng.randrange(3)}", rng)
         _build(log_dir, tmp_path / "whole")
         with monkeypatch.context() as patch:
-            limits = (waves, "_WAVE_SEGMENTS"), (waves, "_SEGMENTS_AT_ONCE"), (marking, "_MARKED_AT_ONCE")
+            limits = (waves, "_WAVE_SEGMENTS"), (waves, "_SEGMENTS_AT_ONCE"), (marking, "_ROWS_AT_ONCE")
             for module, name in limits:
                 patch.setattr(module, name, rng.choice([1, 2, 5]) if step else 1)
             ended = _build(log_dir, tmp_path / "parts")
