@@ -226,7 +226,10 @@ def test_batches_of_librdkafka_without_a_codec_are_alike(topics: _Topics, say: S
         bytes_max=1 << 30,
     )
     [written] = found.with_settings
-    errors = written.bytes / found.sampled_bytes - 1, written.batches / found.sampled_batches - 1
+    # On a busy machine librdkafka sends what it has in more and smaller batches: full ones are fewer.
+    full_batches = found.sampled_bytes / _LIBRDKAFKA_BATCH_SIZE
+    assert written.batches <= found.sampled_batches * (1 + _TOLERANCE)
+    errors = written.bytes / found.sampled_bytes - 1, written.batches / full_batches - 1
     assert found.records == _RECORDS and max(map(abs, errors)) < _TOLERANCE, (written, found)
     say(f"bytes {errors[0]:+.2%}, batches {errors[1]:+.2%}")
 
