@@ -18,12 +18,11 @@ from benchmarks.figures import Target, record
 from benchmarks.library import TimedBuild, at_once, plan_build, timed_build
 from benchmarks.links import content_file, write_log_dir
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.segments import GROUP_FILES
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory
 from kidxlib.storage.opened_log import map_log, open_local_log
-from kidxlib.storage.publisher import Publisher
+from kidxlib.storage.publisher import GROUP_FILES, Publisher
 from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory
 

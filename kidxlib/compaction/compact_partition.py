@@ -49,7 +49,6 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.abstract_index import without_room
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.coarsen import Indexes, ScanCost, indexes_from_denser, indexes_from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
@@ -58,7 +57,7 @@ from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_en
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.packed import PackedFile, is_packed
-from kidxlib.storage.publisher import Owner, Published, Publisher, is_staging
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Owner, Published, Publisher, is_staging
 from kidxlib.storage.remover import Remover
 from kidxlib.text.times import NS_PER_MS
 

@@ -1,4 +1,5 @@
-"""Compiled functions on bytes: they read big-endian numbers and the zig-zag varints of records (`ByteUtils`), and copy.
+"""Compiled functions on bytes: they read big-endian numbers and the zig-zag varints of records (`ByteUtils`), and copy;
+and Java's sum of such numbers.
 
 Some take an array and a position in it, others an address in memory. Callers check bounds, but for varints in arrays.
 """
@@ -47,6 +48,12 @@ def int32(data, at):
 def int64(data, at):
     high = np.int64(int32(data, at))
     return (high << 32) | np.int64(np.uint32(int32(data, at + 4)))
+
+
+@njit(forceinline=True)
+def wrapping_sum(first, second):
+    """The sum, which wraps as in Java. For signed numbers the compiler would assume that sums do not."""
+    return np.int64(np.uint64(first) + np.uint64(second))
 
 
 @njit

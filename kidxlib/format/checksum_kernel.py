@@ -11,7 +11,7 @@ kidx's own loop multiplies without carries. A message is a polynomial over GF(2)
 modulo the checksum's own polynomial. So a part of a message can be added to the part some bits after it, once it is
 multiplied by x to the power of that distance modulo the polynomial: the message is folded, a block at a time, until 128
 bits are left (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). Nobody calls
-it where the processor cannot multiply so.
+this loop where the processor cannot multiply so.
 
 Blocks are laid out from the message's end. The bytes before the message in the first block count as zeros, which change
 nothing if a checksum starts with zero. So messages of all lengths up to a block take the same path, and the processor
@@ -268,20 +268,20 @@ def _no_folding(_address, _size):
 
 
 #: Of an address and a number of bytes, as `folding` says.
-fold_crc32c: Final = folding(CRC32C_POLYNOMIAL) if VECTOR_WORDS else _no_folding
-fold_crc32: Final = folding(CRC32_POLYNOMIAL) if VECTOR_WORDS else _no_folding
+_fold_crc32c: Final = folding(CRC32C_POLYNOMIAL) if VECTOR_WORDS else _no_folding
+_fold_crc32: Final = folding(CRC32_POLYNOMIAL) if VECTOR_WORDS else _no_folding
 
 
 @njit(types.uint32(types.int64, types.int64), cache=True, nogil=True)
 def folded_crc32c(address, size):
     """For Python to call: a CRC-32C."""
-    return fold_crc32c(address, size)
+    return _fold_crc32c(address, size)
 
 
 @njit(types.uint32(types.int64, types.int64), cache=True, nogil=True)
 def folded_crc32(address, size):
     """For Python to call: a CRC-32."""
-    return fold_crc32(address, size)
+    return _fold_crc32(address, size)
 
 
 #: The environment variable that names the implementation to use.
@@ -292,7 +292,7 @@ GOOGLE: Final = "google"
 
 _PATTERN: Final = bytes(range(256)) * 256
 #: By number of bytes: the CRC-32C and the CRC-32 of the first bytes of the pattern, as computed with tables of 256
-#: numbers and by all checksum_candidates.
+#: numbers and by all candidates.
 _CHECKED: Final = {
     1: (0x527D5351, 0xD202EF8D),
     32: (0x46DD794E, 0x91267E8A),
@@ -301,7 +301,7 @@ _CHECKED: Final = {
     len(_PATTERN): (0xA224AF3D, 0xB11DE6A1),
 }
 _ROUNDS: Final = 4
-#: How many times as fast as the earlier checksum_candidates a candidate must be.
+#: How many times as fast as the earlier candidates a candidate must be.
 _WORTH_A_CHANGE: Final = 1.1
 
 
@@ -406,7 +406,7 @@ def checksum(address, at, batch_bytes, magic):
     covered_at = V2_ATTRIBUTES_AT if magic >= MAGIC_V2 else MAGIC_AT
     start, size = address + at + covered_at, batch_bytes - covered_at
     if _chosen() == _FOLDING and at + covered_at >= BLOCK_BYTES:  # type: ignore[call-arg]
-        return np.int64(fold_crc32c(start, size) if magic >= MAGIC_V2 else fold_crc32(start, size))
+        return np.int64(_fold_crc32c(start, size) if magic >= MAGIC_V2 else _fold_crc32(start, size))
     if magic >= MAGIC_V2:
         return np.int64(extended_crc32c(np.uint32(0), start, size))
     return np.int64(_gzip_crc32(np.uint32(0), np.uintp(start), np.uint64(size)))

@@ -28,7 +28,7 @@ import numpy as np
 from numba import types
 
 from kidxlib.format import layouts
-from kidxlib.format.bytes_kernel import int32, int64, prefetch
+from kidxlib.format.bytes_kernel import int32, int64, prefetch, wrapping_sum
 from kidxlib.jit.compiler import njit
 
 #: The columns that can be searched, by number: Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.
@@ -48,21 +48,15 @@ _OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @njit(forceinline=True)
-def _sum(base_offset, relative):
-    """The sum, which wraps as in Java. For signed numbers the compiler would assume that sums do not."""
-    return np.int64(np.uint64(base_offset) + np.uint64(relative))
-
-
-@njit(forceinline=True)
 def _value_at(data, slot, column, base_offset):
     """The value in a column of an entry."""
     if column == OFFSET:
-        return _sum(base_offset, np.int64(int32(data, slot * OFFSET_ENTRY_BYTES)))
+        return wrapping_sum(base_offset, np.int64(int32(data, slot * OFFSET_ENTRY_BYTES)))
     if column == POSITION:
         return np.int64(int32(data, slot * OFFSET_ENTRY_BYTES + _POSITION_AT))
     if column == TIMESTAMP:
         return int64(data, slot * TIME_ENTRY_BYTES)
-    return _sum(base_offset, np.int64(int32(data, slot * TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT)))
+    return wrapping_sum(base_offset, np.int64(int32(data, slot * TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT)))
 
 
 @njit(types.boolean(_BYTES, types.int64, types.int64, types.int64), **_OPTIONS)

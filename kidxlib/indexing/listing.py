@@ -4,7 +4,6 @@ of segments, a row each, with what is known of them before their logs are read. 
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -332,7 +331,7 @@ def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The number of each partition that has rows, and these. Rows of a partition follow each other."""
     partitions = partition_numbers(rows)
     starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
-    for start, end in itertools.pairwise([*starts, len(partitions)]):
+    for start, end in pairwise([*starts, len(partitions)]):
         yield int(partitions[start]), rows.slice(start, end - start)
 
 

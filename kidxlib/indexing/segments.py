@@ -36,13 +36,10 @@ from kidxlib.storage.opened_log import (
     small_log_passes,
 )
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
-from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Owner, Published, Publisher
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
-#: Files published together, and rows held back until they are: one flush for all of them.
-GROUP_FILES: Final = 300
-GROUP_BYTES: Final = 32 * 1024 * 1024
 #: Of a segment.
 _INDEX_FILES: Final = 2
 #: Segments of one pass whose index files are packed: nothing waits for a flush, and what a pass costs by itself is as

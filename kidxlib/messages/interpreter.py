@@ -491,7 +491,7 @@ def _write_value(output: bytearray, scope: Scope, field: Field, kind: str, value
         case "uuid":
             output += base64.urlsafe_b64decode(f"{value}==")
         case "float64":
-            output += struct.pack(">d", value)
+            output += _DOUBLE.pack(value)
         case _ if kind in _SIZES:
             output += int(value).to_bytes(_SIZES[kind], signed=kind not in _UNSIGNED)
         case _:

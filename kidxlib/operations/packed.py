@@ -34,7 +34,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.run.sources import as_sources, source_paths, sources_in_catalog
 from kidxlib.storage.location import Directory, FileVersion, Location, location, version_at
 from kidxlib.storage.packed import SCHEME, PackedPath
-from kidxlib.storage.publisher import Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Published, Publisher
 from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase
@@ -227,8 +227,6 @@ def unpack_partitions(partitions: Iterable[PartitionToUnpack]) -> Iterator[ItemR
 
 def _is_group_staged(publisher: Publisher, more_bytes: int = 1) -> bool:
     """Whether as much is staged as is committed together, or would be with some bytes more."""
-    from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES  # with compiled loops, which few builds wait for
-
     return publisher.staged_files >= GROUP_FILES or publisher.staged_bytes + more_bytes > GROUP_BYTES
 
 

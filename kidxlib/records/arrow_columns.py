@@ -23,7 +23,7 @@ HEADER: Final[list[pa.Field[Any]]] = [
     pa.field("value", pa.binary()),
 ]
 HEADERS: Final = pa.list_(pa.struct(HEADER))
-_FIELDS: Final[list[pa.Field[Any]]] = [
+_RECORD_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp_ms", pa.int64(), nullable=False),
     pa.field("timestamp_type", pa.string(), nullable=False),
@@ -40,7 +40,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("segment_base_offset", pa.int64(), nullable=False),
     pa.field("batch_position", pa.int64(), nullable=False),
 ]
-RECORDS: Final = pa.schema(_FIELDS)
+RECORDS: Final = pa.schema(_RECORD_FIELDS)
 #: Records as a consumer gets them, with the columns of Spark's Kafka source, in its order.
 _CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("key", pa.binary()),

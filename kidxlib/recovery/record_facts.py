@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.format import checksums as checksums
-from kidxlib.format import layouts
+from kidxlib.format import checksums, layouts
 from kidxlib.format.layouts import batch_size
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch

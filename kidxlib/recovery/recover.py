@@ -19,14 +19,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import checksums as checksums
-from kidxlib.format import layouts
+from kidxlib.format import checksums, layouts
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.check_kernel import joined_crc32c
 from kidxlib.recovery.facts import (
@@ -223,7 +221,7 @@ def recover_in_sections(
     targets = [log.size * number // sections_max for number in range(1, sections_max)]
     starts = [0, *_section_starts(data, targets, offset_index)]
     with ThreadPoolExecutor(len(starts)) as pool:
-        sections = list(pool.map(check_kernel.check_section, repeat(data), starts, [*starts[1:], log.size]))
+        sections = list(pool.map(check_kernel.check_section, itertools.repeat(data), starts, [*starts[1:], log.size]))
     checked_to, crc = 0, 0
     for start, (end, section_crc) in zip(starts, sections, strict=True):
         if start != checked_to:
@@ -278,7 +276,7 @@ class _Scan:
             if option is not of_option:
                 of_option, interval_bytes = option, option.interval_bytes
                 max_offset_entries, max_time_entries = option.max_offset_entries, option.max_time_entries
-            room = size // max(interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN) + 1
+            room = size // max(interval_bytes + 1, layouts.BATCH_BYTES_MIN) + 1
             offset_room += min(room, max_offset_entries)
             time_room += min(room + 1, max_time_entries)
             trusted_to = checked_to if option.verify_crc else size
@@ -428,9 +426,9 @@ def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
 def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
     """The checksum of a batch larger than a window, computed in bounded memory."""
     start, window = log.window(batch_position)
-    magic = int(window[batch_position - start + layouts.field_position(layouts.BATCH_V2, "magic")].view(np.int8))
+    magic = int(window[batch_position - start + layouts.MAGIC_AT].view(np.int8))
     if magic >= layouts.MAGIC_V2:
-        extend, covered = checksums.extend_crc32c, layouts.field_position(layouts.BATCH_V2, "attributes")
+        extend, covered = checksums.extend_crc32c, layouts.V2_ATTRIBUTES_AT
     else:
         extend, covered = checksums.extend_crc32, layouts.field_position(layouts.MESSAGE_V1, "magic")
     crc, position, end = 0, batch_position + covered, batch_position + batch_bytes

@@ -14,8 +14,9 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
+from kidxlib.retention.described_configs import ConfigEntry
 from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig, Written
-from kidxlib.retention.policy_file import ConfigEntry, config_of_described
+from kidxlib.retention.policy_file import config_of_described
 from kidxlib.run.known_topics import (
     KnownTopics,
     counted_by_origin,

@@ -45,6 +45,10 @@ from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_
 STAGING_PREFIX: Final = ".kidx-"
 STAGING_SUFFIX: Final = ".tmp"
 
+#: Files that are committed together, and rows held back until they are: one flush for all of them.
+GROUP_FILES: Final = 300
+GROUP_BYTES: Final = 32 * 1024 * 1024
+
 
 class Published(enum.StrEnum):
     """The result of publishing a segment's index files."""

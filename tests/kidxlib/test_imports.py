@@ -51,6 +51,32 @@ main()
 _LOG_DIR: Final = PROJECT / "samples" / "kafka-logs"
 
 
+#: Hides what the extras of pyproject.toml install.
+_WITHOUT_EXTRAS: Final = """
+import importlib, sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"botocore", "deltalake", "pandas", "prometheus_client", "pydantic", "pyspark"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("audit.audit", "backend", "build.build", "compare.compare_places", "export.export", "recover.recover"),
+        *("restore.check", "restore.restore", "seek.one_question"),
+    ],
+)
+def test_what_needs_no_catalog_needs_no_extra(module: str) -> None:
+    code = f"{_WITHOUT_EXTRAS}importlib.import_module('kidxlib.operations.{module}')"
+    ended = subprocess.run((sys.executable, "-c", code), cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+
+
 @pytest.mark.parametrize("use", USES)
 def test_nothing_that_linux_alone_has_is_needed_to_import(use: str) -> None:
     ended = subprocess.run(

@@ -135,7 +135,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         plan = _repairs_of_last_audits(catalog, plan, request.sources)
     begin_phase("comparing with the catalog")
     changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
-    sweep_leftovers(request, plan, backend)
+    _sweep_leftovers(request, plan, backend)
     _ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
     # In place, offset indexes that still wait for the end of their partition go before the locks do, however this ends.
@@ -175,7 +175,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     when the run began, by the monotonic clock.
     """
     expected_in_log_dirs, broken = _listed_log_dirs(request, plan), BrokenFiles()
-    sweep_leftovers(request, plan, backend)
+    _sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
         from kidxlib.operations.audit.audit import audit_before_repair
@@ -465,7 +465,7 @@ def _ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend
         )
 
 
-def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
+def _sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that is going on loses its files."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions if plan.is_listed else ():  # else workers have swept as they planned

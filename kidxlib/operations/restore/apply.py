@@ -21,12 +21,12 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.gaps import FoundGaps, explains_gaps
-from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.audit.startup.simulation import Recovery, StartupAction
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import KidxError, WorkersDiedError, describe_error
@@ -448,10 +448,14 @@ def _first_difference(copy: Mapping[str, Any], of_source: Mapping[str, Any]) -> 
 def _logs_found(forecast: Forecast) -> dict[int, dict[str, Any]]:
     """What was found in logs that were read as a whole, by base offset."""
     return {
-        log.base_offset: {**asdict(forecast.recoveries[log.base_offset]), "epochs": log.epochs}
+        log.base_offset: {**_fields(forecast.recoveries[log.base_offset]), "epochs": log.epochs}
         for log in forecast.seen.logs
         if log.is_read and log.base_offset in forecast.recoveries
     }
+
+
+def _fields(recovery: Recovery) -> dict[str, Any]:
+    return {field.name: getattr(recovery, field.name) for field in fields(recovery)}
 
 
 def _is_read_alone(replica: PlannedReplica) -> bool:

@@ -34,7 +34,7 @@ _BEYOND_STABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
 _ISOLATED_RECORDS: Final = pa.struct(
     [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
 )
-#: The rows of `read_logs`: the number of a log, and what `PartitionContents` has.
+#: The rows of `read_logs`: the number of a log, and what consumers get of it.
 CONTENTS: Final = pa.schema(
     [
         pa.field(

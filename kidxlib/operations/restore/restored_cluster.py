@@ -47,8 +47,8 @@ from kidxlib.operations.restore.surviving_metadata import (
     SurvivingMetadata,
     made_from_folders,
 )
+from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
-from kidxlib.retention.policy_file import OwnSettings, read_own_settings
 from kidxlib.storage.log_dir import small_file
 from kidxlib.text.words import shell_option
 
