@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
@@ -24,14 +23,14 @@ from kidxlib.audit.index_files.index_file import finding_on_unreadable_file, rea
 from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.errors import LogChangedError, MalformedRecordsError
-from kidxlib.format import layouts, segment_files
+from kidxlib.format import segment_files
 from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
 from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
-from kidxlib.records import batch_headers, header_search, reader
+from kidxlib.records import header_search, reader
 from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.batch_table import BatchTable, BatchWalk
@@ -253,7 +252,7 @@ def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
 def _finding_on_log_in_use(size: int, judged: int) -> Finding:
     more = "" if judged == size else f", of which an append that was on its way began at byte {judged:,}"
     return Finding(
-        file=segment_files.LOG_SUFFIX,
+        file=LOG_SUFFIX,
         verdict=Verdict.SAFE,
         reason=IN_USE,
         position=judged,
@@ -336,7 +335,7 @@ def _audit_indexes(
 def _finding_on_unreadable_log(end: ScanEnd) -> Finding:
     """The finding has the words of a build, so that an acceptance holds for both findings."""
     return Finding(
-        file=segment_files.LOG_SUFFIX,
+        file=LOG_SUFFIX,
         verdict=Verdict.BROKEN,
         reason=end.reason,
         position=end.position,
@@ -391,7 +390,7 @@ def _finding_on_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offse
     if position is None:
         return
     magic = int.from_bytes(log.read(position + MAGIC_AT, 1), signed=True)
-    if not 0 <= magic <= layouts.MAGIC_V2:
+    if not 0 <= magic <= MAGIC_V2:
         yield Finding(
             file=LOG_SUFFIX,
             verdict=Verdict.BROKEN,
@@ -452,7 +451,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
     one.
     """
     sequences, placer = SequenceCheck(), RecordPlacer()
-    walk, last_offset = BatchWalk(log, 0, Wanted()), -1
+    walk, last_offset = BatchWalk(log, 0, _ALL_BATCHES), -1
     for table in _readable_batches(walk):
         last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
         before, last_offset = last_offsets[:-1], int(last_offsets[-1])
@@ -461,7 +460,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
         expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
         is_odd[gaps.numbers] = True
         for number in np.flatnonzero(is_odd).tolist():
-            batch = next(batch_headers.batches(log, int(table.rows["position"][number])))
+            batch = next(batches(log, int(table.rows["position"][number])))
             yield from _oddities_in_records(log, batch, int(before[number]))
             if number in expected:
                 yield _sequence_gap(batch, expected[number])
@@ -469,7 +468,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
 
 def _readable_batches(walk: BatchWalk) -> Iterator[BatchTable]:
     """The batches up to one with a negative magic, which the audit of headers reports: nothing can be read after it."""
-    with suppress(MalformedRecordsError):
+    with contextlib.suppress(MalformedRecordsError):
         yield from walk.tables()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,16 +30,13 @@ from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import MORE_IN_JSON
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import SETTINGS_FILE, IntegerRange, needing_packages
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
     from kidxlib.catalog.results import CopyRow
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compare.copy_in_store import CopyRequest
-
-#: How many findings of a kind are shown on screen one by one.
-_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,8 +302,8 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
         text_columns=1,
     )
     for kind, findings in compared.by_kind().items():
-        outcome.line(*(finding.line() for finding in findings[:_SHOWN]))
-        outcome.more(len(findings) - _SHOWN, f" that are {kind}; --json has them all")
+        outcome.line(*(finding.line() for finding in findings[:LINES_SHOWN]))
+        outcome.more(len(findings) - LINES_SHOWN, f" that are {kind}{MORE_IN_JSON}")
     outcome.line(_what_was_compared(request, compared), _conclusion(request, compared))
     return outcome
 
@@ -384,9 +381,9 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
         text_columns=1,
     )
     for kind, verdicts in (("problem", PROBLEMS), ("unknown", NOT_COMPARABLE)):
-        rows = itertools.islice(compared.rows(kind), _SHOWN)
+        rows = itertools.islice(compared.rows(kind), LINES_SHOWN)
         outcome.line(*(f"{row.verdict}: {row.object}: {row.detail}" for row in rows))
-        outcome.more(compared.segments(*verdicts) - _SHOWN, MORE_IN_JSON)
+        outcome.more(compared.segments(*verdicts) - LINES_SHOWN, MORE_IN_JSON)
     outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
     if compared.requests:
         outcome.line(f"requests:    {compared.requests}")

@@ -50,7 +50,7 @@ from kidxlib.storage.lock import locked
 from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import begin_phase
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
+from kidxlib.terminal.outcome import LINES_SHOWN
 
 _OF_INDEXES: Final = Among("action", (ChangeAction.COARSEN.value, ChangeAction.DENSIFY.value))
 _IN_PLACE: Final = Among("outcome", (ChangeOutcome.WRITTEN.value, ChangeOutcome.UNCHANGED.value))
@@ -353,7 +353,7 @@ def _mean(row: dict[str, Any], name: str) -> int | None:
 
 
 def _lines(changes: pa.Table) -> list[str]:
-    return [_line(row) for row in _in_order(changes, PROBLEMS_SHOWN).to_pylist()]
+    return [_line(row) for row in _in_order(changes, LINES_SHOWN).to_pylist()]
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -523,11 +523,14 @@ def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
 def _may_have_wanted_times(log: LogRead) -> bool:
     if not Wanted(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
-    times = log.ends_ms, first_timestamp_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX))
+    times = (
+        log.ends_ms,
+        first_batch_timestamp_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX)),
+    )
     return min(times) < 0 or (max(times) >= log.first_ms and min(times) <= log.last_ms)
 
 
-def first_timestamp_ms(log: Location) -> int:
+def first_batch_timestamp_ms(log: Location) -> int:
     """The largest timestamp of a log's first batch, in ms since the epoch; −1 if it is not known."""
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)

@@ -15,7 +15,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
 from kidxlib.indexing.listing import Skipped, list_distinct_partitions
-from kidxlib.indexing.source import NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
+from kidxlib.indexing.source import ANY_TOPIC, NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
 from kidxlib.records.wanted_records import Wanted
 from kidxlib.storage.location import Location, given_location, location
@@ -44,7 +44,6 @@ _EXPECTED_TIMES: Final = (
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EVERYTHING: Final[OffsetRange] = (None, None)
 #: The pattern of topics that nobody has named.
-_ANY_TOPIC: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,7 @@ class ReadRequest:
     @property
     def is_by_name(self) -> bool:
         """Whether topics or partitions are asked for by their names, and not all that there are."""
-        return self.offsets is not None or self.topics.pattern != _ANY_TOPIC.pattern
+        return self.offsets is not None or self.topics.pattern != ANY_TOPIC.pattern
 
     def missing_names(self, known: Collection[TopicPartition]) -> list[TopicPartition]:
         """The partitions that are asked for by name and are not `known`. A topic that is named alone or as in `a|b`
@@ -140,7 +139,7 @@ class ReadRequest:
 def read_request(
     path: Paths,
     *,
-    topics: re.Pattern[str] = _ANY_TOPIC,
+    topics: re.Pattern[str] = ANY_TOPIC,
     offsets: Offsets | None = None,
     times: Times | None = None,
     isolation: str = ISOLATIONS[0],

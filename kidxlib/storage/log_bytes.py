@@ -294,9 +294,9 @@ _free: list[mmap.mmap] = []
 
 
 def aligned_room(size: int) -> NDArray[np.uint8]:
-    """Writable memory of `size` bytes, with any content, which begins at a page, as reads past the page cache need it.
-    It is free again once this array and all views of it are gone. Much less memory than a room, and more, is new, and
-    begins anywhere.
+    """Writable memory of `size` bytes, with any content, free again once this array and all views of it are gone. From
+    1 MiB to `ROOM_BYTES` it begins at a page, as reads past the page cache need it; other sizes are new memory, and
+    begin anywhere.
     """
     if not _BYTES_LEAST <= size <= ROOM_BYTES:
         return np.empty(size, np.uint8)

@@ -17,13 +17,10 @@ from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, note, rate
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.console import MORE_IN_JSON, note, rate
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.terminal.run_summary import gap_lines
 from kidxlib.text.words import counted
-
-#: At most so many findings of a kind are shown on screen one by one.
-SHOWN: Final = 20
 
 #: How many bytes a second a broker reads when it recovers: the lowest figure that was measured.
 START_RATE: Final = 250_000_000
@@ -65,7 +62,7 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     """
     files = sorted(broken, key=lambda file: file.path)
     shortened = [file for file in files if file.reason == PROMISES_OTHER_END]
-    for file in shortened[:SHOWN]:
+    for file in shortened[:LINES_SHOWN]:
         note(f"made to fit its log: {file.path}: {file.detail}; if a broker had that offset, look for it on a replica")
     logs = [file.path for file in files if file.file == LOG_SUFFIX]
     if logs:
@@ -106,12 +103,11 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _INDEX_FILE_VERDICTS)] for suffix in suffixes
     ]
-    outcome.line(f"index files: {', '.join(looked_in[:SHOWN])}")
+    outcome.line(f"index files: {', '.join(looked_in[:LINES_SHOWN])}")
     if summary.not_looked_at:
         outcome.line(summary.not_looked_at)
     outcome.table("", ("file", *(verdict.value for verdict in _INDEX_FILE_VERDICTS)), rows, text_columns=1)
-    for failure in first_of_each_kind(summary.failures, SHOWN, MORE_IN_JSON):
-        outcome.line(f"{StartupAction.FAIL}: {failure}")
+    outcome.first_lines(StartupAction.FAIL, summary.failures)
     outcome.line(*gap_lines(summary.gaps, many_sources=summary.many_sources))
     _tell_compacted(outcome, summary.gaps)
     safe = [kind for kind in summary.together if kind.first.verdict == Verdict.SAFE]
@@ -139,9 +135,9 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
 
 
 def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence[NotReadyRow]) -> None:
-    for segment in not_ready[:SHOWN]:
+    for segment in not_ready[:LINES_SHOWN]:
         outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
-    outcome.more(summary.not_ready_count - SHOWN, MORE_IN_JSON)
+    outcome.more(summary.not_ready_count - LINES_SHOWN, MORE_IN_JSON)
     if not summary.not_ready_count:
         outcome.line("ready for tiering: all inactive segments")
 
@@ -193,13 +189,13 @@ def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
         ],
         text_columns=1,
     )
-    for segment in summary.lost[:SHOWN]:
+    for segment in summary.lost[:LINES_SHOWN]:
         count = segment.lost_records
         lost_records = "an unknown number of records" if count is None else f"{count:,} whole records"
         lost_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
         outcome.line(f"{segment.action}: {summary.name(segment)}: {lost_bytes}, {lost_records}")
         outcome.line(f"  {segment.detail}")
-    outcome.more(summary.lost_count - SHOWN, MORE_IN_JSON)
+    outcome.more(summary.lost_count - LINES_SHOWN, MORE_IN_JSON)
     for reason, count in sorted(summary.removed.items()):
         singular, plural = _REMOVED[Removal(reason)]
         outcome.line(f"a broker will remove: {counted(count, singular, plural)}")

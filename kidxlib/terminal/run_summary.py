@@ -20,12 +20,11 @@ from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, more, rate
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
 
-#: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
+#: How many topics a table on screen has.
 TOPICS_SHOWN: Final = 40
-PROBLEMS_SHOWN: Final = 20
 
 
 def tell_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
@@ -51,12 +50,12 @@ def tell_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
             text_columns=1,
         )
     outcome.more(len(topics) - TOPICS_SHOWN, " topics")
-    for segment in counts.problems[:PROBLEMS_SHOWN]:
+    for segment in counts.problems[:LINES_SHOWN]:
         outcome.line(
             f"{segment.status}: {segment.log_path}: byte {segment.reason_position or 0}: "
             f"{segment.reason}: {segment.reason_detail}"
         )
-    outcome.more(counts.problem_count - PROBLEMS_SHOWN, " segments with problems")
+    outcome.more(counts.problem_count - LINES_SHOWN, " segments with problems")
     if counts.by_published[Published.KEPT]:
         outcome.line(
             f"kept: the index files of {counted(counts.by_published[Published.KEPT], 'truncated segment')}: beside a "
@@ -69,9 +68,9 @@ def tell_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
             "open where the segment begins is not known, and an index that lacks aborted ones "
             "would show their records to read-committed consumers"
         )
-    for name in counts.kept[:PROBLEMS_SHOWN]:
+    for name in counts.kept[:LINES_SHOWN]:
         outcome.line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
-    outcome.more(len(counts.kept) - PROBLEMS_SHOWN, " files kept")
+    outcome.more(len(counts.kept) - LINES_SHOWN, " files kept")
 
 
 def tell_skipped(outcome: Outcome, counts: Iterable[tuple[str, int]]) -> None:
@@ -97,8 +96,7 @@ def tell_requests(outcome: Outcome, requests: Requests) -> None:
         outcome.line(f"requests:    {requests}")
 
 
-#: How many topics are named on screen, and how many more losses of each.
-_LOST_TOPICS_SHOWN: Final = 20
+#: How many more losses of a topic are named.
 _NAMED: Final = 3
 
 
@@ -128,7 +126,7 @@ def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterat
     topics: defaultdict[tuple[str, str, str], list[Lost]] = defaultdict(list)
     for loss in lost:
         topics[loss.source, loss.topic, loss.reason].append(loss)
-    for (source, topic, reason), (first, *others) in list(topics.items())[:_LOST_TOPICS_SHOWN]:
+    for (source, topic, reason), (first, *others) in list(topics.items())[:LINES_SHOWN]:
         name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
         others_named = (
             f"; {counted(len(others), f'more {what}')} of the topic: {_few([loss.brief for loss in others])}"
@@ -137,7 +135,7 @@ def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterat
         )
         yield f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{others_named}"
         yield f"  {first.consequence}"
-    yield from more(len(topics) - _LOST_TOPICS_SHOWN, MORE_IN_JSON)
+    yield from more(len(topics) - LINES_SHOWN, MORE_IN_JSON)
 
 
 def first_logs_not_known(names: Sequence[str]) -> Iterator[str]:
@@ -167,4 +165,4 @@ def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:
         "broker that was killed as it cleaned leaves them: kidx compare --as replica with another replica tells"
         for place, offset in gaps.above_cleaner
     )
-    yield from first_of_each_kind(lines, _LOST_TOPICS_SHOWN)
+    yield from first_of_each_kind(lines, LINES_SHOWN)

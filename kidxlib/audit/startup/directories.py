@@ -64,7 +64,8 @@ _READ: Final = 4
 _WRITE: Final = 2
 _ENTER: Final = 1
 
-#: What a starting broker does with such a folder, by the end of its name (`LogManager.loadLog`).
+#: What a starting broker does with a folder that Kafka moves, deletes or has set aside, by the end of its name
+#: (`LogManager.loadLog`).
 _BECOMES: Final = {
     "-delete": "a broker deletes it a minute after its start (file.delete.delay.ms), also where it is the only copy of "
     "the partition: rename it then",

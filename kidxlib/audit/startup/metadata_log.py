@@ -21,6 +21,7 @@ from kidxlib import java
 from kidxlib.audit.startup.obstacles import (
     INT_BITS,
     LONG_BITS,
+    REMEDY_OF_MISNAMED,
     Effect,
     KafkaThrows,
     Obstacle,
@@ -67,6 +68,8 @@ from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, fil
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.words import quoted
 
+_NO_LIMIT: Final = 2**63 - 1
+
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
 STARTS_WITHOUT_METADATA: Final = (
     "a quorum's only voter that starts without it has an empty cluster, and sets all partitions aside (-stray); any "
@@ -76,8 +79,6 @@ STARTS_WITHOUT_METADATA: Final = (
 ONLY_VOTER_WITHOUT_METADATA: Final = (
     "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
 )
-
-_NO_LIMIT: Final = 2**63 - 1
 
 #: What to do about it.
 RESTORE: Final = "restore the directory from a backup, or copy it from another controller, before any start"
@@ -100,7 +101,6 @@ _RESTORE_DIRECTORY: Final = (
     "empty one fetches it anew"
 )
 
-_REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 _BAD_SNAPSHOT_DOES: Final = (
     "a node that starts ends with an error, finds no controller for a minute and then ends, or lacks what the snapshot "
@@ -201,7 +201,7 @@ def _snapshot_obstacles(
                 files[name],
                 "a name without an offset and an epoch",
                 "StringIndexOutOfBoundsException or NumberFormatException",
-                _REMEDY_OF_MISNAMED,
+                REMEDY_OF_MISNAMED,
             )
         elif name.endswith(KRAFT_SNAPSHOT_SUFFIX):
             if kraft_snapshot_file(snapshot) in files:

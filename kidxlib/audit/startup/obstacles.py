@@ -85,7 +85,7 @@ _REMEDIES_OF_FILES: Final = {
 }
 #: The same for the metadata's log, whose topic id is always one, and whose epochs are read from its batches.
 _METADATA_REMEDY: Final = "remove the file: the node makes it again from the metadata's log"
-_REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
+REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 
 class Effect(enum.StrEnum):
@@ -208,7 +208,7 @@ def _remedy_of_misnamed(name: str, names: Collection[str]) -> str:
     offset = offset_in_name(name)
     its_log = None if offset is None or offset < 0 else segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
     if its_log is None or its_log in names or not name.endswith(segment_files.LOG_SUFFIX):
-        return _REMEDY_OF_MISNAMED
+        return REMEDY_OF_MISNAMED
     return f"{its_log} is not there: rename the file to that, if kidx dump shows that it begins with offset {offset}"
 
 

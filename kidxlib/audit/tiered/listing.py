@@ -256,7 +256,7 @@ class Presence:
     Attributes:
         segments: rows of `REMOTE_METADATA`.
         sizes: by suffix, the size of each segment's object in bytes; −1 if it has none.
-        strays: rows of `OBJECTS` that belong to none of these segments.
+        strays: rows of `ListedObjects.objects` that belong to none of these segments.
     """
 
     layout: Layout
@@ -277,7 +277,9 @@ class Presence:
 
 
 def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Presence:
-    """Match objects (rows of `OBJECTS`) with segments (rows of `REMOTE_METADATA`) by the ids and offsets in names."""
+    """Match objects (as in `ListedObjects.objects`) with segments (rows of `REMOTE_METADATA`) by the ids and offsets in
+    names.
+    """
     at = _numbers(pc.index_in(objects["segment_id"], value_set=segments["segment_id"].combine_chunks()).fill_null(-1))
     is_known = at >= 0
     starts = _numbers(segments["start_offset"])

@@ -15,7 +15,6 @@ the tier. It copies no segment that reaches beyond the last stable offset (`RLMC
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegment, broken, key_of
-from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -265,7 +264,7 @@ def not_ready_for_tiering(
     missing, too; the last one is active. `broken` says why other files are, by offset and suffix. The first transaction
     that is open at the end of the log begins at `first_unstable_offset`.
     """
-    for base_offset, next_base_offset in itertools.pairwise(base_offsets):
+    for base_offset, next_base_offset in pairwise(base_offsets):
         missing = []
         log = logs.get(base_offset)
         if log is None:
@@ -287,7 +286,7 @@ def not_ready_for_tiering(
         elif (of_snapshot := (next_base_offset, segment_files.SNAPSHOT_SUFFIX)) in broken:
             missing.append(f"{snapshot} is {_missing_or_broken(broken[of_snapshot])}")
         if epochs is None or not epochs.within(base_offset, next_base_offset).entries:
-            missing.append(f"{checkpoint_files.LEADER_EPOCH_CHECKPOINT} has no epoch before {next_base_offset}")
+            missing.append(f"{LEADER_EPOCH_CHECKPOINT} has no epoch before {next_base_offset}")
         if first_unstable_offset is not None and next_base_offset > first_unstable_offset:
             missing.append(
                 f"a transaction has been open since offset {first_unstable_offset}, and Kafka copies nothing past that"

@@ -65,10 +65,10 @@ from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, say_before_repair, tell_audit_summary, values_as_json
+from kidxlib.terminal.audit import BESIDE_LOGS, say_before_repair, tell_audit_summary, values_as_json
 from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
@@ -648,8 +648,8 @@ def _tell(
     tell_audit_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
-    outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
-    outcome.more(len(not_compared) - SHOWN, MORE_IN_JSON)
+    outcome.line(*(f"not compared: {line}" for line in not_compared[:LINES_SHOWN]))
+    outcome.more(len(not_compared) - LINES_SHOWN, MORE_IN_JSON)
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         outcome.line(

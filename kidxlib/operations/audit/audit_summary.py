@@ -40,8 +40,7 @@ from kidxlib.operations.damage.acceptances import (
 )
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.audit import SHOWN
-from kidxlib.terminal.outcome import Outcome
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
 
 #: The key of a finding within an audit.
@@ -96,8 +95,8 @@ class AcceptedFindings:
                 f"accepted: {counted(self.count, 'finding')}, not counted above; they fail no audit "
                 f"(table {ACCEPTED.name})"
             )
-            outcome.line(*(f"  {acceptance.line}" for acceptance in self.acceptances[:SHOWN]))
-            outcome.more(self.count - SHOWN, f"; all of them are in the table {ACCEPTED.name}")
+            outcome.line(*(f"  {acceptance.line}" for acceptance in self.acceptances[:LINES_SHOWN]))
+            outcome.more(self.count - LINES_SHOWN, f"; all of them are in the table {ACCEPTED.name}")
 
     def as_json(self) -> list[dict[str, Any]]:
         names = (*_FILE_KEY, "reason")
@@ -224,7 +223,7 @@ def summarise_audit(
     rows = rows if summary.missing is None else rows.filter(is_reported)
     if not list_safe:
         summary.together, rows = _kinds(rows)
-    summary.reported = _reported(rows, rows.num_rows if list_safe else SHOWN)
+    summary.reported = _reported(rows, rows.num_rows if list_safe else LINES_SHOWN)
     startup = results.rows(Kind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
@@ -323,5 +322,5 @@ def _names_rebuild(file: FileFinding) -> bool:
     return is_missing_index or file.consequence == REBUILT_WITH_OFFSET_INDEX
 
 
-def _first(row_type: type[_R], rows: pa.Table, order: Sequence[str], count: int = SHOWN) -> list[_R]:
+def _first(row_type: type[_R], rows: pa.Table, order: Sequence[str], count: int = LINES_SHOWN) -> list[_R]:
     return row_type.of_arrow(rows.sort_by([(name, "ascending") for name in order]).slice(0, count))

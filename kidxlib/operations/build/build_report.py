@@ -33,8 +33,8 @@ from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
+from kidxlib.terminal.run_summary import tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.text.words import counted
 
 
@@ -178,7 +178,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
     tell_counts(outcome, f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
         outcome.line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
-    named = {segment.log_path for segment in built.scanned.counts.problems[:PROBLEMS_SHOWN]}
+    named = {segment.log_path for segment in built.scanned.counts.problems[:LINES_SHOWN]}
     outcome.line(*built.damage.lines(many_sources=len(request.sources) > 1, named=named))
     tell_skipped(outcome, row.skipped.items())
     for text in built.notes:

@@ -375,7 +375,7 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
     return _with_accepted_gaps(tables, found)
 
 
-def recorded_policies_and_directories(
+def _recorded_policies_and_directories(
     tables: TablesToRead, sources: Collection[str], known: KnownTopics
 ) -> tuple[PolicyOf, Directories]:
     """What explains gaps of recorded sources: the policies of topics, and the directories of partitions."""
@@ -429,7 +429,7 @@ class Missing:
         clusters. `seen` are the sources as they were listed.
         """
         sources = [source for source in as_sources(source_paths(tables)) if source.name in names]
-        policy_of, directories = recorded_policies_and_directories(tables, names, known)
+        policy_of, directories = _recorded_policies_and_directories(tables, names, known)
         expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, topics, known, seen)
         logs = known_logs(tables, names, topics)
         return cls(
@@ -486,7 +486,7 @@ def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> 
     recorded = recorded_acceptances(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
     known_topics = read_known_topics(as_sources(paths))
-    policy_of, directories = recorded_policies_and_directories(tables, sources, known_topics)
+    policy_of, directories = _recorded_policies_and_directories(tables, sources, known_topics)
     gaps = gaps_between(tables, known_logs(tables, sources, selected.topics), policy_of, directories).all_lost
     damages = damage_now(tables, sources, selected, gaps, directories)
     matched = match_acceptances(

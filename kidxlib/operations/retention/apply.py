@@ -56,8 +56,7 @@ from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
 from kidxlib.terminal.console import begin_phase, more, note, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.times import show_time, to_ms
 from kidxlib.text.words import counted
 
@@ -148,7 +147,10 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
 def _without_log(results: Sequence[SegmentResult]) -> pa.Table:
     """The keys of the segments whose logs are gone, by this run or an earlier one that did not come to its end."""
     gone = (DeletionOutcome.DELETED, DeletionOutcome.GONE)
-    keys = [(*result.key, result.segment.base_offset) for result in results if result.outcome in gone]
+    return _segment_keys([(*result.key, result.segment.base_offset) for result in results if result.outcome in gone])
+
+
+def _segment_keys(keys: Sequence[tuple[str, str, int, int]]) -> pa.Table:
     columns = zip(*keys, strict=True) if keys else ([] for _ in SEGMENTS.key)
     return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(SEGMENTS.key))
 
@@ -157,8 +159,9 @@ def _mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]],
     """Record which segments (keys, one at least) were deleted, and when. Segments that are marked already stay as they
     are.
     """
-    keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=SEGMENTS.schema(SEGMENTS.key))
-    tables.change_rows(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
+    tables.change_rows(
+        SEGMENTS, {"segment": _segment_keys(segments)}, partial(updates.deleted, now=now), by=SEGMENTS.key
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +223,9 @@ class _AppliedPlan:
         if not self.results:
             yield "the plan names no segment to delete"
         reported = [result for result in self.results if result.outcome in PROBLEMS and result.detail is not None]
-        for problem in reported[:PROBLEMS_SHOWN]:
+        for problem in reported[:LINES_SHOWN]:
             yield f"{problem.outcome.value}: {problem.detail}"
-        yield from more(len(reported) - PROBLEMS_SHOWN)
+        yield from more(len(reported) - LINES_SHOWN)
         for line in self.other_log_dirs:
             yield f"problem: {line}"
 

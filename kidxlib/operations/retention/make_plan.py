@@ -52,8 +52,8 @@ from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, TOPICS_SHOWN
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
+from kidxlib.terminal.run_summary import TOPICS_SHOWN
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted
 
@@ -526,7 +526,7 @@ def _named(row: Mapping[str, Any]) -> str:
 
 
 def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, PROBLEMS_SHOWN).to_pylist()
+    return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, LINES_SHOWN).to_pylist()
 
 
 def _tell_plan(outcome: Outcome, plan_id: str, summary: _RetentionReport, *, what_if: bool) -> None:

@@ -37,8 +37,8 @@ from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
+from kidxlib.terminal.run_summary import tell_requests
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -259,13 +259,13 @@ def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
         [(*kind, number) for kind, number in found.kinds.items()],
         text_columns=3,
     )
-    for finding in found.findings[:PROBLEMS_SHOWN]:
+    for finding in found.findings[:LINES_SHOWN]:
         segment = "" if finding.partition < 0 else f"-{finding.partition} {finding.start_offset}"
         segment += "" if finding.segment_id is None else f" {finding.segment_id}"
         detail = "" if finding.detail is None else f": {finding.detail}"
         outcome.line(f"{finding.verdict}: {finding.topic}{segment} {finding.file}: {finding.reason}{detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(found.findings) - PROBLEMS_SHOWN, MORE_IN_JSON)
+    outcome.more(len(found.findings) - LINES_SHOWN, MORE_IN_JSON)
     for _, file, reason in found.kinds:
         outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
 

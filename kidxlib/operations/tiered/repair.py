@@ -47,7 +47,7 @@ from kidxlib.operations.tiered.bucket_audit import (
     record_segments,
 )
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
-from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_objects
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.storage.location import Location, read_file
@@ -57,8 +57,8 @@ from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.run_summary import PROBLEMS_SHOWN, tell_requests
+from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
+from kidxlib.terminal.run_summary import tell_requests
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -344,12 +344,12 @@ def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -
             [(*kind, number) for kind, number in sorted(kinds.items())],
             text_columns=3,
         )
-    for mended in repaired.objects[:PROBLEMS_SHOWN]:
+    for mended in repaired.objects[:LINES_SHOWN]:
         row = mended.row
         why = "" if mended.why is None else f": {mended.why}"
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
         outcome.line(f"{mended.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
-    outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, MORE_IN_JSON)
+    outcome.more(len(repaired.objects) - LINES_SHOWN, MORE_IN_JSON)
     _tell_logs_read(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
@@ -498,7 +498,7 @@ def _remake_objects(request: RepairRequest, audit: TieredAudit, broken: Iterable
     ]
     number, bytes_ = sum(len(share.asked.segments) for share in shares), sum(share.asked.bytes for share in shares)
     begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
-    staged = audit.run(remake_objects, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
+    staged = audit.run(remake_in_worker, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
     return RemadeRow.of_arrow(staged.rows("remade"))
 
 

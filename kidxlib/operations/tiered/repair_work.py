@@ -90,7 +90,7 @@ class RemadeRow(Row):
 REMADE: Final = kinds_of(remade=RemadeRow.columns())
 
 
-def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
+def remake_in_worker(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `REMADE`, one for each object that a segment could have besides its log."""
     # It loads compiled loops, which are not needed where all is well.
     from kidxlib.audit.tiered.segment_logs import remake_objects
