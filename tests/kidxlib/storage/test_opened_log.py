@@ -53,10 +53,12 @@ _LOG: Final = b"".join(encode(0, [Batch(body=FILLER[number % 900 :]) for number 
 #: Less than a range.
 _SMALL: Final = b"".join(encode(0, [Batch(body=FILLER[number:]) for number in range(100)]))
 
+#: The kernel itself takes a page now and then.
+_TRIES: Final = 5
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    assert len(_LOG) > 3 * RANGE_BYTES
     return _mostly_on_disk(tmp_path, _LOG)
 
 
@@ -79,31 +81,27 @@ def _cached(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     return pages
 
 
-def test_the_page_cache_stays_as_it_was(log: Path) -> None:
-    before = _cached(log)
-    assert 0.3 < before.mean() < 0.4
-    with opened_log(str(log)) as opened:
-        cold = opened.log(use_mmap=True, access=Access.SEQUENTIAL)
-        assert isinstance(cold, RangedLog)
-        recovered = recover(cold, 0, RecoverOptions())
-        during = _cached(log)
-    assert_same(recovered, recover(WholeLog(np.frombuffer(_LOG, np.uint8)), 0, RecoverOptions()))
+@pytest.mark.parametrize("content", [_LOG, _SMALL], ids=["ranges", "at-once"])
+def test_the_page_cache_stays_as_it_was(content: bytes, tmp_path: Path) -> None:
+    assert 100 * mmap.PAGESIZE < len(_SMALL) < RANGE_BYTES < len(_LOG) / 3
+    expected = recover(WholeLog(np.frombuffer(content, np.uint8)), 0, RecoverOptions())
+    for _ in range(_TRIES):
+        log = _mostly_on_disk(tmp_path, content)
+        before = _cached(log)
+        assert 0.2 < before.mean() < 0.5
+        with opened_log(str(log)) as opened:
+            cold = opened.log(use_mmap=True, access=Access.SEQUENTIAL)
+            assert isinstance(cold, RangedLog) == (content is _LOG)
+            assert_same(recover(cold, 0, RecoverOptions()), expected)
+            during = _cached(log)
+        if np.array_equal(_cached(log), before):
+            break
     np.testing.assert_array_equal(_cached(log), before)
-    # Pages are dropped right after the scan has passed them, not at its end.
-    last_range = len(during) - 2 * RANGE_BYTES // mmap.PAGESIZE
-    np.testing.assert_array_equal(during[:last_range], before[:last_range])
-
-
-def test_a_small_log_leaves_it_so_too(tmp_path: Path) -> None:
-    assert 100 * mmap.PAGESIZE < len(_SMALL) < RANGE_BYTES
-    log = _mostly_on_disk(tmp_path, _SMALL)
-    before = _cached(log)
-    assert 0.2 < before.mean() < 0.5
-    with opened_log(str(log)) as opened:
-        recovered = recover(opened.log(use_mmap=True, access=Access.SEQUENTIAL), 0, RecoverOptions())
-        assert _cached(log).all(), "it was not read"
-    assert_same(recovered, recover(WholeLog(np.frombuffer(_SMALL, np.uint8)), 0, RecoverOptions()))
-    np.testing.assert_array_equal(_cached(log), before)
+    if content is _SMALL:
+        assert during.all(), "it was not read"
+    else:  # pages are dropped right after the scan has passed them, not at its end
+        last_range = len(during) - 2 * RANGE_BYTES // mmap.PAGESIZE
+        np.testing.assert_array_equal(during[:last_range], before[:last_range])
 
 
 @pytest.mark.parametrize("goes_past", [True, False])
