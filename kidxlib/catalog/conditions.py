@@ -14,7 +14,7 @@ from kidxlib.recovery.outcome import ABSENT
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A column has one of some values, and is not null; negated: it has none of them, or is null."""
+    """A condition: a column has one of some values, and is not null; negated: it has none of them, or is null."""
 
     column: str
     values: Collection[str | int]

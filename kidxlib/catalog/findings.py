@@ -93,7 +93,7 @@ class FileFinding(SegmentKey):
 
 @view_of(_FindingRow)
 class JudgedFile(SegmentKey):
-    """The columns by which a repair decides."""
+    """A finding on a file, by its columns that a repair decides by."""
 
     file: str
     verdict: str

@@ -171,7 +171,7 @@ SEGMENTS: Final = Table(
 
 @view_of(SegmentRow)
 class LogVersion(Row):
-    """The columns that identify the state of a log."""
+    """The columns of a segment's row that identify the state of its log."""
 
     log_bytes: int | None
     log_mtime_ns: int | None

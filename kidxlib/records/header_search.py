@@ -47,6 +47,8 @@ _SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offse
 
 
 class SearchOutcome(enum.IntEnum):
+    """How a search of batch headers ended."""
+
     UNDECIDED = 0
     FOUND = 1
     NONE = 2  # the log ends, or a torn batch follows

@@ -212,7 +212,7 @@ class StateSource(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """A segment as the fold needs it.
+    """A scanned segment, as the fold over its partition needs it.
 
     Attributes:
         problem_free: it was read to the end of its log and has no problems.

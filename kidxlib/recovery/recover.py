@@ -128,7 +128,8 @@ class ScannedLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredSegment:
-    """A scanned segment. The index bytes of a quarantined one end at the failure and must not be published.
+    """A segment as the scan of its log found it, with its index files. The index bytes of a quarantined one end at
+    the failure and must not be published.
 
     Attributes:
         end: where and why the scan ended, with the segment's status.

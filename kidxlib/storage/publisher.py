@@ -102,7 +102,8 @@ class _StagedObject:
 
 
 class Publisher:
-    """Publishes files. Use as a context: its end removes files that were staged and not committed.
+    """Puts index files and checkpoints in their places, each whole. Use as a context: its end removes files that were
+    staged and not committed.
 
     Several publishers may put the same file in place at the same time. Every reader then sees the whole file of one of
     them.

@@ -154,7 +154,7 @@ _COMPILING: Final = "compiling for this processor, once"
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The segments and bytes that have been read so far.
+    """How far a reading is: its segments and bytes so far.
 
     Attributes:
         seconds: the time of reading, from the first byte on.

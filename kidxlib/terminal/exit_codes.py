@@ -12,6 +12,8 @@ from typing import NoReturn
 
 
 class ExitCode(enum.IntEnum):
+    """How a command ends."""
+
     OK = 0
     FAILED = 1
     USAGE = 2  # options or inputs are wrong, nothing was done

@@ -38,6 +38,10 @@ ARCHITECTURE_PAGE: Final = "docs/architecture.md"
 DUMP_PAGE: Final = "docs/dump.md"
 RETENTION_PAGE: Final = "docs/retention.md"
 
+#: From how many packages on that import a type a reader of the code has to know it.
+_PACKAGES_LEAST: Final = 4
+_FIRST_SENTENCE: Final = re.compile(r".*?[.](?=\s|$)")
+
 _INDEX_TREE: Final = (
     "var/index/",
     "├── txn-mixed-0/",
@@ -169,6 +173,38 @@ def _packages() -> Iterator[str]:
         yield f"| `{path.parent.relative_to(PROJECT)}` | {meaning} | {', '.join(f'`{name}`' for name in files)} |"
 
 
+def _architecture() -> Iterator[str]:
+    yield from _packages()
+    yield ""
+    yield "## Types that packages hand on"
+    yield ""
+    yield f"Those that {_PACKAGES_LEAST} packages and more import, besides errors."
+    yield ""
+    yield from _types_handed_on()
+
+
+def _types_handed_on() -> Iterator[str]:
+    """Each such type, its file, and what it is."""
+    yield "| type | its file | what it is |"
+    yield "|---|---|---|"
+    paths = sorted(path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/*.py"))
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    importers: dict[tuple[str, str], set[Path]] = {}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and path.stem != "__init__":
+                for alias in node.names:
+                    importers.setdefault((node.module, alias.name), set()).add(path.parent)
+    for path, tree in trees.items():
+        file = path.relative_to(PROJECT).with_suffix("")
+        for node in tree.body:
+            asked = importers.get((".".join(file.parts), getattr(node, "name", "")), set()) - {path.parent}
+            if isinstance(node, ast.ClassDef) and len(asked) >= _PACKAGES_LEAST and path.stem != "errors":
+                meaning = _FIRST_SENTENCE.match(_one_line(ast.get_docstring(node) or "").replace("|", "&#124;"))
+                assert meaning, f"{path}: {node.name} has no docstring"
+                yield f"| `{node.name}` | `{file.relative_to('kidxlib')}` | {meaning[0]} |"
+
+
 def _docstring(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text()))
     assert text, f"{path}: no docstring"
@@ -221,7 +257,7 @@ RENDERED: Final = {
     CATALOG_PAGE: _tables,
     MESSAGES_PAGE: listed,
     PERFORMANCE_PAGE: _targets,
-    ARCHITECTURE_PAGE: _packages,
+    ARCHITECTURE_PAGE: _architecture,
     DUMP_PAGE: _objects_of_dumps,
     RETENTION_PAGE: _words_of_plans,
 }

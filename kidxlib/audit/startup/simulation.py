@@ -24,7 +24,7 @@ HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 
 
 class StartupAction(enum.StrEnum):
-    """What becomes of a segment."""
+    """What a starting broker does with a segment."""
 
     LOAD = "load"  # as it is
     REBUILD = "rebuild"  # its log is read, and all of its indexes are rebuilt
@@ -47,7 +47,7 @@ class Removal(enum.StrEnum):
 
 @dataclass(slots=True)
 class SimulatedSegment:
-    """What becomes of one segment.
+    """What a broker's next start makes of one segment.
 
     It is not frozen: the passes of a simulated start change it one after the other, as a broker's do. Nothing changes
     it after the start has ended.
@@ -80,7 +80,7 @@ class SimulatedSegment:
 
 @dataclass(slots=True)
 class StartupSimulation:
-    """What becomes of a partition. It is not frozen, for the reason that `SimulatedSegment` is not.
+    """What a broker's next start makes of a partition. It is not frozen, for the reason that `SimulatedSegment` is not.
 
     Attributes:
         segments: what becomes of each, by base offset.
@@ -114,7 +114,7 @@ class StartupSimulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What recovering a segment comes to.
+    """What a starting broker finds as it recovers a segment.
 
     Attributes:
         log_bytes: size of its log when it was read.

@@ -62,7 +62,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Numbers of requests.
+    """Numbers of requests to an object store.
 
     Attributes:
         tried_again: how many of them were retries. Retries by Arrow's client itself, for pages of a listing and parts
