@@ -40,14 +40,26 @@ def decremented_sequence(sequence: int, decrement: int) -> int:
     return as_int(sequence - decrement)
 
 
+#: Of a long, without zeros in front.
+_DIGITS_MOST: Final = 19
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
-def parse_integer(text: str, bits: int) -> int | None:
-    """The result of Java's `parseInt` or `parseLong`; None if they throw a `NumberFormatException`."""
-    if _INTEGER.fullmatch(text) is None:
+def parse_int(text: str) -> int | None:
+    """The result of Java's `Integer.parseInt`; None if it throws a `NumberFormatException`."""
+    return _parse(text, 32)
+
+
+def parse_long(text: str) -> int | None:
+    """The result of Java's `Long.parseLong`; None if it throws a `NumberFormatException`."""
+    return _parse(text, 64)
+
+
+def _parse(text: str, bits: int) -> int | None:
+    digits = text.lstrip("+-0")
+    if _INTEGER.fullmatch(text) is None or len(digits) > _DIGITS_MOST:  # `int` refuses more than 4,300
         return None
-    value = int(text)
+    value = -int(digits or "0") if text.startswith("-") else int(digits or "0")
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 

@@ -55,7 +55,7 @@ from kidxlib.audit.tiered.local_log import (
     LocalLog,
     NotReady,
     TieredPartition,
-    epochs_in,
+    epochs_of_remote_segments,
     finding_on_local_epochs,
     not_ready_for_tiering,
 )
@@ -399,7 +399,7 @@ def _log_epochs(
         all_are_known=fold.epochs_are_known,
         log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
-        remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
+        remote=frozenset() if task.tiered is None else epochs_of_remote_segments(task.tiered.segments),
         lost_log_starts=task.last_stop.lost_log_starts,
         first_offset=_first_offset_of_logs(task, logs),
         may_begin_in_bucket=not task.last_stop.begins_with_first_log,

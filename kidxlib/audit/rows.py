@@ -37,7 +37,7 @@ _FATE_COLUMNS: Final = tuple(column.name for column in fields(Fate))
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
 
-class Kind(enum.StrEnum):
+class RowKind(enum.StrEnum):
     """The kinds of rows of an audit. A kind's value is its key in the JSON object."""
 
     FILE = "files"  # the finding on each file, logs included
@@ -53,12 +53,12 @@ class AuditRows:
     partitions: list[StartupPartitionRow] = field(default_factory=list)
     not_ready: list[NotReadyRow] = field(default_factory=list)
 
-    def by_kind(self) -> Mapping[Kind, Sequence[Row]]:
+    def by_kind(self) -> Mapping[RowKind, Sequence[Row]]:
         return {
-            Kind.FILE: self.files,
-            Kind.SEGMENT: self.startup,
-            Kind.PARTITION: self.partitions,
-            Kind.NOT_READY: self.not_ready,
+            RowKind.FILE: self.files,
+            RowKind.SEGMENT: self.startup,
+            RowKind.PARTITION: self.partitions,
+            RowKind.NOT_READY: self.not_ready,
         }
 
 
@@ -190,7 +190,7 @@ class MissingIndexes:
 
 
 @dataclass(frozen=True, slots=True)
-class FileKind:
+class FilesAlike:
     """Files with the same verdict and reason, which are reported together if they are many: a killed broker leaves
     thousands.
 
@@ -259,7 +259,7 @@ class AuditSummary:
     reported: list[FileFinding] = field(default_factory=list)
     rebuilt: frozenset[str] = frozenset()
     missing: MissingIndexes | None = None
-    together: tuple[FileKind, ...] = ()
+    together: tuple[FilesAlike, ...] = ()
     actions: dict[str, ActionCounts] = field(default_factory=dict)
     lost: list[StartupRow] = field(default_factory=list)
     starts: Counter[bool] = field(default_factory=Counter)

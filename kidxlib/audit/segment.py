@@ -119,7 +119,7 @@ class ScannedLog:
     recovered: RecoveredSegment
 
 
-def read_together(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedTogether) -> Iterator[ScannedLog | None]:
+def scan_small_logs(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedTogether) -> Iterator[ScannedLog | None]:
     """Read small logs in one pass, for `audit_segment`; their bytes are valid as long as they are `opened`. None for a
     log that is not small, is in an object store or cannot be read: `audit_segment` reads it, and says why it cannot.
     """

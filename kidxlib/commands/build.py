@@ -417,9 +417,9 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
 
 def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
     from kidxlib.run.index_options import lines_of_known
-    from kidxlib.terminal.run_summary import gap_lines, tell_counts, tell_rate, tell_requests, tell_skipped
+    from kidxlib.terminal.run_summary import gap_lines, tell_build_counts, tell_rate, tell_requests, tell_skipped
 
-    tell_counts(outcome, str(request.sources[0].path), built.scanned.counts)
+    tell_build_counts(outcome, str(request.sources[0].path), built.scanned.counts)
     outcome.line(*built.lost.lines(many_sources=False), *gap_lines(built.gaps, many_sources=False))
     tell_skipped(outcome, ((reason.value, count) for reason, count in built.plan.skipped.counts.items()))
     tell_rate(outcome, built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)

@@ -25,7 +25,7 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.comparison import FILE_KINDS, SAME, As, Comparison, Finding, Kind
+from kidxlib.operations.compare.comparison import FILE_KINDS, SAME, As, Comparison, ComparisonFinding, FindingKind
 from kidxlib.terminal import options as shared_options
 from kidxlib.terminal.console import MORE_IN_JSON
 from kidxlib.terminal.exit_codes import ExitCode
@@ -137,11 +137,11 @@ class Compare(WithOrWithoutCatalog):
         return parse_topics(self.topics)
 
     @property
-    def harmless(self) -> Collection[Kind]:
+    def harmless(self) -> Collection[FindingKind]:
         """Kinds of findings that do not make the comparison fail."""
         is_allowed = self.allow_behind or self.max_behind is not None
-        earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if is_allowed else ()
-        return (*earlier, *((*FILE_KINDS, Kind.FILE_BEHIND) if self.logs_only else ()))
+        earlier = (FindingKind.BEHIND, FindingKind.FILE_BEHIND, FindingKind.OTHER_SEGMENTS) if is_allowed else ()
+        return (*earlier, *((*FILE_KINDS, FindingKind.FILE_BEHIND) if self.logs_only else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +279,7 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
             "segments": compared.logs,
             "partitions": len(compared.partitions),
             "same": verdicts[SAME],
-            **{kind.value.replace("-", "_"): kinds[kind] for kind in Kind},
+            **{kind.value.replace("-", "_"): kinds[kind] for kind in FindingKind},
         },
         bytes=compared.log_bytes,
     )
@@ -298,7 +298,7 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     outcome.table(
         f"B {b} as {request.how} of A {a}",
         ("partitions", "number"),
-        [(verdict, verdicts[verdict]) for verdict in (SAME, *Kind) if verdicts[verdict]],
+        [(verdict, verdicts[verdict]) for verdict in (SAME, *FindingKind) if verdicts[verdict]],
         text_columns=1,
     )
     for kind, findings in compared.by_kind().items():
@@ -308,7 +308,7 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     return outcome
 
 
-def _harmful(request: Compare, compared: Comparison) -> list[Finding]:
+def _harmful(request: Compare, compared: Comparison) -> list[ComparisonFinding]:
     return compared.harmful(harmless=request.harmless, max_behind=request.max_behind)
 
 
@@ -329,19 +329,19 @@ def _conclusion(request: Compare, compared: Comparison) -> str:
     harmful = {finding.kind for finding in _harmful(request, compared)}
     what = "all that A has" if request.how == As.COPY else "the same as A, as far as both can be compared"
     if not harmful:
-        until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
-        less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
+        until = " up to the offset at which B ends" if FindingKind.BEHIND in kinds else ""
+        less = "; of what is cleaned nobody can tell" if FindingKind.CLEANED in kinds else ""
         return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
-    if request.max_behind is not None and harmful == {Kind.BEHIND}:
+    if request.max_behind is not None and harmful == {FindingKind.BEHIND}:
         return (
             "B has all that A has up to where B ends, and more segments of A begin there than "
             f"--max-behind {request.max_behind} allows: see the lines above"
         )
-    if Kind.OTHER_SEGMENTS in kinds and harmful <= {Kind.OTHER_SEGMENTS}:
+    if FindingKind.OTHER_SEGMENTS in kinds and harmful <= {FindingKind.OTHER_SEGMENTS}:
         return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
-    if harmful <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS}:
+    if harmful <= {FindingKind.BEHIND, FindingKind.FILE_BEHIND, FindingKind.OTHER_SEGMENTS}:
         return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
-    if harmful <= {*FILE_KINDS, Kind.FILE_BEHIND}:
+    if harmful <= {*FILE_KINDS, FindingKind.FILE_BEHIND}:
         return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
     lacks = "A and B differ" if request.how == As.REPLICA else "B has not all that A has"
     return f"{lacks}, or nobody can tell: see the lines above"

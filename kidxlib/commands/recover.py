@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.recover.recover import RecoverRequest
 
-#: The values of `Level`, written out here: importing it would slow `--help`.
+#: The values of `RecoverLevel`, written out here: importing it would slow `--help`.
 _LEVELS: Final = ("checkpoint", "marker")
 
 
@@ -161,12 +161,12 @@ class Recover(WithoutCatalog):
     @cached_property
     def resolved(self) -> RecoverRequest:
         from kidxlib.operations.recover.recover import RecoverRequest
-        from kidxlib.operations.recover.recovery_plan import Level
+        from kidxlib.operations.recover.recovery_plan import RecoverLevel
 
         return RecoverRequest(
             log_dirs=self.log_dirs,
             apply=self.apply,
-            level=Level(self.level),
+            level=RecoverLevel(self.level),
             everything=self.everything,
             truncate=self.truncate,
             keep=self.keep,
@@ -198,12 +198,12 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     Exit codes: 0 the broker drops nothing, and with --apply it is ready; 2 refused or wrong options, nothing changed;
     3 the same, and the broker drops what the lines name, or starts without it; 1 failed.
     """
-    from kidxlib.operations.recover.recover import recover
+    from kidxlib.operations.recover.recover import recover_log_dirs
 
-    return recover(request.resolved, backend, as_it_comes=not request.as_json)
+    return recover_log_dirs(request.resolved, backend, as_it_comes=not request.as_json)
 
 
-recover = kidx_command(
+recover_log_dirs = kidx_command(
     "recover",
     Recover,
     run_recover,

@@ -210,7 +210,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
         return _seek_in(request, request.directories)
     seek_request = request.of_catalog
     if backend is None:
-        from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of
+        from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of_answers
 
         with needing_packages("--catalog"):
             from kidxlib.tables.delta_tables import DeltaTables
@@ -219,7 +219,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
         assert question is not None and request.context.catalog is not None
         tables = DeltaTables(request.context.catalog)
         answers = answers_of_catalog(tables, question, source)
-        return outcome_of(answers, question, not_asked_of(tables, question, source, answers))
+        return outcome_of_answers(answers, question, not_asked_of(tables, question, source, answers))
     from kidxlib.operations.seek.many_questions import seek_in_catalog
 
     return seek_in_catalog(seek_request, backend, elsewhere)
@@ -228,7 +228,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.listing import Skipped, list_distinct_partitions
     from kidxlib.indexing.source import RemoteOptions, source_at
-    from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
+    from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of_answers
     from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader
     from kidxlib.reading.left_out import folders_passed_over
     from kidxlib.run.known_topics import ensure_distinct
@@ -259,7 +259,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
         for name in chosen
     ]
     others = others.with_times(brokers, [(name, partitions[name].log_dir) for name in chosen])
-    outcome = outcome_of(answers, question, others)
+    outcome = outcome_of_answers(answers, question, others)
     if question.is_wide:
         place = ", ".join(map(str, log_dirs))
         outcome.note(*folders_passed_over(place, skipped, partitions, chosen))
@@ -305,7 +305,7 @@ def _answer_in(
     from kidxlib.lookup.checkpoint_evidence import high_watermark_of
     from kidxlib.lookup.searched_partitions import log_in_bucket
     from kidxlib.lookup.seeker import Seeker
-    from kidxlib.operations.seek.one_question import answer_of
+    from kidxlib.operations.seek.one_question import answer_question
     from kidxlib.storage.logs_aside import LogsAside
     from kidxlib.storage.packed import given_packed
 
@@ -331,7 +331,7 @@ def _answer_in(
         if not is_wide:
             raise UsageError(f"{why}; nothing was answered") from error
         seeker = why
-    return answer_of(seeker, question, partition.source.name, high_watermark)
+    return answer_question(seeker, question, partition.source.name, high_watermark)
 
 
 def _catalog_opened(request: Seek) -> AbstractContextManager[Backend | None]:

@@ -151,7 +151,7 @@ NOT_OURS: Final = "not-ours"  # it is in a log dir and not in the catalog: a bro
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """The path of a file; `log_dir` is its Kafka log dir if it is beside logs, else None."""
 
     path: str
@@ -196,7 +196,7 @@ class Change:
     base_offset: int | None
     action: ChangeAction
     outcome: ChangeOutcome
-    place: Place
+    place: FilePlace
     reason: str | None = None
     bytes_before: int
     bytes_after: int | None
@@ -257,10 +257,12 @@ class FilesToCompact:
         else:
             self.remover.remove(directory, name)
 
-    def place(self, directory: Directory, name: str) -> Place:
-        return Place(os.path.join(str(directory), name), directory.root if self._is_beside_logs(directory) else None)
+    def place(self, directory: Directory, name: str) -> FilePlace:
+        return FilePlace(
+            os.path.join(str(directory), name), directory.root if self._is_beside_logs(directory) else None
+        )
 
-    def may_write(self, place: Place) -> bool:
+    def may_write(self, place: FilePlace) -> bool:
         """Whether a file may be changed: beside logs, only if their log dir is locked."""
         return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
 

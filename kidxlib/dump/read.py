@@ -43,7 +43,7 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
+from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset_in_name, sibling, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError, UnknownVersionError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.checksums import extend_crc32
@@ -140,7 +140,7 @@ def _dump_log(path: Path, options: DumpOptions, shown_as: ShownAs) -> Iterator[D
         end_offset, epoch = (None, None) if snapshot is None else (snapshot.end_offset, snapshot.epoch)
         yield KRaftSnapshotStart(end_offset, epoch)
     else:
-        yield LogStart(base_offset(path))
+        yield LogStart(base_offset_in_name(path))
     with _opened_log(path) as log:
         if options.max_bytes is not None:
             log.keep_valid(options.max_bytes)
@@ -385,12 +385,12 @@ def _dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
     path = source.path
     index: OffsetIndex | TimeIndex
     if source.kind is FileKind.OFFSET_INDEX:
-        index = OffsetIndex.from_bytes(_content(path), base_offset(path), name=str(path))
+        index = OffsetIndex.from_bytes(_content(path), base_offset_in_name(path), name=str(path))
         if not len(index):
             yield Empty()
             return
     else:
-        index = TimeIndex.from_bytes(_content(path), base_offset(path), name=str(path))
+        index = TimeIndex.from_bytes(_content(path), base_offset_in_name(path), name=str(path))
     if options.sanity_only:
         index.sanity_check()
         yield Sane()
@@ -424,7 +424,7 @@ def _dump_transaction_index(path: Path, shown_as: ShownAs) -> Iterator[DumpItem]
     entries = _content(path)
 
     def ensure_readable(release: KafkaRelease) -> None:
-        TransactionIndex.from_bytes(entries, base_offset(path), name=str(path), release=release).all()
+        TransactionIndex.from_bytes(entries, base_offset_in_name(path), name=str(path), release=release).all()
 
     shown_as.as_released(ensure_readable)
     size = layouts.ABORTED_TRANSACTION.itemsize

@@ -69,8 +69,6 @@ class DumpSource:
     missing: Path | None = None
 
 
-#: No file system has longer names; `int` refuses texts that are longer than 4,300 digits.
-_NAME_MAX: Final = 255
 _KINDS: Final = {kind.value: kind for kind in FileKind if kind is not FileKind.LEADER_EPOCHS}
 
 
@@ -87,7 +85,7 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None) -> DumpS
     if kind is FileKind.KRAFT_SNAPSHOT:
         snapshot_id(path)
     elif kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
-        base_offset(path)
+        base_offset_in_name(path)
     if not is_file:
         raise UsageError(f"{path}: not a regular file, expected one that Kafka has written")
     if kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX) or options.sanity_only:
@@ -138,15 +136,11 @@ def _is_there(path: Path) -> bool:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def base_offset(path: Path) -> int:
-    """The offset that Kafka reads in a file's name: all up to the first dot."""
-    text = path.name.partition(".")[0]
-    is_number = text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= _NAME_MAX
-    offset = int(text) if is_number else None
-    if offset is None or not -(2**63) <= offset < 2**63:
-        raise UsageError(
-            f"{path}: its name has to begin with an offset, as {segment_files.segment_file(0, path.suffix)}"
-        )
+def base_offset_in_name(path: Path) -> int:
+    """The offset in a file's name, which has to have one."""
+    if (offset := segment_files.offset_in_name(path.name)) is None:
+        example = segment_files.segment_file(0, path.suffix)
+        raise UsageError(f"{path}: its name has to begin with an offset, as {example}")
     return offset
 
 

@@ -57,7 +57,7 @@ def wrapping_sum(first, second):
 
 
 @njit
-def varint(data, at, end):
+def read_varint(data, at, end):
     """`ByteUtils.readVarint`: the value and the byte after it; `UNDERFLOW` or `TOO_LONG` in place of that byte."""
     value = np.uint32(0)
     for number in range(5):
@@ -97,7 +97,7 @@ def skip_bytes(data, at, end):
     """Skip a length and that many bytes: the length, where they start, and the position after them or an error below
     0.
     """
-    size, start = varint(data, at, end)
+    size, start = read_varint(data, at, end)
     if start < 0:
         return size, start, start
     if size > end - start:
@@ -108,7 +108,7 @@ def skip_bytes(data, at, end):
 @njit
 def skip_headers(data, at, end):
     """Skip the headers of a record (`DefaultRecord.readHeaders`): the position after them, or an error below 0."""
-    headers, at = varint(data, at, end)
+    headers, at = read_varint(data, at, end)
     if at < 0:
         return at
     if headers < 0 or headers > end - at:

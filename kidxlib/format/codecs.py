@@ -306,7 +306,7 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
         raise MalformedError("the end of the data within a zstd frame", "its rest")
 
 
-def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
+def decompressed_stream(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
     """A stream that decompresses another while it is read (`Compression.wrapForInput`). The codec is an index of
     `layouts.CODECS`, the magic that of the batch or message.
     """

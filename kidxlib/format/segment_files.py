@@ -12,6 +12,7 @@ import enum
 import re
 from typing import Final, NamedTuple
 
+from kidxlib import java
 from kidxlib.format.checkpoint_files import CHECKPOINTS
 from kidxlib.format.topic_partition import MOVED_DIRECTORY, REMOTE_INDEX_CACHE
 
@@ -65,6 +66,11 @@ def parse_segment_file(name: str) -> tuple[int, str] | None:
 def _offset_in(name: str, suffix: str) -> int | None:
     parsed = parse_segment_file(name)
     return parsed[0] if parsed is not None and parsed[1] == suffix else None
+
+
+def offset_in_name(name: str) -> int | None:
+    """The offset in any file's name, as Kafka reads it: all up to the first dot (`LogFileUtils.offsetFromFileName`)."""
+    return java.parse_long(name.partition(".")[0])
 
 
 class SnapshotId(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_int
 
 #: The directory in a log dir where a broker with tiered storage keeps indexes (`RemoteIndexCache.DIR_NAME`).
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
@@ -77,7 +77,7 @@ def loaded_as(name: str) -> TopicPartition | None:
             return None
         name = name.rpartition(".")[0]
     topic, _, number = name.rpartition("-")
-    partition = parse_integer(number, 32)
+    partition = parse_int(number)
     return TopicPartition(topic, partition) if topic and partition is not None else None
 
 

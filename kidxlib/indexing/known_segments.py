@@ -102,7 +102,7 @@ def texts(column: Values) -> Values:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
+def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
     """How many rows each partition has, in the order of the keys."""
     counted = rows.select(PARTITION_KEY).cast(SEGMENTS.schema(PARTITION_KEY))
     counted = counted.group_by(list(PARTITION_KEY)).aggregate([([], "count_all")])
@@ -135,7 +135,7 @@ def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
     listed = {partition.key for partition in plan.partitions}
     return {
         key: count
-        for key, count in rows_by_partition(missing).items()
+        for key, count in row_counts_by_partition(missing).items()
         if (key[0] in plan.log_dirs or key in listed) and key not in plan.unlistable and key[0] not in plan.empty
     }
 

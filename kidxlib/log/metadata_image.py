@@ -21,7 +21,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, NodeRelease, release_of_level
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_long
 from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
     Endpoint,
@@ -607,7 +607,7 @@ def _set_in(configs: Mapping[str, str], synonyms: _Synonyms) -> list[str]:
 
 
 def _in_topic_unit(text: str, unit: int | None) -> str:
-    number = parse_integer(text, 64)
+    number = parse_long(text)
     if unit is None or number is None:
         return text
     return str(number * unit) if number >= 0 else _UNLIMITED

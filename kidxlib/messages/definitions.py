@@ -76,7 +76,7 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # there is one of each, which a cache finds by identity
-class Message:
+class MessageDefinition:
     """
     Attributes:
         name: such as `PartitionRecord`.
@@ -110,7 +110,7 @@ def kafka_version() -> str:
 
 
 @functools.cache
-def messages_of(module: str, release: KafkaRelease = NEWEST) -> Mapping[str, Message]:
+def messages_of(module: str, release: KafkaRelease = NEWEST) -> Mapping[str, MessageDefinition]:
     """The messages of a module of Kafka, such as `kafka-metadata`, by name, as far as `definitions.json` has them. They
     are as a release has them: what came later is left out.
     """
@@ -134,8 +134,8 @@ def _since(given: Mapping[str, Any]) -> KafkaRelease | None:
     return KafkaRelease.parse(given.get("since", ""))
 
 
-def _message(given: Mapping[str, Any], release: KafkaRelease) -> Message:
-    return Message(
+def _message(given: Mapping[str, Any], release: KafkaRelease) -> MessageDefinition:
+    return MessageDefinition(
         name=given["name"],
         api_key=given.get("apiKey"),
         kind=given["type"],

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 from kidxlib.errors import UnreadableMessageError
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.java import as_int, boolean_text, double_text, text_of
-from kidxlib.messages.definitions import Field, Message, Struct, Versions
+from kidxlib.messages.definitions import Field, MessageDefinition, Struct, Versions
 
 #: A message's values by the names of all fields; fields that the version lacks have their defaults. Bytes are `bytes`,
 #: a UUID is text, an array a list, a struct such a dict. Not to be changed, as defaults are shared.
@@ -123,7 +123,7 @@ _SIZES: Final[Mapping[str, int]] = {
 _NULL: Final = -1
 
 
-def read_message(message: Message, readable: Readable, version: int) -> Values:
+def read_message(message: MessageDefinition, readable: Readable, version: int) -> Values:
     """Read a message. An unknown version is read as the nearest known one, as in Kafka; only structs that are defined
     in place refuse it.
     """
@@ -140,12 +140,12 @@ class Scope:
         given: the version to read, even if it is not possible.
     """
 
-    message: Message
+    message: MessageDefinition
     possible: Versions
     given: int
 
     @classmethod
-    def of(cls, message: Message, version: int) -> Scope:
+    def of(cls, message: MessageDefinition, version: int) -> Scope:
         return cls(message, message.versions, version)
 
     @property
@@ -213,7 +213,7 @@ class Scope:
 
 
 @functools.cache
-def _message_reader(message: Message, version: int) -> _Read:
+def _message_reader(message: MessageDefinition, version: int) -> _Read:
     return _struct_reader(Scope.of(message, version), message.fields)
 
 
@@ -354,7 +354,7 @@ def _raise(expected: str, message: str) -> _Read:
     return read
 
 
-def json_object(message: Message, values: Values, version: int) -> dict[str, Any]:
+def json_object(message: MessageDefinition, values: Values, version: int) -> dict[str, Any]:
     """A message in the JSON of Kafka's `…JsonConverter.write`: the fields of a version, with tagged ones if they are
     not the default. Bytes are base64.
 
@@ -425,7 +425,7 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(digits)
 
 
-def write_message(message: Message, values: Mapping[str, Any], version: int) -> bytes:
+def write_message(message: MessageDefinition, values: Mapping[str, Any], version: int) -> bytes:
     """Write a message.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Final
 from kidxlib.errors import UnknownRecordTypeError, UnreadableMessageError
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.java import as_short
-from kidxlib.messages.definitions import Message, messages_of
+from kidxlib.messages.definitions import MessageDefinition, messages_of
 from kidxlib.messages.interpreter import Readable, Values, read_message, unsigned_varint, write_message
 
 CLUSTER_METADATA: Final = "kafka-metadata"
@@ -34,7 +34,7 @@ SHARE_GROUP_STATE: Final = "kafka-share-coordinator"
 class FramedMessage:
     """A message in a record's value, in the record's version, even if the message does not have that version."""
 
-    message: Message
+    message: MessageDefinition
     version: int
     values: Values
 
@@ -93,7 +93,7 @@ def _short(readable: Readable, what: str) -> int:
 
 
 @functools.cache
-def _by_api_key(module: str, release: KafkaRelease) -> Mapping[int, Message]:
+def _by_api_key(module: str, release: KafkaRelease) -> Mapping[int, MessageDefinition]:
     messages = messages_of(module, release).values()
     return {message.api_key: message for message in messages if message.api_key is not None}
 
@@ -102,9 +102,9 @@ def _by_api_key(module: str, release: KafkaRelease) -> Mapping[int, Message]:
 class CoordinatorRecord:
     """A record of a coordinator's topic. The value and its version are None in a tombstone."""
 
-    key_message: Message
+    key_message: MessageDefinition
     key: Values
-    value_message: Message
+    value_message: MessageDefinition
     value_version: int | None
     value: Values | None
 
@@ -148,7 +148,7 @@ def _version(readable: Readable, what: str) -> int:
         raise UnreadableMessageError(error.expected, f"Could not read version from {what}'s buffer.") from error
 
 
-def _read(message: Message, readable: Readable, version: int, what: str) -> Values:
+def _read(message: MessageDefinition, readable: Readable, version: int, what: str) -> Values:
     try:
         return read_message(message, readable, version)
     except UnreadableMessageError as error:
@@ -159,7 +159,7 @@ def _read(message: Message, readable: Readable, version: int, what: str) -> Valu
 
 
 @functools.cache
-def _by_type(module: str, release: KafkaRelease) -> Mapping[int, tuple[Message, Message]]:
+def _by_type(module: str, release: KafkaRelease) -> Mapping[int, tuple[MessageDefinition, MessageDefinition]]:
     """The messages of key and value, by the type in the key."""
     messages = messages_of(module, release).values()
     values = {message.api_key: message for message in messages if message.kind == "coordinator-value"}

@@ -260,7 +260,7 @@ def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> froze
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSavings:
+class TopicCompaction:
     """What one action does to the files of one topic, without files that stay.
 
     Attributes:
@@ -290,7 +290,7 @@ class CompactionReport:
         problems: the number of kept files that a person should look into.
     """
 
-    topics: list[TopicSavings]
+    topics: list[TopicCompaction]
     changed: tuple[int, list[str]]
     unchanged: int
     kept: tuple[int, list[str]]
@@ -318,7 +318,7 @@ def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
     return changes.take(at if first is None else at.slice(0, first))
 
 
-def _savings(changes: Staged) -> list[TopicSavings]:
+def _savings(changes: Staged) -> list[TopicCompaction]:
     names = [*_KINDS, "outcome", "bytes_before", "bytes_after", "log_bytes", *_MEANS, *_MOST]
     rows = rows_where(changes.rows("compacted", names), [_CHANGED])
     # The mean is weighted by the bytes of logs; a product of two sizes may exceed 64 bits.
@@ -332,7 +332,7 @@ def _savings(changes: Staged) -> list[TopicSavings]:
         [([], "count_all"), *((name, "sum") for name in sums), *((name, "max") for name in _MOST)]
     )
     return [
-        TopicSavings(
+        TopicCompaction(
             topic=row["topic"],
             action=row["action"],
             changes=row["count_all"],

@@ -319,7 +319,7 @@ def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: 
     return f"{topic_id}{whose}, and the cluster's metadata has {has}"
 
 
-def absent_partitions(
+def absent_as_left_out(
     log_dirs: Collection[Location],
     asks_for: Callable[[TopicPartition], bool],
     brokers: BrokersMetadata,

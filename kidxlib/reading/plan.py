@@ -29,7 +29,7 @@ from kidxlib.reading.left_out import (
     LeftOut,
     LogRead,
     Why,
-    absent_partitions,
+    absent_as_left_out,
     folders_passed_over,
     gaps_between_logs,
     in_older_log_dirs,
@@ -474,7 +474,7 @@ class _Planner:
         """
         whole = {source.path for source in self._request.sources if source.remote is None}
         by_name = self._request.is_by_name
-        self._left_out += absent_partitions(whole, self._request.asks_for, self._ends.brokers, there, by_name=by_name)
+        self._left_out += absent_as_left_out(whole, self._request.asks_for, self._ends.brokers, there, by_name=by_name)
         unmounted = unmounted_log_dirs(whole)
         without = log_dirs_without_metadata(whole, self._ends.brokers)
         lines = [may_be_elsewhere(log_dir, unmounted) for log_dir in without]

@@ -295,7 +295,7 @@ class _IndexedBatches:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionPlace:
     """A place between two batches of a partition.
 
     Attributes:
@@ -411,23 +411,23 @@ class PartitionLogs:
             if begin < end:
                 yield LogPart(log.path, log.base_offset, begin, end)
 
-    def place_after(self, place: Place) -> Place:
+    def place_after(self, place: PartitionPlace) -> PartitionPlace:
         """The place after the batch that begins at a place; the place itself if no batch begins there."""
         return self._last_place(place, None)
 
-    def last_place(self, place: Place, position: int) -> Place:
+    def last_place(self, place: PartitionPlace, position: int) -> PartitionPlace:
         """The last place between two batches at or before a position; `place` is one that is not beyond it."""
         number = bisect_right(self._starts, position, hi=len(self._logs)) - 1
         start = self._starts[number]
         if start > place.position:
-            place = Place(start, self._base_offsets[number])
+            place = PartitionPlace(start, self._base_offsets[number])
         log = self._logs[number]
         bound = bound_before(log, self._index(log), position - start)
         if bound.offset is not None and start + bound.position > place.position:
-            place = Place(start + bound.position, bound.offset)
+            place = PartitionPlace(start + bound.position, bound.offset)
         return self._last_place(place, position)
 
-    def _last_place(self, place: Place, position: int | None) -> Place:
+    def _last_place(self, place: PartitionPlace, position: int | None) -> PartitionPlace:
         """The last place in the same log at or before a position; for None the next place."""
         number = bisect_right(self._starts, place.position, hi=len(self._logs)) - 1
         log, start = self._logs[number], self._starts[number]
@@ -438,7 +438,7 @@ class PartitionLogs:
                 ends = start + rows["position"] + rows["size"]
                 count = 1 if position is None else int(np.searchsorted(ends, position, "right"))
                 if count:
-                    place = Place(int(ends[count - 1]), int(rows["last_offset"][count - 1]) + 1)
+                    place = PartitionPlace(int(ends[count - 1]), int(rows["last_offset"][count - 1]) + 1)
                 if count < len(rows) or position is None:
                     break
         return place

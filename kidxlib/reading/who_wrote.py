@@ -46,7 +46,7 @@ _MARKERS: Final = pa.schema(
 _KEYS_AND_VALUES: Final = pa.schema([CONSUMED.field(name) for name in ("key", "value")])
 
 
-class Outcome(enum.StrEnum):
+class TransactionOutcome(enum.StrEnum):
     """How the transaction of a record ended."""
 
     COMMITTED = "committed"
@@ -81,7 +81,7 @@ class WrittenBy:
     batch: dict[str, Any]
     record: dict[str, Any] | None
     producer_id: int
-    outcome: Outcome
+    outcome: TransactionOutcome
     marker: str | None = None
     marker_offset: int | None = None
     transactional_id: str | None = None
@@ -123,7 +123,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
         batch=batch,
         record=record,
         producer_id=batch["producer_id"],
-        outcome=Outcome.NONE,
+        outcome=TransactionOutcome.NONE,
         notes=(
             *notes,
             *plan.of_another_time,
@@ -131,10 +131,12 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
         ),
     )
     if batch["control"]:
-        written_by = replace(written_by, outcome=Outcome.MARKER, marker=_control_type(read.log_path, batch["position"]))
+        written_by = replace(
+            written_by, outcome=TransactionOutcome.MARKER, marker=_control_type(read.log_path, batch["position"])
+        )
     elif batch["transactional"]:
         written_by = _with_end(written_by, _request(paths, wanted, batch["last_offset"] + 1, None))
-    if batch["producer_id"] == _NO_PRODUCER or written_by.outcome is Outcome.NONE:
+    if batch["producer_id"] == _NO_PRODUCER or written_by.outcome is TransactionOutcome.NONE:
         return written_by
     return _with_id(written_by, request)
 
@@ -187,15 +189,15 @@ def _with_end(written_by: WrittenBy, behind: ReadRequest) -> WrittenBy:
         if next_offset < read.base_offset and not any(log.lacks_records for log in before):
             offsets = f"offsets {next_offset} to {read.base_offset - 1} are in no log"
             note = f"{offsets}; a marker of the producer may have been there"
-            return replace(written_by, outcome=Outcome.UNKNOWN, notes=(*written_by.notes, note))
+            return replace(written_by, outcome=TransactionOutcome.UNKNOWN, notes=(*written_by.notes, note))
         for row in _markers_of(read, written_by.producer_id, damages, before):
             name = _control_type(read.log_path, row["position"])
-            outcome = Outcome.COMMITTED if name == "COMMIT" else Outcome.ABORTED
+            outcome = TransactionOutcome.COMMITTED if name == "COMMIT" else TransactionOutcome.ABORTED
             return replace(written_by, outcome=outcome, marker_offset=row["last_offset"])
         if damages:
             note = f"{damages[0]}; a marker of the producer may have been there"
-            return replace(written_by, outcome=Outcome.UNKNOWN, notes=(*written_by.notes, note))
-    return replace(written_by, outcome=Outcome.OPEN)
+            return replace(written_by, outcome=TransactionOutcome.UNKNOWN, notes=(*written_by.notes, note))
+    return replace(written_by, outcome=TransactionOutcome.OPEN)
 
 
 def _markers_of(

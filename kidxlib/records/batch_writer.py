@@ -44,10 +44,10 @@ def moved_to(batch: bytes, base_offset: int) -> bytes:
 
 def _record(offset_delta: int, value: bytes) -> bytes:
     """Attributes, delta of the timestamp, delta of the offset, null as the key, the value, no headers."""
-    body = b"\0\0" + varint(offset_delta) + varint(-1) + varint(len(value)) + value + b"\0"
-    return varint(len(body)) + body
+    body = b"\0\0" + write_varint(offset_delta) + write_varint(-1) + write_varint(len(value)) + value + b"\0"
+    return write_varint(len(body)) + body
 
 
-def varint(value: int) -> bytes:
+def write_varint(value: int) -> bytes:
     """`ByteUtils.writeVarint`: zig-zag."""
     return unsigned_varint((value << 1 ^ value >> 31) & 0xFFFFFFFF)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kidxlib.errors import MalformedError, UnreadableMessageError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import NEWEST, KafkaRelease
-from kidxlib.messages.definitions import Message, messages_of
+from kidxlib.messages.definitions import MessageDefinition, messages_of
 from kidxlib.messages.interpreter import Readable, json_object, read_message
 from kidxlib.records.reader import Record
 
@@ -58,7 +58,7 @@ def _type_id(key: bytes) -> int:
     return readable.number(2)
 
 
-def _fields(message: Message, value: bytes) -> dict[str, Any]:
+def _fields(message: MessageDefinition, value: bytes) -> dict[str, Any]:
     """The fields of a value. A marker has a version before them; KRaft's messages have it among their fields."""
     readable = Readable(value)
     if message.name == _END_OF_TRANSACTION:

@@ -17,7 +17,7 @@ from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.decompress_kernel import Decompressors
 from kidxlib.records.batch_table import BatchTable
-from kidxlib.records.batch_writer import varint
+from kidxlib.records.batch_writer import write_varint
 from kidxlib.records.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
 from kidxlib.records.reader import Record, content, records, wrapper_content
 from kidxlib.records.wanted_records import Wanted
@@ -82,9 +82,9 @@ class _Held:
         key_at, key_bytes = self._put(record.key)
         value_at, value_bytes = self._put(record.value)
         headers_at = len(self.memory)
-        self.memory += varint(len(record.headers))
+        self.memory += write_varint(len(record.headers))
         for data in (part for header in record.headers for part in (header.key.encode(), header.value)):
-            self.memory += varint(_NULL if data is None else len(data))
+            self.memory += write_varint(_NULL if data is None else len(data))
             self._put(data)
         self.places.append((record.offset, record.timestamp, 0, key_at, key_bytes, value_at, value_bytes, headers_at))
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format.bytes_kernel import UNDERFLOW, int32, int64, skip_headers, varint, varlong, wrapping_sum
+from kidxlib.format.bytes_kernel import UNDERFLOW, int32, int64, read_varint, skip_headers, varlong, wrapping_sum
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     BATCH_BYTES_MIN,
@@ -92,7 +92,7 @@ def _short_varint(data, at, end):
         if second < 128:
             value = (first & 127) | (second << 7)
             return (value >> 1) ^ -(value & 1), at + 2
-    return varint(data, at, end)
+    return read_varint(data, at, end)
 
 
 @njit(forceinline=True)
@@ -139,7 +139,9 @@ def read_record(content, at, end):
     types.int64(BYTES, types.int64, types.int64, types.int64, types.boolean, types.int64, LONGS, LONGS),
     **OPTIONS,
 )
-def read_records(content, count, base_offset, base_timestamp, append_time, max_timestamp, offsets, timestamps):
+def read_offsets_and_timestamps(
+    content, count, base_offset, base_timestamp, append_time, max_timestamp, offsets, timestamps
+):
     """Offsets and timestamps of the records of a v2 batch (`DefaultRecordBatch.RecordIterator`).
 
     Args:

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.codecs import ByteStream, decompress
+from kidxlib.format.codecs import ByteStream, decompressed_stream
 from kidxlib.java import as_long, text_of
 from kidxlib.records.batch_headers import Batch, stream_of
 from kidxlib.storage.log_bytes import LogBytes
@@ -119,7 +119,7 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
 def content(log: LogBytes, batch: Batch) -> ByteStream:
     """The content of a v2 batch after its header: the records in sequence, decompressed lazily."""
     stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
-    return decompress(batch.codec, stored, batch.magic)
+    return decompressed_stream(batch.codec, stored, batch.magic)
 
 
 def _records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
@@ -163,7 +163,7 @@ def _size_of_record(content: ByteStream, number: int, count: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LegacyRecord:
     """A record of magic 0 or 1 as it is stored (`LegacyRecord`): in the log, or compressed within a wrapper.
 
     Attributes:
@@ -228,15 +228,15 @@ class Message:
         return (None, at) if size < 0 else (self.body[at : at + size], at + size)
 
 
-def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
     if batch.codec == layouts.CODEC_NONE:
         body = log.read(batch.position + layouts.LOG_OVERHEAD, batch.size - layouts.LOG_OVERHEAD)
-        yield Message(batch.offset_field, body)
+        yield LegacyRecord(batch.offset_field, body)
     else:
         yield from _messages_of_wrapper(log, batch)
 
 
-def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
+def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
     """`AbstractLegacyRecordBatch.DeepRecordsIterator`. In a wrapper of magic 1, offsets are relative to the last
     record's, which the wrapper has. So a wrapper is decompressed twice, where Kafka keeps all its content.
     """
@@ -258,7 +258,7 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
         body = stream.take(size)
         if len(body) < size:
             break
-        yield Message(as_long(base + inner_offset), body, append_time)
+        yield LegacyRecord(as_long(base + inner_offset), body, append_time)
         empty = False
     if empty:
         _wrapper_empty()
@@ -271,7 +271,7 @@ def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
     if batch.codec == layouts.CODEC_ZSTD:
         raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
     start, end = _value_of_wrapper(log, batch)
-    return decompress(batch.codec, stream_of(log, start, end), batch.magic)
+    return decompressed_stream(batch.codec, stream_of(log, start, end), batch.magic)
 
 
 def _last_inner_offset(stream: ByteStream) -> int:
@@ -353,7 +353,7 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
     return next((record.offset for record in records(log, batch) if record.timestamp == batch.max_timestamp), None)
 
 
-def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+def messages(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
     """The messages of a batch of magic 0 or 1: the batch itself, or those of a wrapper, without decoding them."""
     try:
         yield from _legacy_messages(log, batch)

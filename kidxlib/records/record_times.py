@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.read_kernel import read_records
+from kidxlib.records.read_kernel import read_offsets_and_timestamps
 from kidxlib.storage.log_bytes import LogBytes
 
 _Longs: TypeAlias = NDArray[np.int64]
@@ -51,7 +51,7 @@ def read_record_times(log: LogBytes, batch: batch_headers.Batch) -> RecordTimes 
     if not 0 <= count <= len(content) or len(content) == _CONTENT_BYTES_MAX:
         return None
     offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
-    well_formed = read_records(
+    well_formed = read_offsets_and_timestamps(
         np.frombuffer(content, np.uint8),
         count,
         batch.offset_field,

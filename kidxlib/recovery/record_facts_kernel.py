@@ -25,7 +25,7 @@ from kidxlib.format.layouts import (
     V2_RECORDS_COUNT_AT,
 )
 from kidxlib.jit.compiler import njit
-from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_records
+from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_offsets_and_timestamps
 from kidxlib.recovery.scan.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
 
 #: Why `fold_window` returns: all batches are folded; it needs more bytes from the position on; or it cannot read a
@@ -101,7 +101,7 @@ def fold_window(window, window_position, position, end, header_facts, stretches,
                 is_here = (attributes & ATTRIBUTE_CODEC) == 0 and position + batch_bytes <= window_end
                 if not is_here or count < 0 or count > len(timestamps):
                     return position, np.int64(_NEEDS_RECORDS)
-                found = read_records(
+                found = read_offsets_and_timestamps(
                     window[at + BATCH_V2_BYTES_MIN : at + batch_bytes],
                     count,
                     np.int64(0),

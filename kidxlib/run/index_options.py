@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kidxlib.format import layouts
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_int
 from kidxlib.log.metadata_image import ClusterMetadata, ConfigValue
 from kidxlib.recovery.options import (
     INTERVAL,
@@ -81,7 +81,7 @@ def _first(*values: int | None) -> int | None:
 
 def _number(name: str, config: ConfigValue) -> int | None:
     """A setting's number, if a broker would accept it."""
-    number = parse_integer(config.value, 32)
+    number = parse_int(config.value)
     return None if number is None or number < _LEAST[name] else number
 
 

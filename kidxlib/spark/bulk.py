@@ -22,7 +22,7 @@ from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_mean
 from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_log
 from kidxlib.reading.walk import fail_on, warn_of
 from kidxlib.run.context import existing_catalog_tables
-from kidxlib.spark.source import spark_schema
+from kidxlib.spark.source import nullable_schema
 from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
 
 _log: Final = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ def read(
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)
     warn_of_left_out(plan)
-    return _frame(spark, plan, mode, spark_schema(columns_read), goes_on=goes_on)
+    return _frame(spark, plan, mode, nullable_schema(columns_read), goes_on=goes_on)
 
 
 def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:

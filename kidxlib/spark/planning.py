@@ -23,13 +23,13 @@ from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import (
     LeftOut,
     Why,
-    absent_partitions,
+    absent_as_left_out,
     in_older_log_dirs,
     lines_of_left_out,
     with_other_topic_id,
 )
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.positions import LogEnd, PartitionLogs, Place, listed_logs
+from kidxlib.reading.positions import LogEnd, PartitionLogs, PartitionPlace, listed_logs
 from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
@@ -353,8 +353,8 @@ class _Lag:
     end: int
 
     @cached_property
-    def start(self) -> Place:
-        return Place(self.logs.position_of(self.begin), self.begin)
+    def start(self) -> PartitionPlace:
+        return PartitionPlace(self.logs.position_of(self.begin), self.begin)
 
     @cached_property
     def log_bytes(self) -> int:
@@ -442,7 +442,7 @@ def _absent_of(
     """
     whole = {source.path for source in request.sources if source.remote is None}
     by_name = options.topics != Topics()
-    return absent_partitions(whole, options.topics.asks_for, brokers, there, by_name=by_name)
+    return absent_as_left_out(whole, options.topics.asks_for, brokers, there, by_name=by_name)
 
 
 def _source_request(

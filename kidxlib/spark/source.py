@@ -99,7 +99,7 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
+def nullable_schema(schema: pa.Schema) -> StructType:
     """Columns in Spark's types. All are declared nullable, as in Spark's Kafka source."""
     return StructType(
         [StructField(field.name, _TYPES.get(field.name) or from_arrow_type(field.type)) for field in schema]
@@ -107,13 +107,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def source_schema(mode: str, *, include_headers: bool) -> StructType:
-    return spark_schema(read_schema(mode, None, include_headers=include_headers))
+    return nullable_schema(read_schema(mode, None, include_headers=include_headers))
 
 
 def _ensure_columns(mode: str, schema: StructType) -> None:
     """Check that a user's schema has columns of the source, with their types, in any order."""
     names = schema.fieldNames()
-    known = spark_schema(read_schema(mode, names, include_headers=True))
+    known = nullable_schema(read_schema(mode, names, include_headers=True))
     for given, ours in zip(schema, known, strict=True):
         if given.dataType.simpleString() != ours.dataType.simpleString():
             raise UsageError(

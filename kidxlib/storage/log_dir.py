@@ -23,7 +23,7 @@ from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_int
 from kidxlib.storage.location import Listed, Location, entries_in, files_in, read_opened
 from kidxlib.storage.lock import is_in_use
 from kidxlib.text.words import quoted
@@ -188,7 +188,7 @@ def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
     text = properties.get("node.id", properties.get("broker.id"))
     if text is None:
         return None
-    node_id = parse_integer(text.strip(), 32)
+    node_id = parse_int(text.strip())
     if node_id is None:
         raise CheckpointError(f"{where}: node.id is {quoted(text)}, expected a number")
     return node_id

@@ -65,7 +65,7 @@ from kidxlib.tables.delta_commits import (
     was_dropped,
     whole_answer,
 )
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, SqlQuestion, scope_of
 
 _DELETED: Final = "_deleted"
 
@@ -133,7 +133,7 @@ class DeltaTables:
         sql = f"SELECT {selected} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
         return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 
-    def ask(self, question: Question) -> pa.Table:
+    def ask(self, question: SqlQuestion) -> pa.Table:
         opened: dict[str, DeltaTable] = {}
         for table in question.tables:
             if (delta := self.opened(table)) is None:

@@ -93,7 +93,7 @@ class TablesToRead(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SqlQuestion:
     """A question in SQL that both Spark and DataFusion understand, except for `explode`.
 
     Attributes:
@@ -117,7 +117,7 @@ class Question:
 class TablesToAsk(TablesToRead, Protocol):
     """Tables that answer SQL."""
 
-    def ask(self, question: Question) -> pa.Table:
+    def ask(self, question: SqlQuestion) -> pa.Table:
         """The answer, in the question's schema; no row if one of the tables is missing. It is a `CatalogError` if a
         table lacks a column, as an older release made it.
         """

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import PROMISES_OTHER_END, Verdict
 from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
-from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FileKind, Kind
+from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FilesAlike, RowKind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.results import NotReadyRow
@@ -74,7 +74,7 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
 def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
     """The values of the JSON object. Rows are functions, called only for JSON; `all_rows` is called at most once."""
     by_kind = functools.cache(lambda: all_rows().by_kind())
-    kinds = [kind for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None]
+    kinds = [kind for kind in RowKind if kind is not RowKind.NOT_READY or summary.not_ready is not None]
     return {
         **{kind.value: functools.partial(_rows_of_kind, by_kind, kind) for kind in kinds},
         "start_bytes": summary.read_bytes,
@@ -83,7 +83,7 @@ def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> 
     }
 
 
-def _rows_of_kind(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kind) -> list[dict[str, Any]]:
+def _rows_of_kind(by_kind: Callable[[], Mapping[RowKind, Sequence[Row]]], kind: RowKind) -> list[dict[str, Any]]:
     return [row.values() for row in by_kind()[kind]]
 
 
@@ -152,7 +152,7 @@ def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
     outcome.more(summary.reported_count - len(summary.reported), MORE_IN_JSON)
 
 
-def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
+def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FilesAlike]) -> None:
     """Show one line for each kind of files, where the files are too many to name each."""
     for kind in kinds:
         files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())

@@ -20,7 +20,7 @@ from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
 from kidxlib.operations.report.what_if import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.protocol import Question
+from kidxlib.tables.protocol import SqlQuestion
 from tests.browser.conftest import Opened, Reported, open_page
 from tests.support.catalog import append_rows
 from tests.support.report_fleet import ACCEPTED, BUILT_MS, DAMAGED, DIVERGED, FUTURE, NOW_MS, SMALL, run_kidx
@@ -255,7 +255,7 @@ def test_a_list_that_ends_early_says_so(browser: Browser, tmp_path: Path) -> Non
     section = opened.page.locator("section:has(> h2:text-is('Damaged segments'))")
     assert "1,000 of 1,003 damaged segments are shown; the SQL below gives all." in section.inner_text()
     sql = section.locator("pre").first.text_content()
-    asked = Question("all", sql or "", (SEGMENTS, ACCEPTED_TABLE), DAMAGED_SEGMENTS.schema)
+    asked = SqlQuestion("all", sql or "", (SEGMENTS, ACCEPTED_TABLE), DAMAGED_SEGMENTS.schema)
     assert DeltaTables(str(catalog)).ask(asked).num_rows == 1_003
     assert opened.page.get_by_text("are shown; the SQL below").count() == 1, "other lists are whole"
 

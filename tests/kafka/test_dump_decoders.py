@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
-from kidxlib.messages.definitions import Message, kafka_version, messages_of
+from kidxlib.messages.definitions import MessageDefinition, kafka_version, messages_of
 from kidxlib.messages.interpreter import Values
 from kidxlib.messages.interpreter import unsigned_varint as varint
 from kidxlib.messages.interpreter import write_message as message_bytes
@@ -239,7 +239,7 @@ def _plausible(values: Values, rng: random.Random) -> Values:
     return values | {name: value for name, value in right.items() if name in values}
 
 
-def _random_version(message: Message, rng: random.Random) -> int:
+def _random_version(message: MessageDefinition, rng: random.Random) -> int:
     return rng.randint(message.versions.lowest, message.versions.highest)
 
 

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaRelation, ReplicaVerdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.records.batch_headers import Batch
 from kidxlib.storage.log_dir import read_checkpoints
@@ -159,15 +159,15 @@ def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) 
         assert len(verdicts) == 2 and all(each.difference is None and each.epochs is None for each in verdicts)
         by_source = {each.source: each for each in verdicts}
         if topic == "written":
-            assert {each.verdict for each in verdicts} == {Verdict.SAME}, verdicts
+            assert {each.verdict for each in verdicts} == {ReplicaRelation.SAME}, verdicts
             assert {each.undecided_offsets for each in verdicts} == {0} and verdicts[0].has_majority
         elif topic == "late":
             behind, other = by_source.pop(f"broker-{_KILLED}"), *by_source.values()
-            assert (behind.verdict, behind.behind_offsets) == (Verdict.BEHIND, fleet.late[number])
-            assert (other.verdict, other.undecided_offsets) == (Verdict.SAME, 0)
+            assert (behind.verdict, behind.behind_offsets) == (ReplicaRelation.BEHIND, fleet.late[number])
+            assert (other.verdict, other.undecided_offsets) == (ReplicaRelation.SAME, 0)
         else:
             assert {each.compacted for each in verdicts} == {"cleaner-offset-checkpoint names it"}
-            assert {each.verdict for each in verdicts} <= {Verdict.SAME, Verdict.NOT_COMPARABLE}
+            assert {each.verdict for each in verdicts} <= {ReplicaRelation.SAME, ReplicaRelation.NOT_COMPARABLE}
 
 
 def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path: Path, rng: random.Random) -> None:
@@ -180,7 +180,7 @@ def test_a_record_that_is_another_on_one_broker_is_found(fleet: _Fleet, tmp_path
     batch = rng.choice(batches_of(log))
     _change_a_value(log, batch)
     found = spoilt.verdicts(tmp_path / "catalog")
-    differing = [each for verdicts in found.values() for each in verdicts if each.verdict is Verdict.DIFFERS]
+    differing = [each for verdicts in found.values() for each in verdicts if each.verdict is ReplicaRelation.DIFFERS]
     [verdict] = differing
     others = [each for each in spoilt.log_dirs if each != name]
     assert (verdict.topic, verdict.partition, verdict.source) == ("written", number, name)
@@ -206,7 +206,7 @@ def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path:
         ]
     found = cut.verdicts(tmp_path / "catalog")
     for number in range(_TOPICS["written"]):
-        assert {each.verdict for each in found["written", number]} == {Verdict.SAME}
+        assert {each.verdict for each in found["written", number]} == {ReplicaRelation.SAME}
         assert {each.undecided_offsets for each in found["written", number]} == {0}
 
 

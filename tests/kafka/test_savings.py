@@ -19,7 +19,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.library.read import read_batches, read_records
-from kidxlib.operations.report.savings import BATCH_SIZES, CODECS, Contents, RecordsToBe, TopicSavings, measure_savings
+from kidxlib.operations.report.savings import (
+    BATCH_SIZES,
+    CODECS,
+    ProducerBatches,
+    RecordsToBe,
+    TopicSavings,
+    measure_savings,
+)
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Record
@@ -251,7 +258,7 @@ def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: 
     for table in BatchWalk(whole(batch_v2(records)), 0, Wanted()).tables():
         for placed in RecordPlacer(1_000, 1_000_000).placed(table, Wanted()):
             to_be.add(placed.places)
-    contents = Contents([to_be.records()])
+    contents = ProducerBatches([to_be.records()])
     batch_size, first = rng.choice([150, 400, 1_000]), 0
     while first < len(records):
         after, plain, _ = contents.batch(0, first, codec, batch_size, np.float32(1))

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import kidxlib
-from kidxlib.audit.tiered.finding import Level
+from kidxlib.audit.tiered.finding import AuditLevel
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import (
@@ -79,8 +79,8 @@ def _audited(site: Site, level: str, *options: str, code: int = 0) -> dict[str, 
     return verified_tiered(*where, *options, code=code)
 
 
-@pytest.mark.parametrize("level", list(Level))
-def test_nothing_is_found_in_a_sound_bucket(filled: _Filled, level: Level) -> None:
+@pytest.mark.parametrize("level", list(AuditLevel))
+def test_nothing_is_found_in_a_sound_bucket(filled: _Filled, level: AuditLevel) -> None:
     found = _audited(filled.site, level)
     assert found["findings"] == []
     segments = [each for topic, partition in PARTITIONS for each in filled.site.segments(topic, partition)]
@@ -269,7 +269,7 @@ def test_nothing_is_found_while_a_broker_works(filled: _Filled, tmp_path: Path) 
     deadline = time.monotonic() + DEADLINE_SECONDS
     with broker.running():
         for number, _ in enumerate(write_briefly_kept(broker, "briefly-kept"), 1):
-            for level in Level:
+            for level in AuditLevel:
                 found = _audited(site, level)
                 assert found["findings"] == []
             assert time.monotonic() < deadline, "it deletes nothing"

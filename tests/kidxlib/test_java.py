@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ctypes import c_int16, c_int32, c_int64
 
 import pytest
@@ -17,7 +18,8 @@ from kidxlib.java import (
     double_text,
     hash_of,
     incremented_sequence,
-    parse_integer,
+    parse_int,
+    parse_long,
     split_by_pattern,
 )
 
@@ -43,22 +45,23 @@ def test_sequences_go_round_behind_the_largest_int(sequence: int, step: int) -> 
     assert decremented_sequence(after, step) == sequence
 
 
-@pytest.mark.parametrize("bits", [32, 64])
-def test_texts_at_the_ends_of_a_type(bits: int) -> None:
+@pytest.mark.parametrize(("parse", "bits"), [(parse_int, 32), (parse_long, 64)])
+def test_texts_at_the_ends_of_a_type(parse: Callable[[str], int | None], bits: int) -> None:
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     for value in (least, -1, 0, most):
-        assert parse_integer(str(value), bits) == value
-    assert parse_integer(str(least - 1), bits) is None
-    assert parse_integer(str(most + 1), bits) is None
+        assert parse(str(value)) == value
+    assert parse(str(least - 1)) is None
+    assert parse(str(most + 1)) is None
 
 
-@pytest.mark.parametrize("text", ["", "+", "-", " 1", "1 ", "1\n", "1_0", "0x1", "1.0", "--1"])
+@pytest.mark.parametrize("text", ["", "+", "-", " 1", "1 ", "1\n", "1_0", "0x1", "1.0", "--1", "9" * 5_000])
 def test_what_java_takes_for_no_number(text: str) -> None:
-    assert parse_integer(text, 32) is None
+    assert parse_int(text) is None
 
 
 def test_a_plus_and_zeros_before_a_number() -> None:
-    assert parse_integer("+007", 32) == 7
+    assert parse_int("+007") == 7
+    assert parse_long("-" + "0" * 5_000 + "7") == -7
 
 
 @pytest.mark.parametrize(

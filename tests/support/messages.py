@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kidxlib.messages.definitions import Field, Message
+from kidxlib.messages.definitions import Field, MessageDefinition
 from kidxlib.messages.interpreter import Scope, Values
 
 #: The size in bytes of each integer type, and whether it is signed.
@@ -23,7 +23,7 @@ _TEXTS: Final = ("", "a", "consumer", "größer\u2028", '"quoted\\"', "\0\x1f\n\
 _DOUBLES: Final = (0.0, -0.0, 1.5, 1e7, 123456.75, 0.001, 0.00025, 1e300, float("nan"), float("inf"))
 
 
-def random_values(message: Message, version: int, rng: random.Random) -> Values:
+def random_values(message: MessageDefinition, version: int, rng: random.Random) -> Values:
     """Values of all fields; those that the version lacks have their defaults."""
     return _random_struct(Scope.of(message, version), message.fields, rng)
 

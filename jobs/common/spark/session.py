@@ -262,7 +262,7 @@ def _made(directory: str) -> str:
     return Path(directory).as_uri()
 
 
-def is_local(spark: SparkSession) -> bool:
+def runs_locally(spark: SparkSession) -> bool:
     """Whether this process's JVM, and workers that it starts, do all work."""
     return is_local_master(str(spark.sparkContext.master))
 

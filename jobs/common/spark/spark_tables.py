@@ -58,7 +58,7 @@ from kidxlib.tables.protocol import (
     VACUUM_KEEPS,
     ArrowStream,
     FirstAndLast,
-    Question,
+    SqlQuestion,
     TablesToRead,
     files_schema,
     scope_of,
@@ -383,7 +383,7 @@ class SparkTables:
         first, last = F.min(columns.order).alias("first"), F.max_by(columns.last_column, columns.order).alias("last")
         return rows.groupBy(*schema.names[:-2]).agg(first, last).toArrow().cast(schema)
 
-    def ask(self, question: Question) -> pa.Table:
+    def ask(self, question: SqlQuestion) -> pa.Table:
         rows: dict[str, Any] = {table.name: self._rows(table, ()) for table in question.tables}
         if None in rows.values():
             return question.schema.empty_table()

@@ -97,7 +97,7 @@ def python_path(environ: Mapping[str, str]) -> str:
     return ":".join(filter(None, [PROJECT, environ.get("PYTHONPATH")]))
 
 
-def names_in(directory: str, start: str = "", end: str = "") -> list[str]:
+def visible_names_in(directory: str, start: str = "", end: str = "") -> list[str]:
     """The names in a directory with this beginning and end, sorted, without hidden ones; none if there is no such
     directory.
     """
@@ -110,7 +110,7 @@ def names_in(directory: str, start: str = "", end: str = "") -> list[str]:
 
 def job_names() -> list[str]:
     """The sorted names of all jobs, which are those of their files."""
-    names = [name.removesuffix(".py") for name in names_in(f"{PROJECT}/jobs", end=".py")]
+    names = [name.removesuffix(".py") for name in visible_names_in(f"{PROJECT}/jobs", end=".py")]
     return [name for name in names if name != "__init__"]
 
 

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jobs.common.submit.call import HELP, MODULES, PROJECT, PYTHON, Call, names_in, python_path
+from jobs.common.submit.call import HELP, MODULES, PROJECT, PYTHON, Call, python_path, visible_names_in
 from kidxlib.errors import UsageError
 
 #: The variables that a run depends on, in the order in which they are printed: always, and where the driver is.
@@ -84,7 +84,9 @@ def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Lau
 
 
 def _submit_words(call: Call, options: SparkOptions, *, has_archive: bool) -> list[str]:
-    delta = [f"{_own_place(call)}/.jars/delta/{name}" for name in names_in(f"{PROJECT}/.jars/delta", end=".jar")]
+    delta = [
+        f"{_own_place(call)}/.jars/delta/{name}" for name in visible_names_in(f"{PROJECT}/.jars/delta", end=".jar")
+    ]
     jars, class_path = ([], delta) if options.is_local else (delta, [])
     modules = [MODULES] if sends_modules(call, options) else []
     words = ["--master", options.master, "--deploy-mode", options.deploy_mode]
@@ -121,7 +123,7 @@ def _spark_directories(environ: Mapping[str, str]) -> dict[str, str]:
     if environ.get("SPARK_HOME"):
         return {}
     library = f"{PROJECT}/.venv/lib"
-    python = next(iter(names_in(library, "python3.")), "python3")
+    python = next(iter(visible_names_in(library, "python3.")), "python3")
     return {
         "SPARK_HOME": f"{library}/{python}/site-packages/pyspark",
         "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or f"{PROJECT}/conf",
@@ -134,7 +136,7 @@ def _python_side(environ: Mapping[str, str]) -> list[str]:
     if not home or not os.path.isfile(f"{home}/python/pyspark/__init__.py"):
         return []
     library = f"{home}/python/lib"
-    return [f"{home}/python", *(f"{library}/{name}" for name in names_in(library, "py4j-", "-src.zip")[:1])]
+    return [f"{home}/python", *(f"{library}/{name}" for name in visible_names_in(library, "py4j-", "-src.zip")[:1])]
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from typing import Final, NoReturn, Self
 
 import numpy as np
 
-from kidxlib.audit.startup.obstacles import Thrown, obstacles_in_files, offset_in_name, why_misnamed
+from kidxlib.audit.startup.obstacles import Thrown, obstacles_in_files, why_misnamed
 from kidxlib.audit.startup.simulation import (
     ReadLog,
     Recovery,
@@ -111,7 +111,8 @@ class ProducerSnapshots:
             {
                 offset: _is_readable_snapshot(file)
                 for name, file in files.items()
-                if name.endswith(segment_files.SNAPSHOT_SUFFIX) and (offset := offset_in_name(name)) is not None
+                if name.endswith(segment_files.SNAPSHOT_SUFFIX)
+                and (offset := segment_files.offset_in_name(name)) is not None
             }
         )
 
@@ -297,7 +298,7 @@ def _remove_replaced(state: _LoadState, logs: Sequence[str]) -> None:
     least = min(base_offsets, default=segment_files.OFFSET_MAX)
     end = max((_end_of_swapped_log(state, offset) for offset in base_offsets), default=-1)
     for name in sorted(state.files):
-        offset = offset_in_name(name)
+        offset = segment_files.offset_in_name(name)
         if not name.endswith(segment_files.SWAP_SUFFIX) and offset is not None and least <= offset < end:
             state.remove(name, Removal.SWAPPED)
 
@@ -539,7 +540,7 @@ def _fail_load(segment: SimulatedSegment, why: str) -> NoReturn:
 
 def _file_offset(name: str) -> int:
     """The offset in the name of a file that is known to have one."""
-    offset = offset_in_name(name)
+    offset = segment_files.offset_in_name(name)
     assert offset is not None, name
     return offset
 

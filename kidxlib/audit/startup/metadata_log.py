@@ -19,8 +19,6 @@ import numpy as np
 
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import (
-    INT_BITS,
-    LONG_BITS,
     REMEDY_OF_MISNAMED,
     Effect,
     KafkaThrows,
@@ -282,8 +280,8 @@ def _knows_voters(files: Mapping[str, Location], snapshot: Location, *, torn_cou
 
 def _parse_snapshot_as_kafka(name: str) -> SnapshotId | None:
     """`Snapshots.parse`, which takes any text at the places of offset and epoch."""
-    end_offset = java.parse_integer(name[:20], LONG_BITS)
-    epoch = java.parse_integer(name[21:31], INT_BITS)
+    end_offset = java.parse_long(name[:20])
+    epoch = java.parse_int(name[21:31])
     return None if len(name) < 31 or end_offset is None or epoch is None else SnapshotId(end_offset, epoch)
 
 

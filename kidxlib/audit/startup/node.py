@@ -38,7 +38,6 @@ from kidxlib.audit.startup.metadata_log import (
     obstacles_of_raft,
 )
 from kidxlib.audit.startup.obstacles import (
-    INT_BITS,
     Effect,
     Obstacle,
     Thrown,
@@ -432,7 +431,7 @@ def _why_properties_refused(properties: Mapping[str, str]) -> str | None:
     name = _NODE_ID_BY_VERSION[version]
     if name not in properties:
         return f"no {name}" if version == "1" else "no version and no node.id"
-    if java.parse_integer(properties[name].strip(), INT_BITS) is None:
+    if java.parse_int(properties[name].strip()) is None:
         return f"{name} is {quoted(properties[name])}, expected a number"
     if "cluster.id" not in properties and version == "1":  # a broker with ZooKeeper asks that for it
         return "no cluster.id"
@@ -441,7 +440,7 @@ def _why_properties_refused(properties: Mapping[str, str]) -> str | None:
 
 
 def _properties_version(properties: Mapping[str, str]) -> str:
-    number = java.parse_integer(properties.get("version", "0"), INT_BITS)
+    number = java.parse_int(properties.get("version", "0"))
     return properties.get("version", "0") if number is None else str(number)
 
 

@@ -35,8 +35,6 @@ from kidxlib.storage.location import Listed, Location, as_location, listed_in
 from kidxlib.storage.log_dir import PARTITION_METADATA, small_file
 from kidxlib.text.words import quoted
 
-INT_BITS: Final = 32
-LONG_BITS: Final = 64
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 #: Java's `\s`, which is ASCII's alone.
 _SPACES: Final = re.compile(r"[ \t\n\x0b\f\r]+")
@@ -190,7 +188,7 @@ def why_misnamed(name: str) -> tuple[str, str] | None:
     """What is wrong with the name of a file in a partition's directory, and what a broker does; None for nothing."""
     if not name.endswith(_NAMED_BY_OFFSET):
         return None
-    offset = offset_in_name(name)
+    offset = segment_files.offset_in_name(name)
     if offset is None:
         return f"{name.partition('.')[0]!r} is no offset", f"{Thrown.OTHER} (NumberFormatException)"
     its_log = segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
@@ -205,7 +203,7 @@ def why_misnamed(name: str) -> tuple[str, str] | None:
 
 def _remedy_of_misnamed(name: str, names: Collection[str]) -> str:
     """A misnamed file may be the only copy of a log."""
-    offset = offset_in_name(name)
+    offset = segment_files.offset_in_name(name)
     its_log = None if offset is None or offset < 0 else segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
     if its_log is None or its_log in names or not name.endswith(segment_files.LOG_SUFFIX):
         return REMEDY_OF_MISNAMED
@@ -213,11 +211,6 @@ def _remedy_of_misnamed(name: str, names: Collection[str]) -> str:
 
 
 @lru_cache(_NAMES_KEPT)
-def offset_in_name(name: str) -> int | None:
-    """The offset in a file's name (`LogFileUtils.offsetFromFileName`)."""
-    return java.parse_integer(name.partition(".")[0], LONG_BITS)
-
-
 @dataclass(frozen=True, slots=True)
 class AcceptedOffsets:
     """What a broker takes from an offset checkpoint; why it does not start with that (`failure`), or a remark for a
@@ -256,7 +249,7 @@ def ensure_epochs_accepted(path: Location | Listed) -> None:
 def accepted_topic_id(path: Location | Listed) -> str:
     """Read a topic id as `PartitionMetadataReadBuffer` does: from two lines, ignoring what is before their colons."""
     lines = read_lines(path)
-    version = java.parse_integer(_metadata_field(lines, 1), INT_BITS)
+    version = java.parse_int(_metadata_field(lines, 1))
     if version is None or version < 0:
         raise KafkaThrows(f"line 1: {quoted(lines[0])}, expected 'version: 0'", Thrown.IO)
     topic_id = _metadata_field(lines, 2)
@@ -308,18 +301,18 @@ def _parse_checkpoint(
 
 def _parse_offset_entry(parts: list[str]) -> tuple[TopicPartition, int] | None:
     """`OffsetCheckpointFile.Formatter`."""
-    partition, offset = java.parse_integer(parts[1], INT_BITS), java.parse_integer(parts[2], LONG_BITS)
+    partition, offset = java.parse_int(parts[1]), java.parse_long(parts[2])
     return None if partition is None or offset is None else (TopicPartition(parts[0], partition), offset)
 
 
 def _parse_epoch_entry(parts: list[str]) -> tuple[int, int] | None:
     """`LeaderEpochCheckpointFile.Formatter`."""
-    epoch, start_offset = java.parse_integer(parts[0], INT_BITS), java.parse_integer(parts[1], LONG_BITS)
+    epoch, start_offset = java.parse_int(parts[0]), java.parse_long(parts[1])
     return None if epoch is None or start_offset is None else (epoch, start_offset)
 
 
 def _parse_int(line: str, number: int) -> int:
-    value = java.parse_integer(line, INT_BITS)
+    value = java.parse_int(line)
     if value is None:
         raise KafkaThrows(f"line {number}: {quoted(line)}, expected a number", Thrown.IO)
     return value

@@ -71,7 +71,7 @@ SILENT: Final = (
 )
 
 
-class Level(enum.StrEnum):
+class AuditLevel(enum.StrEnum):
     """How much of a bucket an audit reads."""
 
     LISTING = "listing"  # names and sizes

@@ -29,9 +29,9 @@ from kidxlib.audit.tiered.finding import (
     SILENT,
     STALLED,
     STALLS,
+    AuditLevel,
     CopiedSegmentRow,
     FindingOnSegment,
-    Level,
     RemoteCountRow,
     RemoteFindingRow,
     RemoteSegmentKey,
@@ -78,7 +78,7 @@ _ObjectsBySegment: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AsOf:
+class JudgedAsOf:
     """The time at which a bucket is judged. Objects that are newer than the metadata are not judged.
 
     Attributes:
@@ -140,8 +140,8 @@ class RemotePartition:
     forgotten: pa.Table
     flag_since: Mapping[int, int]
     retention_ms: int | None
-    as_of: AsOf
-    level: Level
+    as_of: JudgedAsOf
+    level: AuditLevel
     copying: Copying
     is_recorded: bool = False
 
@@ -180,8 +180,10 @@ def audit_listing(asked: RemotePartition) -> ListedRemotePartition:
         RemoteCountRow(topic=topic, topic_id=topic_id, what=what, number=number, bytes=bytes_)
         for what, number, bytes_ in counts
     ]
-    objects = _objects_of_segments(listed.objects if asked.is_recorded or asked.level is not Level.LISTING else None)
-    to_read = [] if asked.level is Level.LISTING else list(_segments_to_read(presence, objects))
+    objects = _objects_of_segments(
+        listed.objects if asked.is_recorded or asked.level is not AuditLevel.LISTING else None
+    )
+    to_read = [] if asked.level is AuditLevel.LISTING else list(_segments_to_read(presence, objects))
     return ListedRemotePartition(
         findings, rows, to_read, list(_segments_to_record(asked, objects)) if asked.is_recorded else []
     )
@@ -189,8 +191,8 @@ def audit_listing(asked: RemotePartition) -> ListedRemotePartition:
 
 def _findings_on_listing(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnSegment]:
     if asked.layout.has_single_files:
-        yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is Level.FULL)
-        yield from _findings_on_sizes(presence, reads_indexes=asked.level is not Level.LISTING)
+        yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is AuditLevel.FULL)
+        yield from _findings_on_sizes(presence, reads_indexes=asked.level is not AuditLevel.LISTING)
     yield from findings_on_missing(presence)
     yield from _findings_on_lineage(presence, asked.breaks)
     yield from _findings_on_forgotten(asked.forgotten)
@@ -396,7 +398,7 @@ def _findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[F
             )
 
 
-def _findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[FindingOnSegment]:
+def _findings_on_states(presence: Presence, as_of: JudgedAsOf, copying: Copying) -> Iterator[FindingOnSegment]:
     """Segments that stay in a state that should pass."""
     since = _numbers(presence.segments["state_since_ms"])
     for state, (reason, consequence) in _CONSEQUENCES_OF_PASSING_STATES.items():
@@ -444,7 +446,7 @@ def _findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Findi
         yield key_of(segment), safe(METADATA, "unreferenced", detail, why)
 
 
-def _findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) -> Iterator[FindingOnSegment]:
+def _findings_on_retention(presence: Presence, as_of: JudgedAsOf, retention_ms: int) -> Iterator[FindingOnSegment]:
     """Segments that retention by time should have deleted: the first ones, up to one that stays
     (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). `retention_ms` is below 0 if there is no limit.
     """
@@ -476,7 +478,7 @@ def _findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
 
 
 def _find_strays(
-    presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool
+    presence: Presence, as_of: JudgedAsOf, *, knows_metadata: bool, begins_late: bool
 ) -> tuple[list[FindingOnSegment], int]:
     """Findings on objects that nobody will ever delete: of segments that the metadata does not know, and of deleted
     segments; and how many objects are not judged, as they are newer than the metadata. The arguments are as in

@@ -136,7 +136,7 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
     )
 
 
-def epochs_in(segments: pa.Table) -> frozenset[int]:
+def epochs_of_remote_segments(segments: pa.Table) -> frozenset[int]:
     """The leader epochs of the remote segments that brokers read."""
     return frozenset(epoch for row in read_segments(segments) for epoch in _epochs_of_segment(row))
 

@@ -109,7 +109,7 @@ class SegmentsToRemake:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class SegmentContents:
     """What was read of a segment.
 
     Attributes:
@@ -128,33 +128,33 @@ class Contents:
         return content if isinstance(content, bytes) else None
 
 
-def read_contents(segment: RemoteSegmentToRead) -> Contents:
+def read_contents(segment: RemoteSegmentToRead) -> SegmentContents:
     """Read all parts of a segment but its log."""
     if segment.layout.has_single_files:
         contents = ((suffix, _read_object(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
-        return Contents({suffix: content for suffix, content in contents if content is not None})
+        return SegmentContents({suffix: content for suffix, content in contents if content is not None})
     manifest, indexes = _read_object(segment, MANIFEST_SUFFIX), _read_object(segment, INDEXES_SUFFIX)
     if manifest is None:
-        return Contents({}, has_log=False)
+        return SegmentContents({}, has_log=False)
     if isinstance(manifest, OSError):
-        return Contents({}, [_unreadable_object(MANIFEST_SUFFIX, str(manifest))], has_log=False)
+        return SegmentContents({}, [_unreadable_object(MANIFEST_SUFFIX, str(manifest))], has_log=False)
     try:
         known = read_manifest(manifest)
     except RemoteLogMetadataError as error:
-        return Contents({}, [_unreadable_object(MANIFEST_SUFFIX, str(error))], has_log=False)
+        return SegmentContents({}, [_unreadable_object(MANIFEST_SUFFIX, str(error))], has_log=False)
     findings = list(_findings_on_manifest(segment, known))
     if isinstance(indexes, OSError):
         findings.append(_unreadable_object(INDEXES_SUFFIX, str(indexes)))
     if not isinstance(indexes, bytes) or not known.is_plain:
-        return Contents({}, findings, has_log=known.is_plain)
+        return SegmentContents({}, findings, has_log=known.is_plain)
     end = max((position + size for position, size in known.indexes.values()), default=0)
     if end != len(indexes):
         detail = f"{len(indexes):,} bytes, the manifest says {end:,}"
         why = segment.in_words("fetches of offsets {start} to {end} fail, or get what another index says")
         findings.append(broken(INDEXES_SUFFIX, "wrong-size", detail, why))
-        return Contents({}, findings)
+        return SegmentContents({}, findings)
     parts = {suffix: indexes[position : position + size] for suffix, (position, size) in known.indexes.items()}
-    return Contents(parts, findings)
+    return SegmentContents(parts, findings)
 
 
 def _read_object(segment: RemoteSegmentToRead, suffix: str) -> Content | None:

@@ -40,8 +40,8 @@ from kidxlib.audit.tiered.finding import (
 )
 from kidxlib.audit.tiered.remote_segment import (
     SIDE_OBJECTS,
-    Contents,
     RemoteSegmentToRead,
+    SegmentContents,
     SegmentsToRemake,
     read_contents,
 )
@@ -99,7 +99,7 @@ class _ReadSegment:
     """
 
     segment: RemoteSegmentToRead
-    contents: Contents
+    contents: SegmentContents
     findings: Sequence[Finding]
     made: Mapping[str, bytes] | None
     log_bytes: int
@@ -148,7 +148,7 @@ def audit_remote_logs(
         yield read.segment, finding
 
 
-def findings_on_contents(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def findings_on_contents(segment: RemoteSegmentToRead, contents: SegmentContents) -> Iterator[Finding]:
     """What the bytes of indexes and snapshots show without the log."""
     findings_on = {
         OFFSET_INDEX_SUFFIX: _findings_on_offset_index,
@@ -166,7 +166,7 @@ def findings_on_contents(segment: RemoteSegmentToRead, contents: Contents) -> It
         yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
-def findings_at_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def findings_at_any_level(segment: RemoteSegmentToRead, contents: SegmentContents) -> Iterator[Finding]:
     """What the bytes show, whether or not the log is read."""
     yield from contents.findings
     for suffix, content in contents.parts.items():
@@ -276,7 +276,7 @@ def _finding_on_outside_entries(
     )
 
 
-def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: SegmentContents) -> Iterator[Finding]:
     """Both indexes get an entry at the same batch; the time index may lack one there, and may have one more at the
     segment's end (`LogSegment.append`, `onBecomeInactiveSegment`). An index outside the segment has a finding already.
     """
@@ -374,7 +374,7 @@ def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> _Read
 
 
 def _read_log(
-    segment: RemoteSegmentToRead, contents: Contents, use_mmap: bool
+    segment: RemoteSegmentToRead, contents: SegmentContents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding], bool]:
     """The result of `_scan_log`, and whether the log was read in a log dir: only if it is as the metadata says.
 
@@ -403,7 +403,7 @@ def _is_copied_log(segment: RemoteSegmentToRead, recovered: RecoveredSegment, fi
 
 
 def _scan_log(
-    segment: RemoteSegmentToRead, path: Location | None, contents: Contents, use_mmap: bool
+    segment: RemoteSegmentToRead, path: Location | None, contents: SegmentContents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding]]:
     """What recovery makes of a log (None if it cannot be read), and the findings on the log and its indexes."""
     if path is None:
@@ -428,7 +428,7 @@ def _scan_log(
 
 
 def _findings_on_indexes(
-    segment: RemoteSegmentToRead, log: LogBytes, recovered: RecoveredSegment, contents: Contents
+    segment: RemoteSegmentToRead, log: LogBytes, recovered: RecoveredSegment, contents: SegmentContents
 ) -> Iterator[Finding]:
     """`log` ends with its last valid batch."""
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.start_offset)

@@ -21,7 +21,7 @@ from kidxlib.audit.finding import IN_USE, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
 from kidxlib.audit.partition import PartitionAudit, partition_audits
 from kidxlib.audit.partition_logs import MISSING
-from kidxlib.audit.rows import AuditSummary, Kind, StartFailure, broken_files
+from kidxlib.audit.rows import AuditSummary, RowKind, StartFailure, broken_files
 from kidxlib.audit.startup.absent import has_no_partition, log_dirs_by_node
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
@@ -42,7 +42,7 @@ from kidxlib.indexing.known_segments import (
     NOWHERE,
     Matched,
     match_listing,
-    rows_by_partition,
+    row_counts_by_partition,
     without_directory,
 )
 from kidxlib.indexing.listing import unlistable_as_json
@@ -309,7 +309,7 @@ def _as_cataloged(
         options = _options(row) if find_interval else task.options
         directory = _index_directory(row[_INDEX_DIRECTORY]) if find_indexes else task.index_directory
         tasks[number] = replace(task, options=options, index_directory=directory)
-    return plan, tasks, rows_by_partition(matched.where(~listed).known)
+    return plan, tasks, row_counts_by_partition(matched.where(~listed).known)
 
 
 def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
@@ -436,7 +436,7 @@ def _missing_logs(results: AuditResults) -> dict[PartitionKey, list[int]]:
     """The base offsets of missing logs whose `.index` is there."""
     conditions = [Among("file", (LOG_SUFFIX,)), Among("reason", (MISSING,)), Among("verdict", (Verdict.BROKEN.value,))]
     base_offsets: defaultdict[PartitionKey, list[int]] = defaultdict(list)
-    for row in results.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
+    for row in results.rows(RowKind.FILE, SEGMENT_KEY, conditions).to_pylist():
         base_offsets[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
     return base_offsets
 
@@ -447,7 +447,7 @@ def _record_audit(
     """Record the findings of an audit in one commit. They replace all rows of the same audit, so that it can be run
     again. For partitions whose logs were not read, the findings of the audit before stay in force.
     """
-    findings = results.rows(Kind.FILE)
+    findings = results.rows(RowKind.FILE)
     if unread:
         findings = findings.filter(pa.array(positions_in(findings, rows_of_keys(unread), PARTITION_KEY) < 0))
     findings = _with_versions(findings, plan)
@@ -678,7 +678,7 @@ def audit_before_repair(
 
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     results = run_audit(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
-    rows = results.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))])
+    rows = results.rows(RowKind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))])
     files = without_brokers_own(plan, JudgedFile.of_arrow(rows))
     broken = broken_files(files)
     note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")

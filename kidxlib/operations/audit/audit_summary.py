@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP, Gap
 from kidxlib.audit.index_files.sparse_indexes import PREALLOCATED, REBUILT_WITH_OFFSET_INDEX
-from kidxlib.audit.rows import COUNTED, NOTHING_LOST, AuditSummary, FileKind, Kind, MissingIndexes
+from kidxlib.audit.rows import COUNTED, NOTHING_LOST, AuditSummary, FilesAlike, MissingIndexes, RowKind
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED, FileFinding
@@ -153,7 +153,7 @@ class AuditedCatalog:
 def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
     if not acceptances:
         return AcceptedFindings()
-    files = results.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
+    files = results.rows(RowKind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
     damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(files), damages)
     files = files.append_column("is_accepted", pa.array(of_files.is_accepted))
@@ -163,7 +163,7 @@ def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance])
     logs = files.filter(pc.equal(files["file"], pa.scalar(LOG_SUFFIX)))
     excused = logs.group_by(key).aggregate([("knows_consequence", "all")])
     excused = excused.filter(excused["knows_consequence_all"])
-    lost = results.rows(Kind.SEGMENT, [*SEGMENTS.key, "action"], [_LOST])
+    lost = results.rows(RowKind.SEGMENT, [*SEGMENTS.key, "action"], [_LOST])
     is_known = positions_in(lost, excused, key) >= 0
     is_known |= positions_in(lost, logs.filter(logs["is_accepted"]), SEGMENTS.key) >= 0
     losses = lost.filter(pa.array(is_known)).group_by("action").aggregate([([], "count_all")])
@@ -209,11 +209,11 @@ def summarise_audit(
     """
     summary = AuditSummary(failures=dict.fromkeys(log_dir_failures))
     kinds = ["file", "verdict"]
-    files = results.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
+    files = results.rows(RowKind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():
         summary.files[row["file"], row["verdict"]] = row["count_all"]
     summary.gaps = results.gaps
-    rows = results.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
+    rows = results.rows(RowKind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
     if left_out is not None:
         rows = rows.filter(pa.array(positions_in(rows, left_out, left_out.column_names) < 0))
     summary.in_use = _in_use(rows)
@@ -224,20 +224,20 @@ def summarise_audit(
     if not list_safe:
         summary.together, rows = _kinds(rows)
     summary.reported = _reported(rows, rows.num_rows if list_safe else LINES_SHOWN)
-    startup = results.rows(Kind.SEGMENT, ["action", *COUNTED])
+    startup = results.rows(RowKind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
         counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
         summary.add_startup_action(row["action"], row["count_all"], **counts)
-    summary.lost = _first(StartupRow, results.rows(Kind.SEGMENT, None, [_LOST]), ORDERS[Kind.SEGMENT])
-    partitions = results.rows(Kind.PARTITION)
-    starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)
+    summary.lost = _first(StartupRow, results.rows(RowKind.SEGMENT, None, [_LOST]), ORDERS[RowKind.SEGMENT])
+    partitions = results.rows(RowKind.PARTITION)
+    starts = _first(StartupPartitionRow, partitions, ORDERS[RowKind.PARTITION], partitions.num_rows)
     for start in starts:
         summary.add_start(start)
     summary.rebuilt = _rebuilt(results, summary.reported, {start.partition_key: start.directory for start in starts})
     if tiering:
-        not_ready = results.rows(Kind.NOT_READY)
-        summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[Kind.NOT_READY])
+        not_ready = results.rows(RowKind.NOT_READY)
+        summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[RowKind.NOT_READY])
         summary.not_ready_count = not_ready.num_rows
     return summary
 
@@ -263,11 +263,11 @@ def _missing(missing: pa.Table) -> MissingIndexes | None:
     indexes = missing.filter(pc.equal(missing["file"], pa.scalar(OFFSET_INDEX_SUFFIX)))
     if indexes.num_rows <= _MISSING_ONE_BY_ONE:
         return None
-    [first] = _first(FileFinding, indexes, ORDERS[Kind.FILE], 1)
+    [first] = _first(FileFinding, indexes, ORDERS[RowKind.FILE], 1)
     return MissingIndexes(indexes.num_rows, missing.num_rows, first)
 
 
-def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
+def _kinds(rows: pa.Table) -> tuple[tuple[FilesAlike, ...], pa.Table]:
     """The files that are reported together by verdict and reason, and the other rows."""
     is_preallocated: Values = pc.equal(rows["reason"], pa.scalar(PREALLOCATED)).fill_null(False)
     is_of_any: Values = pc.or_(pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value)), is_preallocated)
@@ -282,8 +282,8 @@ def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
             continue
         is_of_reason: Values = pc.equal(rows["reason"], pa.scalar(reason)).fill_null(False)
         is_of_kind: Values = pc.and_(pc.equal(rows["verdict"], pa.scalar(verdict)), is_of_reason)
-        [first] = _first(FileFinding, rows.filter(is_of_kind), ORDERS[Kind.FILE], 1)
-        kinds.append(FileKind(reason, dict(sorted(files.items())), first))
+        [first] = _first(FileFinding, rows.filter(is_of_kind), ORDERS[RowKind.FILE], 1)
+        kinds.append(FilesAlike(reason, dict(sorted(files.items())), first))
         is_left: Values = pc.invert(is_of_kind)
         rows = rows.filter(is_left)
     return tuple(kinds), rows
@@ -294,7 +294,7 @@ def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
     rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
     is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
     rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
-    return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]], count)
+    return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[RowKind.FILE]], count)
 
 
 def _rebuilt(
@@ -311,7 +311,7 @@ def _rebuilt(
         and os.path.dirname(file.path) == directories.get(file.partition_key)
     ]
     conditions = [_RECOVERED, Among("base_offset", {file.base_offset for file in beside})]
-    rows = SegmentKey.of_arrow(results.rows(Kind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
+    rows = SegmentKey.of_arrow(results.rows(RowKind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
     recovered = {(*row.partition_key, row.base_offset) for row in rows}
     return frozenset(file.path for file in beside if (*file.partition_key, file.base_offset) in recovered)
 

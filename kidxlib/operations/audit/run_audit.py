@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FoundGaps
 from kidxlib.audit.partition import PartitionAudit, audit_partition
-from kidxlib.audit.rows import AuditRows, Kind, rows_of_partition, rows_of_segment
-from kidxlib.audit.segment import AuditedLog, AuditedSegment, SegmentForPartition, audit_segment, read_together
+from kidxlib.audit.rows import AuditRows, RowKind, rows_of_partition, rows_of_segment
+from kidxlib.audit.segment import AuditedLog, AuditedSegment, SegmentForPartition, audit_segment, scan_small_logs
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
@@ -72,14 +72,14 @@ _COMPARING: Final = "comparing partitions"
 _PARTITIONS_FEW: Final = 50
 
 #: Rows of `FileFinding`.
-_FINDING_ROWS: Final = pa.schema([*AUDITED.field(Kind.FILE.value).type])
+_FINDING_ROWS: Final = pa.schema([*AUDITED.field(RowKind.FILE.value).type])
 
 #: The order in which rows are reported.
-ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
-    Kind.FILE: (*SEGMENTS.key, "file"),
-    Kind.SEGMENT: SEGMENTS.key,
-    Kind.PARTITION: PARTITIONS.key,
-    Kind.NOT_READY: SEGMENTS.key,
+ORDERS: Final[Mapping[RowKind, Sequence[str]]] = {
+    RowKind.FILE: (*SEGMENTS.key, "file"),
+    RowKind.SEGMENT: SEGMENTS.key,
+    RowKind.PARTITION: PARTITIONS.key,
+    RowKind.NOT_READY: SEGMENTS.key,
 }
 
 #: How many rows of segments and events are held at a time, unless one partition has more.
@@ -194,14 +194,14 @@ def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool)
     room = room_of_pass()
     for of_pass in small_log_passes(tasks):
         with OpenedTogether(room) as opened:
-            for task, read in zip(of_pass, read_together(of_pass, use_mmap, opened), strict=True):
+            for task, read in zip(of_pass, scan_small_logs(of_pass, use_mmap, opened), strict=True):
                 stopped = task.clean_shutdown
                 yield _item_rows(task, audit_segment(task, use_mmap, deep=deep, clean_shutdown=stopped, read=read))
 
 
 def _item_rows(task: SegmentAudit, audited: AuditedSegment) -> ItemRows:
     events = audited.scanned.producer_events
-    files = [{Kind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
+    files = [{RowKind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
     return ItemRows(
         segments=1,
         log_bytes=task.log_bytes,
@@ -269,10 +269,10 @@ class AuditResults:
     def with_unread(self, rows: Sequence[FileFinding]) -> Self:
         return replace(self, unread_findings=_finding_table(rows))
 
-    def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
+    def rows(self, kind: RowKind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind; see `Staged.rows`."""
         rows = self.partitions.rows(kind.value, names, where)
-        if kind is not Kind.FILE:
+        if kind is not RowKind.FILE:
             return rows
         others = [
             rows_where(table, where).select(rows.column_names) for table in (self.gap_findings, self.unread_findings)
@@ -284,10 +284,10 @@ class AuditResults:
             kind: self.rows(kind).sort_by([(name, "ascending") for name in order]) for kind, order in ORDERS.items()
         }
         return AuditRows(
-            files=FileFinding.of_arrow(ordered[Kind.FILE]),
-            startup=StartupRow.of_arrow(ordered[Kind.SEGMENT]),
-            partitions=StartupPartitionRow.of_arrow(ordered[Kind.PARTITION]),
-            not_ready=NotReadyRow.of_arrow(ordered[Kind.NOT_READY]),
+            files=FileFinding.of_arrow(ordered[RowKind.FILE]),
+            startup=StartupRow.of_arrow(ordered[RowKind.SEGMENT]),
+            partitions=StartupPartitionRow.of_arrow(ordered[RowKind.PARTITION]),
+            not_ready=NotReadyRow.of_arrow(ordered[RowKind.NOT_READY]),
         )
 
 

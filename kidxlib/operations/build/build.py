@@ -37,11 +37,11 @@ from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
     Built,
+    build_outcome,
     catalog_damage,
     emptied,
     exit_code,
     lost_counts,
-    outcome_of,
     policies_and_directories,
 )
 from kidxlib.operations.build.build_request import BuildRequest
@@ -167,7 +167,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         is_new=is_new,
         optimized=_optimize(request, row, backend),
     )
-    return outcome_of(request, built)
+    return build_outcome(request, built)
 
 
 def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: float) -> BuiltOnce:

@@ -1,4 +1,4 @@
-"""The outcome of a build: the damage that is known, the exit code, lines and JSON (`outcome_of`)."""
+"""The outcome of a build: the damage that is known, the exit code, lines and JSON (`build_outcome`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
-from kidxlib.terminal.run_summary import tell_counts, tell_rate, tell_requests, tell_skipped
+from kidxlib.terminal.run_summary import tell_build_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.text.words import counted
 
 
@@ -175,7 +175,7 @@ def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
 def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
     """Say what was made, where it is, and what to do next."""
     row = built.row
-    tell_counts(outcome, f"build {row.build_id}", built.scanned.counts)
+    tell_build_counts(outcome, f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
         outcome.line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
     named = {segment.log_path for segment in built.scanned.counts.problems[:LINES_SHOWN]}
@@ -208,7 +208,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
         outcome.line(f"new catalog made at {built.catalog}")
 
 
-def outcome_of(request: BuildRequest, built: Built) -> Outcome:
+def build_outcome(request: BuildRequest, built: Built) -> Outcome:
     outcome = Outcome(
         code=exit_code(built.plan, built.damage, built.changes),
         run_id=built.row.build_id,

@@ -145,7 +145,7 @@ def _say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsToPlan:
+class PartitionsToBuild:
     """A share of the partitions.
 
     Attributes:
@@ -171,7 +171,7 @@ class PartitionsToPlan:
     rebuild: bool
 
 
-def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
+def plan_builds(shares: Iterable[PartitionsToBuild]) -> Iterator[ItemRows]:
     """Rows of `PLANNED_PARTITIONS`."""
     for share in shares:
         for partition in share.partitions:
@@ -186,7 +186,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
         )
 
 
-def _compared_with_catalog(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
+def _compared_with_catalog(share: PartitionsToBuild, tables: TablesToRead, plan: Plan) -> Changes:
     keys = rows_of_keys([*(partition.key for partition in share.partitions), *share.unlisted])
     known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
     return compare_with_catalog(
@@ -199,7 +199,7 @@ def _compared_with_catalog(share: PartitionsToPlan, tables: TablesToRead, plan: 
     )
 
 
-def _segments_to_do(share: PartitionsToPlan, changes: Changes) -> Iterator[pa.RecordBatch]:
+def _segments_to_do(share: PartitionsToBuild, changes: Changes) -> Iterator[pa.RecordBatch]:
     """Rows of segments that have work to do; there may be many."""
     numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
     to_read = changes.to_read.set_column(0, TO_READ.field(0), numbers)
@@ -209,7 +209,7 @@ def _segments_to_do(share: PartitionsToPlan, changes: Changes) -> Iterator[pa.Re
             yield rows_of_kind(kind, columns, len(batch), PLANNED_PARTITIONS)
 
 
-def _other_rows(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
+def _other_rows(share: PartitionsToBuild, plan: Plan, changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of all else, each with its kind."""
     for key, offsets in changes.missing_at_end.items():
         yield from (("missing_at_end", {**_named(key), "base_offset": offset}) for offset in offsets)
@@ -261,7 +261,7 @@ def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog:
     begin_phase("listing partitions and comparing them with the catalog", done=engine.done)
     units = [[share] for share in _shares(request, plan, tables, engine.cores)]
     directories = [source.path for source in request.sources]
-    work = Work(f"{request.context.run_id()}-plan", units, plan_partitions, PLANNED_PARTITIONS, directories)
+    work = Work(f"{request.context.run_id()}-plan", units, plan_builds, PLANNED_PARTITIONS, directories)
     with engine.stopping():
         staged = engine.run(work)
         interrupts.raise_if_requested()  # a part of a plan is none
@@ -276,15 +276,15 @@ def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog:
     return changes
 
 
-def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, cores: int) -> Iterator[PartitionsToPlan]:
+def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, cores: int) -> Iterator[PartitionsToBuild]:
     """The partitions in shares, neighbours in the catalog together, then those that are not listed any more."""
     age = datetime.now(UTC) - request.limits.longest_run
     version = None if tables is None else tables.version(SEGMENTS)
     unlisted = [] if tables is None else _unlisted(request, plan, tables)
     size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * BINS_PER_CORE)))
 
-    def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToPlan:
-        return PartitionsToPlan(
+    def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToBuild:
+        return PartitionsToBuild(
             first=first,
             partitions=partitions,
             unlisted=unlisted,

@@ -44,7 +44,7 @@ COMPARED: Final = np.dtype(
 
 
 @njit(cache=True, nogil=True)
-def compare_pairs(pairs, range_bounds, first, last, digest, is_known, epoch_bounds, epoch_offset, epoch, found):
+def compare_replica_pairs(pairs, range_bounds, first, last, digest, is_known, epoch_bounds, epoch_offset, epoch, found):
     """Compare each pair.
 
     Args:

@@ -18,7 +18,7 @@ from kidxlib.tables.protocol import TablesToRead
 _NAMED = 20
 
 
-class Verdict(StrEnum):
+class ReplicaRelation(StrEnum):
     """How a replica compares with another; the first of several that are true.
 
     Attributes:
@@ -130,7 +130,7 @@ class ReplicaVerdict:
     compared_with: str
     agreeing: list[str]
     has_majority: bool
-    verdict: Verdict
+    verdict: ReplicaRelation
     compacted: str | None
     first_offset: int | None
     end_offset: int | None
@@ -146,7 +146,7 @@ class ReplicaVerdict:
     reason: str | None
 
     def sentence(self) -> str:
-        if self.verdict is Verdict.DIFFERS and self.difference is not None:
+        if self.verdict is ReplicaRelation.DIFFERS and self.difference is not None:
             difference = self.difference
             first = "" if difference.offset is None else f", first at offset {difference.offset}"
             ranges = f" and {difference.ranges - 1:,} more ranges" if difference.ranges > 1 else ""
@@ -155,25 +155,25 @@ class ReplicaVerdict:
                 f"source {self.source} has other batches than {', '.join(self.agreeing)} in offsets "
                 f"{difference.first_offset} to {difference.last_offset}{ranges}{first}{right}"
             )
-        if self.verdict is Verdict.EPOCHS_DISAGREE and self.epochs is not None:
+        if self.verdict is ReplicaRelation.EPOCHS_DISAGREE and self.epochs is not None:
             epochs = self.epochs
             return (
                 f"source {self.source} has leader epoch {epochs.epoch} at offset {epochs.offset}, "
                 f"{self.compared_with} has {epochs.other_epoch}"
             )
-        if self.verdict is Verdict.LACKS and self.lacks is not None:
+        if self.verdict is ReplicaRelation.LACKS and self.lacks is not None:
             lacks = self.lacks
             ranges = f" ({lacks.ranges:,} ranges in these)" if lacks.ranges > 1 else ""
             other = self.compared_with if lacks.source == self.source else self.source
             offsets = f"offsets {lacks.first_offset}–{lacks.last_offset}{ranges}"
             return f"source {lacks.source} lacks {offsets}, which {other} has"
         reason = "" if self.reason is None else f"; {self.reason}"
-        if self.verdict is Verdict.BEHIND:
+        if self.verdict is ReplicaRelation.BEHIND:
             return f"source {self.source} ends {self.behind_offsets:,} offsets before {self.compared_with}{reason}"
-        if self.verdict is Verdict.SAME_UP_TO:
+        if self.verdict is ReplicaRelation.SAME_UP_TO:
             to = f"up to offset {self.compared_to} of {self.log_end_offset}"
             return f"source {self.source}: the same as {self.compared_with} {to}{reason}"
-        said = "not comparable" if self.verdict is Verdict.NOT_COMPARABLE else "the same"
+        said = "not comparable" if self.verdict is ReplicaRelation.NOT_COMPARABLE else "the same"
         return f"source {self.source}: {said}{reason}"
 
 

@@ -38,14 +38,14 @@ from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_pairs
+from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_replica_pairs
 from kidxlib.operations.compare.catalog_replica_verdict import (
     Difference,
     EpochDifference,
     Lack,
     LogPlace,
+    ReplicaRelation,
     ReplicaVerdict,
-    Verdict,
 )
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.wanted_records import Wanted
@@ -151,7 +151,7 @@ def compare_replicas(
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class ReplicaSegments:
     """Segments of copies, in the order of copies and base offsets.
 
     Attributes:
@@ -224,7 +224,7 @@ class _Ranges:
     is_known: Flags
 
     @classmethod
-    def of(cls, segments: Segments, copies: int) -> Self:
+    def of(cls, segments: ReplicaSegments, copies: int) -> Self:
         """The ranges of segments: a range ends where its segment does; offsets behind valid batches are not known."""
         lists, starts, lengths = _lists(segments, "offset_digests")
         lengths = np.where(segments.is_known, lengths, 0)
@@ -261,7 +261,7 @@ class _Epochs:
     epoch: NDArray[np.int32]
 
     @classmethod
-    def of(cls, segments: Segments, copies: int) -> Self:
+    def of(cls, segments: ReplicaSegments, copies: int) -> Self:
         lists, starts, lengths = _lists(segments, "leader_epochs")
         taken = _positions(starts, lengths)
         bounds = np.concatenate([[0], np.cumsum(lengths)])[segments.bounds(copies)]
@@ -275,7 +275,7 @@ def _positions(starts: Numbers, lengths: Numbers) -> Numbers:
     return positions
 
 
-def _lists(segments: Segments, name: str) -> tuple[Values, Numbers, Numbers]:
+def _lists(segments: ReplicaSegments, name: str) -> tuple[Values, Numbers, Numbers]:
     """The elements of a column of lists, and where the list of each segment begins and how long it is."""
     column: Values = segments.rows[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
@@ -295,7 +295,7 @@ def _numbers(column: Values) -> Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplicaBounds:
     """Where each copy starts and ends.
 
     Attributes:
@@ -313,7 +313,7 @@ class Bounds:
     has_gaps: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, copies: Copies, segments: Segments) -> Bounds:
+    def of(cls, copies: Copies, segments: ReplicaSegments) -> ReplicaBounds:
         rows, count = copies.rows, copies.rows.num_rows
         bounds = segments.bounds(count)
         has_segment = np.diff(bounds) > 0
@@ -347,7 +347,7 @@ class Pairs:
     compared: NDArray[np.void]
 
     @classmethod
-    def of(cls, copies: Copies, segments: Segments, bounds: Bounds, compacted: list[str | None]) -> Pairs:
+    def of(cls, copies: Copies, segments: ReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]) -> Pairs:
         count = copies.rows.num_rows
         numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
         one, other = np.array(numbers, np.int64).reshape(-1, 2).T
@@ -360,11 +360,11 @@ class Pairs:
         ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
         compared = np.zeros(len(numbers), COMPARED)
         of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
-        compare_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
+        compare_replica_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
         return cls(pairs, compared)
 
 
-def _compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
+def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str]) -> list[str | None]:
     """For each copy, how it is known that its topic is compacted; None where it is not. `topics` are those whose policy
     says so.
 
@@ -395,8 +395,8 @@ def _with(column: Values, others: Numbers) -> Numbers:
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
-    segments = Segments.from_catalog(tables, copies.rows)
-    bounds = Bounds.of(copies, segments)
+    segments = ReplicaSegments.from_catalog(tables, copies.rows)
+    bounds = ReplicaBounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
     of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
     return [verdict for group in copies.groups for verdict in of_copies.verdicts(*group)]
@@ -405,7 +405,7 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
 class _Verdicts:
     """Says how copies compare with the one of their partition with which most agree."""
 
-    def __init__(self, rows: pa.Table, bounds: Bounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
+    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
         names = ("topic", "partition", "topic_id", "source")
         self._keys = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
         self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()
@@ -446,13 +446,13 @@ class _Verdicts:
         compared_to = None if nothing else end - pair["straddling"]
         verdict, reason = self._of_ends(number, best, pair, None if undecided else compared_to)
         if nothing is not None:
-            verdict, reason = Verdict.BEHIND if behind else Verdict.NOT_COMPARABLE, nothing
+            verdict, reason = ReplicaRelation.BEHIND if behind else ReplicaRelation.NOT_COMPARABLE, nothing
         if lacks is not None:
-            verdict = Verdict.LACKS
+            verdict = ReplicaRelation.LACKS
         if pair["epochs_disagree"]:
-            verdict = Verdict.EPOCHS_DISAGREE
+            verdict = ReplicaRelation.EPOCHS_DISAGREE
         if pair["ranges"] > pair["lacks_inside"]:
-            verdict = Verdict.DIFFERS
+            verdict = ReplicaRelation.DIFFERS
         return ReplicaVerdict(
             topic=topic,
             partition=partition,
@@ -479,25 +479,25 @@ class _Verdicts:
 
     def _of_ends(
         self, number: int, best: int, pair: Mapping[str, Any], compared_to: int | None
-    ) -> tuple[Verdict, str | None]:
+    ) -> tuple[ReplicaRelation, str | None]:
         """The verdict and reason where no batch differs, by how far the copies were compared; `compared_to` is None
         where digests could not tell of all.
         """
         behind = self._log_ends[best] > self._log_ends[number]
         if pair["unknown"]:
-            return Verdict.NOT_COMPARABLE, _why_undecided(pair)
+            return ReplicaRelation.NOT_COMPARABLE, _why_undecided(pair)
         if behind:
-            return Verdict.BEHIND, _why_undecided(pair) or None
+            return ReplicaRelation.BEHIND, _why_undecided(pair) or None
         if self._compacted[number] is not None:
             same = self._records[number] == self._records[best]
             numbers = "both have the same number of records" if same else "their numbers of records differ, as may be"
-            return Verdict.NOT_COMPARABLE, f"each broker compacts its own log; {numbers}"
+            return ReplicaRelation.NOT_COMPARABLE, f"each broker compacts its own log; {numbers}"
         if compared_to is None or compared_to < self._log_ends[number]:
-            return Verdict.SAME_UP_TO, _why_undecided(pair) or "what follows is not known to be committed"
+            return ReplicaRelation.SAME_UP_TO, _why_undecided(pair) or "what follows is not known to be committed"
         if self._starts[number] > self._starts[best]:
             start, source = self._starts[best], self._keys[best][-1]
-            return Verdict.SAME_UP_TO, f"its log starts at {self._starts[number]}, that of {source} at {start}"
-        return Verdict.SAME, None
+            return ReplicaRelation.SAME_UP_TO, f"its log starts at {self._starts[number]}, that of {source} at {start}"
+        return ReplicaRelation.SAME, None
 
     def _why_nothing(self, one: int, other: int) -> str | None:
         """Why two copies have no offsets in common; None where they do."""

@@ -14,11 +14,18 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation, ReplicaVerdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
-from kidxlib.operations.compare.comparison import As, Comparison, Finding, Kind, PartitionResult, verdict_of
+from kidxlib.operations.compare.comparison import (
+    As,
+    Comparison,
+    ComparisonFinding,
+    FindingKind,
+    PartitionResult,
+    verdict_of,
+)
 from kidxlib.operations.compare.copy import compare_copy
-from kidxlib.operations.compare.place import MetadataOfPlaces, Place, ensure_two_places, list_place
+from kidxlib.operations.compare.place import ComparedPlace, MetadataOfPlaces, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.damage.known_damage import DAMAGED
 from kidxlib.run.sources import sources_in_one_directory
@@ -26,11 +33,11 @@ from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import begin_phase
 
 _KINDS = {
-    Verdict.DIFFERS: Kind.DIFFERS,
-    Verdict.EPOCHS_DISAGREE: Kind.DIFFERS,
-    Verdict.LACKS: Kind.LACKS,
-    Verdict.NOT_COMPARABLE: Kind.NOT_COMPARABLE,
-    Verdict.SAME_UP_TO: Kind.NOT_COMPARABLE,
+    ReplicaRelation.DIFFERS: FindingKind.DIFFERS,
+    ReplicaRelation.EPOCHS_DISAGREE: FindingKind.DIFFERS,
+    ReplicaRelation.LACKS: FindingKind.LACKS,
+    ReplicaRelation.NOT_COMPARABLE: FindingKind.NOT_COMPARABLE,
+    ReplicaRelation.SAME_UP_TO: FindingKind.NOT_COMPARABLE,
 }
 
 
@@ -53,7 +60,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     for directory in sources_in_one_directory(tables, (one, other)):
         raise UsageError(f"{directory}: it is on both sides, and is the same as itself; name two sources")
     extents = {name: _extents(tables, name, topics) for name in (one, other)}
-    findings, results = list[Finding](), list[PartitionResult]()
+    findings, results = list[ComparisonFinding](), list[PartitionResult]()
     wanted = sorted({(topic, number) for partitions in extents.values() for topic, number, _ in partitions})
     if not wanted:
         raise UsageError(
@@ -113,22 +120,26 @@ def _extents(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> Mapp
     return {key: extent for key, extent in extents.items() if topics.fullmatch(key[0])}
 
 
-def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[str, int], Sequence[Finding]]:
+def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[str, int], Sequence[ComparisonFinding]]:
     """Findings on the first damaged log of each replica, by topic and partition."""
     columns = (*SEGMENTS.key, "reason", "log_path")
     rows = tables.read(SEGMENTS, columns, [Among("source", sources), DAMAGED])
     first: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in rows.sort_by([(name, "ascending") for name in SEGMENTS.key]).to_pylist():
         first.setdefault((row["source"], row["topic"], row["partition"]), row)
-    findings: dict[tuple[str, int], list[Finding]] = defaultdict(list)
+    findings: dict[tuple[str, int], list[ComparisonFinding]] = defaultdict(list)
     for (source, topic, number), row in first.items():
         detail = f"source {source}: {row['log_path']} is damaged: {row['reason']}"
         directory = TopicPartition(topic, number).directory
-        findings[topic, number].append(Finding(kind=Kind.NOT_COMPARABLE, directory=directory, detail=detail))
+        findings[topic, number].append(
+            ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, directory=directory, detail=detail)
+        )
     return findings
 
 
-def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:
+def _before_start(
+    ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict
+) -> Iterator[ComparisonFinding]:
     """The finding on offsets of A below the log start of B, which digests do not cover."""
     if ours.start is None or (theirs.start is not None and theirs.start <= ours.start):
         return
@@ -137,8 +148,8 @@ def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict:
         return
     starts = "has no log" if theirs.start is None else f"starts at {theirs.start}"
     first, last = ours.start, min(ends) - 1
-    yield Finding(
-        kind=Kind.LACKS,
+    yield ComparisonFinding(
+        kind=FindingKind.LACKS,
         directory=TopicPartition(verdict.topic, verdict.partition).directory,
         first_offset=first,
         last_offset=last,
@@ -148,37 +159,41 @@ def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict:
 
 def _only_one(
     extents: Mapping[str, Mapping[_Key, _Extent]], one: str, other: str, topic: str, number: int
-) -> Finding | None:
+) -> ComparisonFinding | None:
     """The finding on a partition that only one source has, or that both have with different topic ids."""
     ids = {
         source: [key[2] for key in partitions if key[:2] == (topic, number)] for source, partitions in extents.items()
     }
     directory = TopicPartition(topic, number).directory
     if not ids[other]:
-        return Finding(kind=Kind.MISSING, directory=directory, detail=f"source {other} has no such partition")
+        return ComparisonFinding(
+            kind=FindingKind.MISSING, directory=directory, detail=f"source {other} has no such partition"
+        )
     if not ids[one]:
-        return Finding(kind=Kind.ONLY_IN_B, directory=directory, detail=f"source {one} has no such partition")
+        return ComparisonFinding(
+            kind=FindingKind.ONLY_IN_B, directory=directory, detail=f"source {one} has no such partition"
+        )
     if ids[one] != ids[other]:
         detail = f"topic id {ids[other][0]}, in A {ids[one][0]}: another topic of the same name"
-        return Finding(kind=Kind.OTHER_ORIGIN, directory=directory, detail=detail)
+        return ComparisonFinding(kind=FindingKind.OTHER_ORIGIN, directory=directory, detail=detail)
     return None
 
 
-def _findings(verdict: ReplicaVerdict, one: str) -> Iterator[Finding]:
-    if verdict.verdict is Verdict.SAME:
+def _findings(verdict: ReplicaVerdict, one: str) -> Iterator[ComparisonFinding]:
+    if verdict.verdict is ReplicaRelation.SAME:
         return
-    kind = _KINDS.get(verdict.verdict, Kind.BEHIND)
-    if verdict.verdict is Verdict.BEHIND and verdict.source == one:
-        kind = Kind.ONLY_IN_B
-    elif verdict.verdict is Verdict.NOT_COMPARABLE and verdict.compacted is not None:
-        kind = Kind.CLEANED
-    if kind in (Kind.BEHIND, Kind.ONLY_IN_B) and verdict.undecided_offsets:
-        yield _finding(verdict, Kind.NOT_COMPARABLE)
+    kind = _KINDS.get(verdict.verdict, FindingKind.BEHIND)
+    if verdict.verdict is ReplicaRelation.BEHIND and verdict.source == one:
+        kind = FindingKind.ONLY_IN_B
+    elif verdict.verdict is ReplicaRelation.NOT_COMPARABLE and verdict.compacted is not None:
+        kind = FindingKind.CLEANED
+    if kind in (FindingKind.BEHIND, FindingKind.ONLY_IN_B) and verdict.undecided_offsets:
+        yield _finding(verdict, FindingKind.NOT_COMPARABLE)
     yield _finding(verdict, kind)
 
 
-def _finding(verdict: ReplicaVerdict, kind: Kind) -> Finding:
-    return Finding(
+def _finding(verdict: ReplicaVerdict, kind: FindingKind) -> ComparisonFinding:
+    return ComparisonFinding(
         kind=kind,
         directory=TopicPartition(verdict.topic, verdict.partition).directory,
         first_offset=verdict.lacks.first_offset if verdict.lacks is not None else None,
@@ -187,7 +202,7 @@ def _finding(verdict: ReplicaVerdict, kind: Kind) -> Finding:
     )
 
 
-def _places(a: str, b: str, topics: re.Pattern[str]) -> tuple[Place, Place]:
+def _places(a: str, b: str, topics: re.Pattern[str]) -> tuple[ComparedPlace, ComparedPlace]:
     one, other = list_place(a), list_place(b, is_copy=True)
     ensure_two_places(one, other)
     if one.is_partition and other.is_partition and set(one.directories) != set(other.directories):

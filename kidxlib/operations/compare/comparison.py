@@ -23,7 +23,7 @@ class As(StrEnum):
     REPLICA = "replica"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """The kinds of findings in the order in which they are shown, the worst first. A is the original, B is compared
     with it.
 
@@ -65,15 +65,15 @@ class Kind(StrEnum):
 
 
 #: Findings that are shown and are no fault.
-HARMLESS: Final = (Kind.CLEANED, Kind.NOT_COMPARED, Kind.REWRITTEN, Kind.ONLY_IN_B)
+HARMLESS: Final = (FindingKind.CLEANED, FindingKind.NOT_COMPARED, FindingKind.REWRITTEN, FindingKind.ONLY_IN_B)
 #: Faults of files beside the logs.
-FILE_KINDS: Final = (Kind.FILE_MISSING, Kind.FILE_DIFFERS)
+FILE_KINDS: Final = (FindingKind.FILE_MISSING, FindingKind.FILE_DIFFERS)
 #: The verdict on a partition without a fault.
 SAME: Final = "same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ComparisonFinding:
     """
     Attributes:
         directory: the partition's; None for a finding on the log dir.
@@ -86,7 +86,7 @@ class Finding:
         detail: the rest of the line.
     """
 
-    kind: Kind
+    kind: FindingKind
     directory: str | None = None
     file: str | None = None
     first_offset: int | None = None
@@ -136,13 +136,13 @@ class Comparison:
         files: the number of pairs of other files.
     """
 
-    findings: Sequence[Finding]
+    findings: Sequence[ComparisonFinding]
     partitions: Sequence[PartitionResult]
     logs: int
     log_bytes: int
     files: int
 
-    def harmful(self, *, harmless: Collection[Kind], max_behind: int | None) -> list[Finding]:
+    def harmful(self, *, harmless: Collection[FindingKind], max_behind: int | None) -> list[ComparisonFinding]:
         """The findings that are neither of these kinds nor `HARMLESS`. Where B ends earlier, it may lack at most
         `max_behind` whole segments; None for any number.
         """
@@ -150,19 +150,21 @@ class Comparison:
             finding
             for finding in self.findings
             if finding.kind not in (*HARMLESS, *harmless)
-            or (max_behind is not None and finding.kind is Kind.BEHIND and (finding.segments or 0) > max_behind)
+            or (max_behind is not None and finding.kind is FindingKind.BEHIND and (finding.segments or 0) > max_behind)
         ]
 
-    def by_kind(self) -> Mapping[Kind, Sequence[Finding]]:
-        """The findings in the order of `Kind`, without kinds that have none."""
-        findings = {kind: [finding for finding in self.findings if finding.kind is kind] for kind in Kind}
+    def by_kind(self) -> Mapping[FindingKind, Sequence[ComparisonFinding]]:
+        """The findings in the order of `FindingKind`, without kinds that have none."""
+        findings = {kind: [finding for finding in self.findings if finding.kind is kind] for kind in FindingKind}
         return {kind: of_kind for kind, of_kind in findings.items() if of_kind}
 
 
-def verdict_of(findings: Iterable[Finding]) -> str:
+def verdict_of(findings: Iterable[ComparisonFinding]) -> str:
     """The worst kind of a partition's findings. Harmless ones leave the partition the same, but for a cleaner's."""
-    kinds = {finding.kind for finding in findings if finding.kind not in HARMLESS or finding.kind is Kind.CLEANED}
-    return next((kind.value for kind in Kind if kind in kinds), SAME)
+    kinds = {
+        finding.kind for finding in findings if finding.kind not in HARMLESS or finding.kind is FindingKind.CLEANED
+    }
+    return next((kind.value for kind in FindingKind if kind in kinds), SAME)
 
 
 def run_comparison(

@@ -28,7 +28,14 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import into_bins
 from kidxlib.log.metadata_replica import QUORUM_STATE
-from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
+from kidxlib.operations.compare.comparison import (
+    Comparison,
+    ComparisonFinding,
+    FindingKind,
+    PartitionResult,
+    run_comparison,
+    verdict_of,
+)
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
@@ -38,10 +45,10 @@ from kidxlib.operations.compare.file_pairs import (
     first_abort,
 )
 from kidxlib.operations.compare.place import (
+    ComparedPlace,
     DirectoryPair,
     ListedDirectory,
     MetadataOfPlaces,
-    Place,
     checkpoint_only_findings,
     early_end_findings,
     gaps_of_both_sides,
@@ -50,7 +57,7 @@ from kidxlib.operations.compare.place import (
     other_origin_findings,
     pair_directories,
 )
-from kidxlib.operations.compare.replica import ReplicaFindings, compare_pairs
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_directory_pairs
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted
@@ -146,7 +153,7 @@ class _PartitionFindings:
         """Whether B has offsets in other logs than A, as if a cleaner merged segments between two copies."""
         return self._elsewhere is not None
 
-    def findings(self, by_offset: ReplicaFindings | None) -> list[Finding]:
+    def findings(self, by_offset: ReplicaFindings | None) -> list[ComparisonFinding]:
         """All findings. `by_offset` has those on the batches where B's segments are cut elsewhere."""
         of_logs = self._log_findings() if by_offset is None else self._batch_findings(by_offset)
         return [*self._origin_findings(), *of_logs, *self._file_findings()]
@@ -162,7 +169,7 @@ class _PartitionFindings:
                 if candidate is not row and candidate.base_offset < end and (candidate.other_end_offset or 0) > first:
                     yield row, candidate
 
-    def _batch_findings(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
+    def _batch_findings(self, by_offset: ReplicaFindings) -> Iterator[ComparisonFinding]:
         """The findings on logs that are cut elsewhere: their batches are compared, whatever the logs' names."""
         assert self._elsewhere is not None
         row, elsewhere = self._elsewhere
@@ -172,10 +179,10 @@ class _PartitionFindings:
         )
         name, name_elsewhere = (segment_file(log.base_offset, LOG_SUFFIX) for log in (row, elsewhere))
         where = f"A has {offsets} in {name}, B in {name_elsewhere}"
-        is_same = all(finding.kind in (Kind.BEHIND, Kind.ONLY_IN_B) for finding in on_batches)
+        is_same = all(finding.kind in (FindingKind.BEHIND, FindingKind.ONLY_IN_B) for finding in on_batches)
         same = "the same batches by offset" if is_same else "see the other lines for the batches"
         yield self._finding(
-            Kind.OTHER_SEGMENTS,
+            FindingKind.OTHER_SEGMENTS,
             detail=f"segments are cut elsewhere, by a cleaner or on another replica: {where}; {same}",
         )
         yield from on_batches
@@ -191,36 +198,38 @@ class _PartitionFindings:
         one, other = self._compared.one.topic_id, self._compared.other.topic_id
         return one is not None and other is not None and one != other
 
-    def _origin_findings(self) -> Iterator[Finding]:
+    def _origin_findings(self) -> Iterator[ComparisonFinding]:
         one, other = self._compared.one, self._compared.other
         if self._is_other_topic:
             yield self._finding(
-                Kind.OTHER_ORIGIN,
+                FindingKind.OTHER_ORIGIN,
                 detail=f"topic id {other.topic_id}, in A {one.topic_id}: another topic of the same name",
             )
         same = [row for row in self._logs if row.is_same_file]
         if other.link is not None and one.link is None:
-            yield self._finding(Kind.NO_COPY, detail=f"{other.path} is a symlink to {other.link}; copy what it names")
+            yield self._finding(
+                FindingKind.NO_COPY, detail=f"{other.path} is a symlink to {other.link}; copy what it names"
+            )
         elif same:
             yield self._finding(
-                Kind.NO_COPY,
+                FindingKind.NO_COPY,
                 detail=f"{counted(len(same), 'log')} of B and of A are one file (hard links): what damages one damages "
                 "both; copy the bytes",
             )
 
-    def _log_findings(self) -> Iterator[Finding]:
+    def _log_findings(self) -> Iterator[ComparisonFinding]:
         lacked: list[LogPairRow] = []
         for row in self._logs:
             if lacked and (row.other_bytes is not None or row.one_bytes is None):
                 yield self._lacks_finding(lacked)
                 lacked = []
             if row.problem is not None:
-                yield self._finding(Kind.NOT_COMPARABLE, row, detail=row.problem)
+                yield self._finding(FindingKind.NOT_COMPARABLE, row, detail=row.problem)
             elif row.other_bytes is None:
                 if row.base_offset > self._other_last_base >= 0 and not self._other_is_empty:
                     self._behind.append(row)
                 elif row.one_bytes == 0 and self._other:
-                    yield self._finding(Kind.FILE_MISSING, row, detail="B has no such log, which is empty in A")
+                    yield self._finding(FindingKind.FILE_MISSING, row, detail="B has no such log, which is empty in A")
                 else:
                     lacked.append(row)
             elif row.one_bytes is None:
@@ -232,7 +241,7 @@ class _PartitionFindings:
         if self._behind:
             yield self._behind_finding()
 
-    def _pair_findings(self, row: LogPairRow) -> Iterator[Finding]:
+    def _pair_findings(self, row: LogPairRow) -> Iterator[ComparisonFinding]:
         extent = _Extent.of(row)
         yield from self._growth_findings(row)
         if extent.differs:
@@ -247,13 +256,13 @@ class _PartitionFindings:
             damage = list(self._damage_findings(row, "B", row.other_damaged, row.other_repeated))
             yield from damage or [self._longer_finding(row, extent)]
 
-    def _growth_findings(self, row: LogPairRow) -> Iterator[Finding]:
+    def _growth_findings(self, row: LogPairRow) -> Iterator[ComparisonFinding]:
         grew = [f"{side} grew by {by:,} bytes" for side, by in (("A", row.one_grew), ("B", row.other_grew)) if by]
         if grew:
             detail = f"{' and '.join(grew)} meanwhile, which were not compared"
-            yield self._finding(Kind.NOT_COMPARED, row, detail=detail)
+            yield self._finding(FindingKind.NOT_COMPARED, row, detail=detail)
 
-    def _differs_finding(self, row: LogPairRow) -> Finding:
+    def _differs_finding(self, row: LogPairRow) -> ComparisonFinding:
         shared, count = min(row.one_bytes or 0, row.other_bytes or 0), row.differing_bytes or 0
         first = _same_end(row)
         batch = f", in the batch of {_offsets(first, row.batch_end_offset)}" if row.batch_end_offset else ""
@@ -268,7 +277,7 @@ class _PartitionFindings:
         said.append(_which_is_damaged(row))
         said.append(f"same up to offset {first} of {self._one_end}")
         return self._finding(
-            Kind.DIFFERS,
+            FindingKind.DIFFERS,
             row,
             detail="; ".join(said),
             first_offset=first,
@@ -278,15 +287,15 @@ class _PartitionFindings:
 
     def _damage_findings(
         self, row: LogPairRow, side: str, damaged: int | None, repeated: int | None
-    ) -> Iterator[Finding]:
+    ) -> Iterator[ComparisonFinding]:
         if repeated is not None:
             detail = f"{side} repeats offsets of earlier batches at byte {repeated:,}"
-            yield self._finding(Kind.DIFFERS, row, detail=detail)
+            yield self._finding(FindingKind.DIFFERS, row, detail=detail)
         elif damaged is not None:
             detail = f"{side} is damaged at byte {damaged:,}, behind all that the other side has"
-            yield self._finding(Kind.NOT_COMPARABLE, row, detail=detail)
+            yield self._finding(FindingKind.NOT_COMPARABLE, row, detail=detail)
 
-    def _lacks_finding(self, rows: Sequence[LogPairRow]) -> Finding:
+    def _lacks_finding(self, rows: Sequence[LogPairRow]) -> ComparisonFinding:
         first = _same_end(rows[0])
         end = max((row.one_end_offset or row.base_offset for row in rows), default=first)
         whole = [row for row in rows if row.other_bytes is None]
@@ -294,7 +303,7 @@ class _PartitionFindings:
         names = ", ".join(logs) + (" …" if len(rows) > 3 else "")
         what = f"B has no {names}" if whole else f"in B {names} ends at byte {_Extent.of(rows[0]).other:,}"
         return self._finding(
-            Kind.LACKS,
+            FindingKind.LACKS,
             detail=f"{_offsets(first, end)}, {_amount(rows)}; {what}{self._aside(first, end)}",
             first_offset=first,
             last_offset=end - 1,
@@ -307,7 +316,7 @@ class _PartitionFindings:
         remedy = LogsAside().remedy(self._compared.other.path, first, end)
         return "" if remedy is None else f"; {remedy}"
 
-    def _behind_finding(self) -> Finding:
+    def _behind_finding(self) -> ComparisonFinding:
         first, rows = self._behind[0], self._behind
         end = self._other_end if first.other_bytes is None else first.same_end_offset
         at = first.base_offset if end is None else end
@@ -319,7 +328,7 @@ class _PartitionFindings:
             if first.other_zeros_there and first.first_difference is not None:
                 torn += f"; B has zeros from byte {first.first_difference:,} on: preallocated, or lost"
         return self._finding(
-            Kind.BEHIND,
+            FindingKind.BEHIND,
             detail=f"B ends at offset {at} of {until}: {counted(until - at, 'offset')}, {_amount(rows)}{torn}"
             f"{self._aside(at, until)}",
             first_offset=at,
@@ -329,16 +338,16 @@ class _PartitionFindings:
             segments=sum(row.base_offset >= at and _Extent.of(row).one > 0 for row in rows),
         )
 
-    def _only_in_other_finding(self, row: LogPairRow) -> Finding:
+    def _only_in_other_finding(self, row: LogPairRow) -> ComparisonFinding:
         end = row.other_end_offset or row.base_offset
         within = [log for log in self._one if log.base_offset < row.base_offset < (log.one_end_offset or 0)]
         if within:
             detail = f"A has its offsets in {segment_file(within[-1].base_offset, LOG_SUFFIX)}: other segments"
-            return self._finding(Kind.DIFFERS, row, detail=f"{detail}; --as replica compares batches")
+            return self._finding(FindingKind.DIFFERS, row, detail=f"{detail}; --as replica compares batches")
         where = "beyond the end of A" if row.base_offset > self._one_last_base else "which A lacks"
         detail = f"{_offsets(row.base_offset, end)}, {where}" if end > row.base_offset else f"empty, {where}"
         return self._finding(
-            Kind.ONLY_IN_B,
+            FindingKind.ONLY_IN_B,
             row,
             detail=detail,
             first_offset=row.base_offset,
@@ -347,30 +356,36 @@ class _PartitionFindings:
             bytes=row.other_bytes,
         )
 
-    def _longer_finding(self, row: LogPairRow, extent: _Extent) -> Finding:
+    def _longer_finding(self, row: LogPairRow, extent: _Extent) -> ComparisonFinding:
         first, more = _same_end(row), extent.other - extent.one
         end = row.other_end_offset or first
         later = [log.base_offset for log in self._one if first <= log.base_offset < end]
         if later:
             detail = f"B goes on with {_offsets(first, end)}, which A has from {segment_file(later[0], LOG_SUFFIX)} on"
-            return self._finding(Kind.DIFFERS, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
+            return self._finding(
+                FindingKind.DIFFERS, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more
+            )
         if end <= first:
             detail = f"{more:,} bytes more that are no whole batch"
         else:
             where = "beyond the end of A" if row.base_offset == self._one_last_base else "which A lacks"
             detail = f"{_offsets(first, end)}, {where}"
-        return self._finding(Kind.ONLY_IN_B, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
+        return self._finding(
+            FindingKind.ONLY_IN_B, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more
+        )
 
-    def _file_findings(self) -> Iterator[Finding]:
+    def _file_findings(self) -> Iterator[ComparisonFinding]:
         for name, missing in self._missing_files().items():
             suffix = f"{counted(len(missing), 'file')} {name}" if len(missing) > 1 else missing[0]
-            yield self._finding(Kind.FILE_MISSING, detail=f"B has no {suffix}")
+            yield self._finding(FindingKind.FILE_MISSING, detail=f"B has no {suffix}")
         for name in self._files_only_in_other():
-            yield Finding(kind=Kind.ONLY_IN_B, directory=self._name, file=name, detail="A has no such file")
+            yield ComparisonFinding(
+                kind=FindingKind.ONLY_IN_B, directory=self._name, file=name, detail="A has no such file"
+            )
         for row in self._compared.files:
             kind = self._kind_of_file(row)
             if kind is not None:
-                yield Finding(kind=kind, directory=self._name, file=row.name, detail=row.detail)
+                yield ComparisonFinding(kind=kind, directory=self._name, file=row.name, detail=row.detail)
 
     def _missing_files(self) -> Mapping[str, list[str]]:
         """The files beside the logs that only A has, by suffix. The findings on logs that B lacks cover these logs'
@@ -400,40 +415,42 @@ class _PartitionFindings:
             if not is_of_log and (offset is None or self._one_end is None or offset <= self._one_end):
                 yield name
 
-    def _kind_of_file(self, row: FilePairRow) -> Kind | None:
+    def _kind_of_file(self, row: FilePairRow) -> FindingKind | None:
         """The kind of finding on a file that differs; None if another finding covers it."""
         parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
         if verdict is FileVerdict.UNREADABLE:
-            return Kind.NOT_COMPARABLE
+            return FindingKind.NOT_COMPARABLE
         if row.name == QUORUM_STATE:
-            return Kind.REWRITTEN
+            return FindingKind.REWRITTEN
         if row.name == PARTITION_METADATA and self._is_other_topic:
             return None
         if parsed is not None and parsed[1] in INDEX_SUFFIXES:
             return self._kind_of_index(row, verdict, *parsed)
         if row.name == LEADER_EPOCH_CHECKPOINT and row.same_to_offset is not None:
             if verdict is FileVerdict.LONGER and row.same_to_offset >= (self._one_end or 0):
-                return Kind.ONLY_IN_B
+                return FindingKind.ONLY_IN_B
             if verdict is not FileVerdict.LONGER and row.same_to_offset >= (self._other_end or 0):
-                return Kind.FILE_BEHIND
-        return Kind.FILE_DIFFERS
+                return FindingKind.FILE_BEHIND
+        return FindingKind.FILE_DIFFERS
 
-    def _kind_of_index(self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str) -> Kind | None:
+    def _kind_of_index(
+        self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str
+    ) -> FindingKind | None:
         """The kind of finding on an index file that differs; None if the log's finding covers it."""
         if self._name == _CLUSTER_METADATA:
-            return Kind.REWRITTEN
+            return FindingKind.REWRITTEN
         if verdict is FileVerdict.DIFFERS:
-            return Kind.FILE_DIFFERS
+            return FindingKind.FILE_DIFFERS
         if verdict is FileVerdict.SHORTER and self._ends_earlier and base_offset == self._other_last_base:
             is_of_end = suffix != TRANSACTION_INDEX_SUFFIX or (row.same_to_offset or 0) >= (self._other_end or 0)
-            return Kind.FILE_BEHIND if is_of_end else Kind.FILE_DIFFERS
+            return FindingKind.FILE_BEHIND if is_of_end else FindingKind.FILE_DIFFERS
         extents = [_Extent.of(log) for log in self._logs if log.base_offset == base_offset]
         log_is_shorter = any(extent.one > extent.other for extent in extents)
         log_is_longer = any(extent.other > extent.one for extent in extents)
         if log_is_shorter if verdict is FileVerdict.SHORTER else log_is_longer:
             return None
         is_same_log = not (log_is_shorter or log_is_longer)
-        return Kind.REWRITTEN if base_offset == self._one_last_base and is_same_log else Kind.FILE_DIFFERS
+        return FindingKind.REWRITTEN if base_offset == self._one_last_base and is_same_log else FindingKind.FILE_DIFFERS
 
     def _is_snapshot_beyond(self, name: str) -> bool:
         """Whether the file is a snapshot that A wrote after B was copied."""
@@ -454,7 +471,7 @@ class _PartitionFindings:
 
     def _finding(
         self,
-        kind: Kind,
+        kind: FindingKind,
         row: LogPairRow | None = None,
         *,
         detail: str,
@@ -463,8 +480,8 @@ class _PartitionFindings:
         records: int | None = None,
         bytes: int | None = None,
         segments: int | None = None,
-    ) -> Finding:
-        return Finding(
+    ) -> ComparisonFinding:
+        return ComparisonFinding(
             kind=kind,
             directory=self._name,
             file=None if row is None else segment_file(row.base_offset, LOG_SUFFIX),
@@ -528,7 +545,7 @@ def _damaged_at(
 
 
 def compare_copy(
-    one: Place, other: Place, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
+    one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
 ) -> Comparison:
     """Compare B with A. `topics` matches full names."""
     pairs, results, findings = pair_directories(one, other, topics)
@@ -566,7 +583,11 @@ def compare_copy(
 
 
 def _by_offset(
-    compared: Sequence[ComparedPartition], one: Place, other: Place, known: MetadataOfPlaces, engine: Engine
+    compared: Sequence[ComparedPartition],
+    one: ComparedPlace,
+    other: ComparedPlace,
+    known: MetadataOfPlaces,
+    engine: Engine,
 ) -> Mapping[str, ReplicaFindings]:
     """How the batches compare of partitions that are cut elsewhere in B, by directory. The logs of these alone are
     read once more.
@@ -574,13 +595,17 @@ def _by_offset(
     elsewhere = [partition for partition in compared if _PartitionFindings(partition).is_cut_elsewhere]
     if not elsewhere:
         return {}
-    by_offset = compare_pairs(elsewhere, one, other, known, engine, as_copy=True)
+    by_offset = compare_directory_pairs(elsewhere, one, other, known, engine, as_copy=True)
     return {partition.directory: partition for partition in by_offset}
 
 
 def _partition_findings(
-    partition: ComparedPartition, batches: ReplicaFindings | None, lost: Sequence[Finding], one: Place, other: Place
-) -> list[Finding]:
+    partition: ComparedPartition,
+    batches: ReplicaFindings | None,
+    lost: Sequence[ComparisonFinding],
+    one: ComparedPlace,
+    other: ComparedPlace,
+) -> list[ComparisonFinding]:
     findings = _PartitionFindings(partition).findings(batches)
     findings += [gap for gap in lost if gap.directory == partition.one.name]
     findings += log_start_findings(partition.one.topic_partition, one, other)

@@ -1,6 +1,6 @@
-"""The two sides of a comparison before a log is read. A `Place` is one side: its log dirs, their brokers, checkpoints
-and directories. Of both sides together it is known what the cluster's metadata says, which partitions' directories both
-have, and what differs in the log dirs' own files and checkpoints. Nothing is read but small files.
+"""The two sides of a comparison before a log is read. A `ComparedPlace` is one side: its log dirs, their brokers,
+checkpoints and directories. Of both sides together it is known what the cluster's metadata says, which partitions'
+directories both have, and what differs in the log dirs' own files and checkpoints. Nothing is read but small files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_image import ConfigValue
-from kidxlib.operations.compare.comparison import Finding, Kind, PartitionResult
+from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind, PartitionResult
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.location import Location, given_location, identity_of
@@ -101,7 +101,7 @@ class ListedDirectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ComparedPlace:
     """
     Attributes:
         name: as the user gave it.
@@ -139,10 +139,10 @@ class Place:
     def directory_ids(self) -> set[str]:
         return {owner.directory_id for owner in self.owners if owner.directory_id is not None}
 
-    def only(self, directory: str) -> Place:
+    def only(self, directory: str) -> ComparedPlace:
         """One of its partitions alone, as if the user had named the partition's directory."""
         listed = self.directories.get(directory)
-        return Place(
+        return ComparedPlace(
             name=self.name,
             log_dirs=self.log_dirs,
             is_partition=True,
@@ -156,7 +156,7 @@ class Place:
         )
 
 
-def list_place(text: str, *, is_copy: bool = False, is_of_no_use: str = "nothing was compared") -> Place:
+def list_place(text: str, *, is_copy: bool = False, is_of_no_use: str = "nothing was compared") -> ComparedPlace:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
 
     One of several log dirs may hold no partition, as a disk that was added lately. In an original such a log dir must
@@ -188,7 +188,7 @@ def list_place(text: str, *, is_copy: bool = False, is_of_no_use: str = "nothing
     return _place(text, roots, directories, duplicates, other_directories, is_partition=False)
 
 
-def ensure_two_places(one: Place, other: Place) -> None:
+def ensure_two_places(one: ComparedPlace, other: ComparedPlace) -> None:
     """Refuse a directory on both sides: it is always the same as itself."""
     of_one = {identity_of(path) for path in _directories(one)}
     on_both = sorted(str(path) for path in _directories(other) if identity_of(path) in of_one)
@@ -196,7 +196,7 @@ def ensure_two_places(one: Place, other: Place) -> None:
         raise UsageError(f"{on_both[0]}: it is on both sides, and is the same as itself; name two places")
 
 
-def _directories(place: Place) -> Iterator[Location]:
+def _directories(place: ComparedPlace) -> Iterator[Location]:
     if place.is_partition:
         yield from (directory.path for directory in place.directories.values())
     else:
@@ -236,7 +236,7 @@ def _place(
     other_directories: list[str],
     *,
     is_partition: bool,
-) -> Place:
+) -> ComparedPlace:
     problems: dict[str, str] = {}
     files: dict[str, list[Location]] = defaultdict(list)
     checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in LOG_DIR_CHECKPOINTS}
@@ -253,7 +253,7 @@ def _place(
                 problems[path.name] = describe_error(error)
     if owners:
         ensure_one_broker(owners)
-    return Place(
+    return ComparedPlace(
         name=text,
         log_dirs=roots,
         is_partition=is_partition,
@@ -363,7 +363,7 @@ class MetadataOfPlaces:
     names: Sequence[str]
 
     @classmethod
-    def of(cls, one: Place, other: Place) -> MetadataOfPlaces:
+    def of(cls, one: ComparedPlace, other: ComparedPlace) -> MetadataOfPlaces:
         """Read the metadata of the places that have it. Warns of metadata that cannot be read."""
         sources = [Source(str(log_dir), log_dir) for place in (one, other) for log_dir in place.log_dirs]
         topics = read_known_topics(sources)
@@ -391,10 +391,10 @@ class DirectoryPair:
 
 
 def pair_directories(
-    one: Place, other: Place, topics: re.Pattern[str]
-) -> tuple[list[DirectoryPair], list[PartitionResult], list[Finding]]:
+    one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
+) -> tuple[list[DirectoryPair], list[PartitionResult], list[ComparisonFinding]]:
     """The directories of both sides that can be compared, and the results and findings on all others."""
-    findings: list[Finding] = []
+    findings: list[ComparisonFinding] = []
     results: list[PartitionResult] = []
     pairs = []
     wanted = {name for place in (one, other) for name in place.directories if _is_wanted(name, place, topics)}
@@ -406,7 +406,7 @@ def pair_directories(
                 detail = (
                     f"{side} has it twice, in {first} and {second}, and the first was compared; a broker does not start"
                 )
-                findings.append(Finding(kind=Kind.NOT_COMPARABLE, directory=name, detail=detail))
+                findings.append(ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, directory=name, detail=detail))
         if finding is None:
             pairs.append(DirectoryPair(one.directories[name], other.directories[name]))
         else:
@@ -415,40 +415,46 @@ def pair_directories(
     for side, place in (("A", one), ("B", other)):
         for path in place.other_directories:
             detail = f"{path}, in {side}: it is no partition's"
-            findings.append(Finding(kind=Kind.NOT_COMPARED, detail=detail))
+            findings.append(ComparisonFinding(kind=FindingKind.NOT_COMPARED, detail=detail))
     return pairs, results, findings
 
 
-def _is_wanted(name: str, place: Place, topics: re.Pattern[str]) -> bool:
+def _is_wanted(name: str, place: ComparedPlace, topics: re.Pattern[str]) -> bool:
     """Whether a directory is to be compared; one that a broker moves or has set aside always is."""
     partition = place.directories[name].topic_partition
     return partition is None or topics.fullmatch(partition.topic) is not None
 
 
-def _finding_on_directory(name: str, one: ListedDirectory | None, other: ListedDirectory | None) -> Finding | None:
+def _finding_on_directory(
+    name: str, one: ListedDirectory | None, other: ListedDirectory | None
+) -> ComparisonFinding | None:
     """The finding on a directory that is not compared; None where it can be."""
     if name.endswith("-delete"):
         side = "A and B" if one and other else "A" if one else "B"
-        return Finding(kind=Kind.NOT_COMPARED, directory=name, detail=f"in {side}: a broker was deleting it")
+        return ComparisonFinding(
+            kind=FindingKind.NOT_COMPARED, directory=name, detail=f"in {side}: a broker was deleting it"
+        )
     for side, directory in (("A", one), ("B", other)):
         if directory is not None and directory.problem is not None:
-            return Finding(kind=Kind.NOT_COMPARABLE, directory=name, detail=f"in {side}: {directory.problem}")
+            return ComparisonFinding(
+                kind=FindingKind.NOT_COMPARABLE, directory=name, detail=f"in {side}: {directory.problem}"
+            )
     if one is None or other is None:
         directory = one or other
         assert directory is not None
         logs = {file: listed.size or 0 for file, listed in directory.files.items() if file.endswith(LOG_SUFFIX)}
         amount = f"{counted(len(logs), 'segment')}, {sum(logs.values()):,} bytes"
-        kind, where = (Kind.ONLY_IN_B, "A") if one is None else (Kind.MISSING, "B")
-        return Finding(
+        kind, where = (FindingKind.ONLY_IN_B, "A") if one is None else (FindingKind.MISSING, "B")
+        return ComparisonFinding(
             kind=kind, directory=name, bytes=sum(logs.values()), detail=f"{where} has no such directory; {amount}"
         )
     if other.link is not None and os.path.realpath(other.path) == os.path.realpath(one.path):
         detail = f"{other.path} leads to {one.path}: it is the same directory, and no copy"
-        return Finding(kind=Kind.NO_COPY, directory=name, detail=detail)
+        return ComparisonFinding(kind=FindingKind.NO_COPY, directory=name, detail=detail)
     return None
 
 
-def other_origin_findings(one: Place, other: Place, *, as_copy: bool) -> Iterator[Finding]:
+def other_origin_findings(one: ComparedPlace, other: ComparedPlace, *, as_copy: bool) -> Iterator[ComparisonFinding]:
     """The finding that B is of another cluster; if B is a copy, also of another broker or log dir."""
     compared = [("another cluster", "cluster.id", one.clusters, other.clusters)]
     if as_copy:
@@ -457,20 +463,22 @@ def other_origin_findings(one: Place, other: Place, *, as_copy: bool) -> Iterato
     for what, key, ours, theirs in compared:
         if ours and theirs and not theirs <= ours:
             detail = f"B is of {what}: {META_PROPERTIES} has {key} {_some(theirs)}, in A {_some(ours)}"
-            yield Finding(kind=Kind.OTHER_ORIGIN, detail=detail)
+            yield ComparisonFinding(kind=FindingKind.OTHER_ORIGIN, detail=detail)
             return  # the broker of another cluster is another one, and so are its log dirs
 
 
-def log_dir_file_findings(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator[Finding]:
+def log_dir_file_findings(
+    one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
+) -> Iterator[ComparisonFinding]:
     """Findings on the log dirs' own files."""
     for side, place in (("A", one), ("B", other)):
         for problem in place.problems.values():
-            yield Finding(kind=Kind.NOT_COMPARABLE, detail=f"{side}: {problem}")
+            yield ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, detail=f"{side}: {problem}")
     for name in _FILES:
         has, copied = one.files.get(name, ()), other.files.get(name, ())
         if len(has) > len(copied):
             of = f" in {len(has) - len(copied)} of {counted(len(has), 'log dir')}" if len(has) > 1 else ""
-            yield Finding(kind=Kind.FILE_MISSING, file=name, detail=f"B has none{of}")
+            yield ComparisonFinding(kind=FindingKind.FILE_MISSING, file=name, detail=f"B has none{of}")
         elif name in _OFFSETS and name not in {*one.problems, *other.problems}:
             yield from _checkpoint_findings(name, one.checkpoints[name], other, topics)
         elif name == segment_files.BOOTSTRAP_SNAPSHOT and len(has) == len(copied) == 1:
@@ -478,7 +486,7 @@ def log_dir_file_findings(one: Place, other: Place, topics: re.Pattern[str]) -> 
     yield from _clean_shutdown(one, other)
 
 
-def _clean_shutdown(one: Place, other: Place) -> Iterator[Finding]:
+def _clean_shutdown(one: ComparedPlace, other: ComparedPlace) -> Iterator[ComparisonFinding]:
     """The finding that B has the file of a clean shutdown in more or fewer log dirs than A. A broker that starts
     recovers no log of a log dir that has the file, and removes it (`LogManager.loadLogs`).
     """
@@ -490,24 +498,24 @@ def _clean_shutdown(one: Place, other: Place) -> Iterator[Finding]:
             f"{whose}: a broker that starts on B skips recovery; remove it, unless the broker of B had stopped cleanly "
             "when it was copied"
         )
-        yield Finding(kind=Kind.FILE_DIFFERS, file=CLEAN_SHUTDOWN_FILE, detail=detail)
+        yield ComparisonFinding(kind=FindingKind.FILE_DIFFERS, file=CLEAN_SHUTDOWN_FILE, detail=detail)
     elif has > copied:
         whose = f"A has it in {counted(has, 'log dir')}, B in {copied}" if many else "A has it, and B has not"
         detail = f"{whose}: a broker that starts on B recovers the logs, and loses no whole batch by that"
-        yield Finding(kind=Kind.FILE_MISSING, file=CLEAN_SHUTDOWN_FILE, detail=detail)
+        yield ComparisonFinding(kind=FindingKind.FILE_MISSING, file=CLEAN_SHUTDOWN_FILE, detail=detail)
 
 
-def _content_findings(name: str, ours: Location, theirs: Location) -> Iterator[Finding]:
+def _content_findings(name: str, ours: Location, theirs: Location) -> Iterator[ComparisonFinding]:
     try:
         if small_file(ours) != small_file(theirs):
-            yield Finding(kind=Kind.FILE_DIFFERS, file=name, detail="other bytes than in A")
+            yield ComparisonFinding(kind=FindingKind.FILE_DIFFERS, file=name, detail="other bytes than in A")
     except OSError as error:
-        yield Finding(kind=Kind.NOT_COMPARABLE, file=name, detail=describe_error(error))
+        yield ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, file=name, detail=describe_error(error))
 
 
 def _checkpoint_findings(
-    name: str, ours: Mapping[TopicPartition, int], other: Place, topics: re.Pattern[str]
-) -> Iterator[Finding]:
+    name: str, ours: Mapping[TopicPartition, int], other: ComparedPlace, topics: re.Pattern[str]
+) -> Iterator[ComparisonFinding]:
     theirs = other.checkpoints[name]
     wanted = {partition: offset for partition, offset in ours.items() if topics.fullmatch(partition.topic)}
     lower = {partition: offset for partition, offset in wanted.items() if theirs.get(partition, -1) < offset}
@@ -515,7 +523,7 @@ def _checkpoint_findings(
         first = min(lower)
         said = f"of {first.directory} {theirs.get(first, 'nothing')}, in A {lower[first]}"
         detail = f"{counted(len(lower), 'partition')} of {len(wanted):,} with less than in A: {said}"
-        yield Finding(kind=Kind.FILE_BEHIND, file=name, detail=detail)
+        yield ComparisonFinding(kind=FindingKind.FILE_BEHIND, file=name, detail=detail)
     higher = [
         partition
         for partition, offset in theirs.items()
@@ -527,10 +535,12 @@ def _checkpoint_findings(
         first = min(higher)
         said = f"of {first.directory} {theirs[first]}, in A {ours.get(first, 'nothing')}"
         detail = f"{counted(len(higher), 'partition')} with more than in A: {said}"
-        yield Finding(kind=Kind.ONLY_IN_B, file=name, detail=detail)
+        yield ComparisonFinding(kind=FindingKind.ONLY_IN_B, file=name, detail=detail)
 
 
-def log_start_findings(partition: TopicPartition | None, one: Place, other: Place) -> Iterator[Finding]:
+def log_start_findings(
+    partition: TopicPartition | None, one: ComparedPlace, other: ComparedPlace
+) -> Iterator[ComparisonFinding]:
     """The finding that a broker with B would serve less or more from the start of a partition on, by the checkpoint of
     log starts.
     """
@@ -541,8 +551,8 @@ def log_start_findings(partition: TopicPartition | None, one: Place, other: Plac
     if (theirs or 0) > (ours or 0):
         said = "nothing" if ours is None else ours
         detail = f"{name} says {theirs}, in A {said}: a broker with B serves nothing below it"
-        yield Finding(
-            kind=Kind.LACKS,
+        yield ComparisonFinding(
+            kind=FindingKind.LACKS,
             directory=partition.directory,
             first_offset=ours or 0,
             last_offset=(theirs or 0) - 1,
@@ -551,10 +561,12 @@ def log_start_findings(partition: TopicPartition | None, one: Place, other: Plac
     elif (ours or 0) > (theirs or 0):
         said = "nothing" if theirs is None else theirs
         detail = f"{name} says {said}, in A {ours}: with B a broker serves again what was deleted"
-        yield Finding(kind=Kind.FILE_BEHIND, directory=partition.directory, detail=detail)
+        yield ComparisonFinding(kind=FindingKind.FILE_BEHIND, directory=partition.directory, detail=detail)
 
 
-def checkpoint_only_findings(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator[Finding]:
+def checkpoint_only_findings(
+    one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
+) -> Iterator[ComparisonFinding]:
     """Findings on partitions that checkpoints name and of which neither side has a directory. A log dir to which a
     broker moves a partition names it, too, and has it as `-future` (`LogManager.logsByDir`).
     """
@@ -567,10 +579,12 @@ def checkpoint_only_findings(one: Place, other: Place, topics: re.Pattern[str]) 
     for partition, said in sorted(named.items()):
         if topics.fullmatch(partition.topic) and partition not in have_directory:
             detail = f"neither side has its directory, and {said}; look for it in other log dirs and replicas"
-            yield Finding(kind=Kind.NEITHER, directory=partition.directory, detail=detail)
+            yield ComparisonFinding(kind=FindingKind.NEITHER, directory=partition.directory, detail=detail)
 
 
-def early_end_findings(partition: TopicPartition | None, end: int | None, other: Place) -> Iterator[Finding]:
+def early_end_findings(
+    partition: TopicPartition | None, end: int | None, other: ComparedPlace
+) -> Iterator[ComparisonFinding]:
     """The finding that both logs end at `end`, below the high watermark of B. `end` is None where nobody could tell."""
     name = HIGH_WATERMARK_CHECKPOINT
     if partition is None or end is None or (offset := other.checkpoints[name].get(partition, -1)) <= end:
@@ -578,8 +592,8 @@ def early_end_findings(partition: TopicPartition | None, end: int | None, other:
     detail = (
         f"both sides end at {end}, below the high watermark {offset} in {name} of B; look for a replica that has it"
     )
-    yield Finding(
-        kind=Kind.NEITHER, directory=partition.directory, first_offset=end, last_offset=offset - 1, detail=detail
+    yield ComparisonFinding(
+        kind=FindingKind.NEITHER, directory=partition.directory, first_offset=end, last_offset=offset - 1, detail=detail
     )
 
 
@@ -593,7 +607,7 @@ _BOTH = "both"
 
 def gaps_of_both_sides(
     partitions: Iterable[tuple[ListedDirectory, Sequence[LogPairRow]]], known: MetadataOfPlaces
-) -> list[Finding]:
+) -> list[ComparisonFinding]:
     """The findings on offsets between two segments that neither side has, and that no compaction explains. The logs of
     a partition are in the order of base offsets.
     """
@@ -605,8 +619,8 @@ def gaps_of_both_sides(
     table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
     lost = gaps_in(table, lambda _, topic: known.policy(topic), Directories(paths)).lost
     return [
-        Finding(
-            kind=Kind.NEITHER,
+        ComparisonFinding(
+            kind=FindingKind.NEITHER,
             directory=TopicPartition(gap.topic, gap.partition).directory,
             first_offset=gap.first_offset,
             last_offset=gap.last_offset,

@@ -1,6 +1,6 @@
 """Compares the logs of two replicas batch by batch, by offset. Their segments may begin at different offsets.
 
-`compare_pairs` divides partitions into ranges of offsets, which workers compare (`_compare_range`).
+`compare_directory_pairs` divides partitions into ranges of offsets, which workers compare (`_compare_range`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,20 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
 from kidxlib.indexing.bins import into_bins
-from kidxlib.operations.compare.comparison import Comparison, Finding, Kind, PartitionResult, run_comparison, verdict_of
+from kidxlib.operations.compare.comparison import (
+    Comparison,
+    ComparisonFinding,
+    FindingKind,
+    PartitionResult,
+    run_comparison,
+    verdict_of,
+)
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.place import (
+    ComparedPlace,
     DirectoryPair,
     ListedDirectory,
     MetadataOfPlaces,
-    Place,
     other_origin_findings,
     pair_directories,
 )
@@ -55,7 +62,7 @@ _Rows = NDArray[np.void]
 
 
 def compare_replicas_of_places(
-    one: Place, other: Place, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
+    one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
 ) -> Comparison:
     """Compare the replicas in B with those in A. `topics` matches full names; `known` says which topics are compacted,
     and which nodes a partition is assigned to.
@@ -67,7 +74,7 @@ def compare_replicas_of_places(
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += other_origin_findings(one, other, as_copy=False)
     findings += _one_broker_finding(one, other) if not pairs else ()
-    for partition in compare_pairs(pairs, one, other, known, engine):
+    for partition in compare_directory_pairs(pairs, one, other, known, engine):
         partition_findings = partition.findings()
         findings += partition_findings
         results.append(
@@ -88,10 +95,10 @@ def compare_replicas_of_places(
     )
 
 
-def compare_pairs(
+def compare_directory_pairs(
     pairs: Sequence[DirectoryPair],
-    one: Place,
-    other: Place,
+    one: ComparedPlace,
+    other: ComparedPlace,
     known: MetadataOfPlaces,
     engine: Engine,
     *,
@@ -115,33 +122,37 @@ def compare_pairs(
     ]
 
 
-def _one_broker_finding(one: Place, other: Place) -> Iterator[Finding]:
+def _one_broker_finding(one: ComparedPlace, other: ComparedPlace) -> Iterator[ComparisonFinding]:
     """The finding that A and B are log dirs of one broker, if they are. A broker has each partition once: that is why
     they have none in common.
     """
     is_one_broker = one.clusters == other.clusters and one.nodes == other.nodes and one.nodes
     if is_one_broker and one.directory_ids and other.directory_ids and not one.directory_ids & other.directory_ids:
-        yield Finding(
-            kind=Kind.OTHER_ORIGIN,
+        yield ComparisonFinding(
+            kind=FindingKind.OTHER_ORIGIN,
             detail=f"A and B are log dirs of one broker (node.id {', '.join(sorted(one.nodes))}), which has each "
             "partition once: name them together, with a comma between, and another broker's log dirs for B",
         )
 
 
-def _unless_assigned_elsewhere(finding: Finding, other: Place, known: MetadataOfPlaces) -> Finding:
+def _unless_assigned_elsewhere(
+    finding: ComparisonFinding, other: ComparedPlace, known: MetadataOfPlaces
+) -> ComparisonFinding:
     """The finding. A missing partition is harmless if the cluster's metadata assigns it to none of B's nodes."""
-    if finding.kind is not Kind.MISSING:
+    if finding.kind is not FindingKind.MISSING:
         return finding
     if finding.partition is None:
-        return replace(finding, kind=Kind.NOT_COMPARED, detail="in A: a broker was moving it, or has set it aside")
+        return replace(
+            finding, kind=FindingKind.NOT_COMPARED, detail="in A: a broker was moving it, or has set it aside"
+        )
     nodes = known.nodes(finding.partition)
     if not nodes or not other.nodes or other.nodes & nodes:
         return finding
     detail = f"it is assigned to nodes {', '.join(sorted(nodes))}, and B is of node {', '.join(sorted(other.nodes))}"
-    return replace(finding, kind=Kind.NOT_COMPARED, detail=detail)
+    return replace(finding, kind=FindingKind.NOT_COMPARED, detail=detail)
 
 
-def _cleaned_to(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces) -> int:
+def _cleaned_to(pair: DirectoryPair, one: ComparedPlace, other: ComparedPlace, known: MetadataOfPlaces) -> int:
     """The offset below which a cleaner has, or may have, worked on one of the replicas."""
     partition = pair.one.topic_partition
     assert partition is not None
@@ -552,28 +563,28 @@ class ReplicaFindings:
         differing = [row.first_offset for row in self._batches if row.kind != "neither"]
         return min([self._lower_end, *differing]) or None
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ComparisonFinding]:
         """All findings; none where both are the same to their ends."""
         findings = [*self._topic_findings(), *self._damage_findings(), *self._batch_findings()]
         return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
 
-    def _topic_findings(self) -> Iterator[Finding]:
+    def _topic_findings(self) -> Iterator[ComparisonFinding]:
         one, other = self._pair.one.topic_id, self._pair.other.topic_id
         if one is not None and other is not None and one != other and not self._as_copy:
             detail = f"topic id {other}, in A {one}: another topic of the same name"
-            yield self._finding(Kind.OTHER_ORIGIN, detail)
+            yield self._finding(FindingKind.OTHER_ORIGIN, detail)
 
-    def _damage_findings(self) -> Iterator[Finding]:
+    def _damage_findings(self) -> Iterator[ComparisonFinding]:
         ends = max(self.one_end or 0, self.other_end or 0)
         for side, rows in self._damaged.items():
             for row in rows:
                 first, last = row.first_offset, min(row.last_offset, ends - 1)
                 offsets = f"offsets {first}–{last}" if first <= last else f"from offset {first} on"
                 detail = f"{offsets}: {side.upper()} is damaged: {row.detail}"
-                yield self._finding(Kind.NOT_COMPARABLE, detail, first, last if first <= last else None)
+                yield self._finding(FindingKind.NOT_COMPARABLE, detail, first, last if first <= last else None)
 
-    def _batch_findings(self) -> Iterator[Finding]:
-        by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
+    def _batch_findings(self) -> Iterator[ComparisonFinding]:
+        by_kind: dict[FindingKind, list[tuple[BatchRangeRow, str]]] = {}
         damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
         for batch_range in self._batches:
             row = _undamaged(batch_range, damaged.get(batch_range.kind, ()))
@@ -581,7 +592,7 @@ class ReplicaFindings:
                 kind, detail = kind_and_detail
                 by_kind.setdefault(kind, []).append((row, detail))
         for kind, rows in by_kind.items():
-            if kind is Kind.BEHIND:
+            if kind is FindingKind.BEHIND:
                 yield self._behind_finding([row for row, _ in rows])
                 continue
             for row, detail in rows[:_RANGES_SHOWN]:
@@ -591,28 +602,28 @@ class ReplicaFindings:
                 detail = f"{counted(len(rows) - _RANGES_SHOWN, 'more range')} up to offset {last}"
                 yield self._finding(kind, detail, rows[_RANGES_SHOWN][0].first_offset, last)
 
-    def _kind_and_detail(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
+    def _kind_and_detail(self, row: BatchRangeRow) -> tuple[FindingKind, str] | None:
         """The finding on a range; None if there is none, or if the finding on another range covers it."""
         offsets = f"offsets {row.first_offset}–{row.last_offset}"
         records = "" if row.records is None else f", {counted(row.records, 'record')}"
         if row.kind == "differs":
-            return Kind.DIFFERS, f"{offsets}: other batches than in A"
+            return FindingKind.DIFFERS, f"{offsets}: other batches than in A"
         if row.kind == "neither":
             if any(compared.has_inner_gaps for compared in self._ranges) or any(self._damaged.values()):
                 return None  # a cleaner has removed them, or damage hides them
-            return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
+            return FindingKind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
         if row.kind == "only-a":
             if self._overlaps(row, "only-b"):
-                return Kind.DIFFERS, f"{offsets}: other batches than in A"
+                return FindingKind.DIFFERS, f"{offsets}: other batches than in A"
             if row.first_offset >= (self.other_end or 0) > 0:
-                return Kind.BEHIND, ""
-            return Kind.LACKS, f"{offsets}{records}: B lacks them"
+                return FindingKind.BEHIND, ""
+            return FindingKind.LACKS, f"{offsets}{records}: B lacks them"
         if row.kind == "only-b" and not self._overlaps(row, "only-a"):
             if row.first_offset >= (self.one_end or 0):
-                return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
+                return FindingKind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
             if self._as_copy:
-                return Kind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
-            return Kind.LACKS, f"{offsets}{records}: B has them, and A lacks them"
+                return FindingKind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
+            return FindingKind.LACKS, f"{offsets}{records}: B has them, and A lacks them"
         return None
 
     def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
@@ -621,7 +632,7 @@ class ReplicaFindings:
             for other in self._batches
         )
 
-    def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> Finding:
+    def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> ComparisonFinding:
         records = [row.records for row in rows]
         total = None if None in records else sum(count or 0 for count in records)
         lacking = "an unknown number of records" if total is None else counted(total, "record")
@@ -631,27 +642,27 @@ class ReplicaFindings:
         files = self._pair.one.files.items()
         begins = [parse_segment_log(name) for name, file in files if file.size]
         segments = sum(begin is not None and begin >= end for begin in begins)
-        return replace(self._finding(Kind.BEHIND, detail, end, until - 1, total), segments=segments)
+        return replace(self._finding(FindingKind.BEHIND, detail, end, until - 1, total), segments=segments)
 
-    def _cleaned_finding(self, others: Sequence[Finding]) -> Finding:
+    def _cleaned_finding(self, others: Sequence[ComparisonFinding]) -> ComparisonFinding:
         until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))
         above = "B or A ends there, so that nothing was compared"
         if self._lower_end > until:
             above = "above it see the other lines" if others else f"above it the same up to offset {self._lower_end}"
-        kind, why = Kind.CLEANED, ", as each broker compacts its own log"
+        kind, why = FindingKind.CLEANED, ", as each broker compacts its own log"
         if self._as_copy:
-            kind, why = Kind.NOT_COMPARABLE, ": a cleaner has left other batches in A than in B"
+            kind, why = FindingKind.NOT_COMPARABLE, ": a cleaner has left other batches in A than in B"
         return self._finding(kind, f"offsets below {until} are not comparable{why}; {above}", 0, until - 1)
 
     def _finding(
         self,
-        kind: Kind,
+        kind: FindingKind,
         detail: str,
         first_offset: int | None = None,
         last_offset: int | None = None,
         records: int | None = None,
-    ) -> Finding:
-        return Finding(
+    ) -> ComparisonFinding:
+        return ComparisonFinding(
             kind=kind,
             directory=self.directory,
             first_offset=first_offset,

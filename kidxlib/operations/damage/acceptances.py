@@ -81,7 +81,7 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class AcceptableDamage:
     """A finding that may be accepted; its fields are columns of the table `accepted`."""
 
     source: str
@@ -119,7 +119,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    damage: Damage
+    damage: AcceptableDamage
     accepted_by: str
     accepted_at: datetime
     accepted_reason: str
@@ -136,10 +136,10 @@ def recorded_acceptances(
 ) -> list[Acceptance]:
     """The selected acceptances, or all, whether they still hold or not."""
     rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
-    names = [field.name for field in fields(Damage)]
+    names = [field.name for field in fields(AcceptableDamage)]
     return [
         Acceptance(
-            damage=Damage(**{name: row[name] for name in names}),
+            damage=AcceptableDamage(**{name: row[name] for name in names}),
             accepted_by=row["accepted_by"],
             accepted_at=row["accepted_at"],
             accepted_reason=row["accepted_reason"],
@@ -149,7 +149,7 @@ def recorded_acceptances(
     ]
 
 
-def record_acceptances(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
+def record_acceptances(tables: Tables, damages: Sequence[AcceptableDamage], by: str, at: datetime, reason: str) -> None:
     """Record that damage is accepted. This replaces an earlier acceptance with the same reason."""
     acceptance = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
     rows = pa.Table.from_pylist([{**asdict(damage), **acceptance} for damage in damages], ACCEPTED.schema())

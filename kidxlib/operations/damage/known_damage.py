@@ -33,8 +33,8 @@ from kidxlib.operations.damage.acceptances import (
     MATCHED_COLUMNS,
     SEGMENT_COLUMNS,
     VERSION_NAMES,
+    AcceptableDamage,
     Acceptance,
-    Damage,
     Selected,
     file_version_now,
     findings_of_audits,
@@ -65,7 +65,7 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 #: The columns that are read of all segments. For topics with gaps, the other columns of `FACTS` are read, too.
 _COLUMNS_OF_ALL: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))
 
-_OF_FINDINGS: Final = FINDINGS.schema(Damage.__dataclass_fields__.keys()).names
+_OF_FINDINGS: Final = FINDINGS.schema(AcceptableDamage.__dataclass_fields__.keys()).names
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,12 +469,12 @@ class NewDamage:
         again: the keys of `new` damage that was accepted when its consequence was another.
     """
 
-    all: list[Damage]
+    all: list[AcceptableDamage]
     accepted: list[Acceptance]
-    new: list[Damage]
+    new: list[AcceptableDamage]
     again: frozenset[tuple[Any, ...]]
 
-    def line(self, damage: Damage) -> str:
+    def line(self, damage: AcceptableDamage) -> str:
         at = "" if damage.position is None else f" at byte {damage.position:,}"
         again = (
             "; accepted before, when something else was known of what it leads to" if damage.key in self.again else ""
@@ -505,17 +505,17 @@ def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> 
 
 def damage_now(
     tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
-) -> list[Damage]:
+) -> list[AcceptableDamage]:
     """The damage that the catalog knows: segments by builds, files by the last audit of their partition, and gaps
     between logs, whether an audit has seen these or not.
     """
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
-    of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
+    of_segments = [AcceptableDamage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
     known = {damage.key: damage for damage in of_segments}
     for row in last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], [*_OF_FINDINGS, "verdict"]).to_pylist():
         if row["file"] == GAP or not selected.has(row):
             continue
-        damage = Damage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])
+        damage = AcceptableDamage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])
         if file_version_now(damage.path) != damage.version:
             warn(f"{damage.path}: it has changed since it was audited: run verify_index again to accept what it is now")
             continue
@@ -528,8 +528,8 @@ def damage_now(
     return sorted(known.values(), key=lambda damage: damage.key)
 
 
-def _gap_as_damage(gap: Gap, directories: Directories) -> Damage:
+def _gap_as_damage(gap: Gap, directories: Directories) -> AcceptableDamage:
     """A gap as damage that may be accepted. Its reason is always the same: further evidence makes it no other gap."""
     row = finding_row(gap, directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}
-    return Damage(**{**values, "reason": GAP, "found": row["verdict"]})
+    return AcceptableDamage(**{**values, "reason": GAP, "found": row["verdict"]})

@@ -615,7 +615,7 @@ def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable
                     count += batch.num_rows
         else:
             for batch in rows:
-                file.write(json_lines(batch))
+                file.write(records_as_json_lines(batch))
                 count += batch.num_rows
         file.flush()
         os.fsync(file.fileno())
@@ -650,7 +650,7 @@ def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole
         os.fsync(file.fileno())
 
 
-def json_lines(rows: pa.RecordBatch) -> bytes:
+def records_as_json_lines(rows: pa.RecordBatch) -> bytes:
     """A line with a JSON object for each row. The columns are some of `CONSUMED`."""
     members = [_json_member(name, rows.column(name)) for name in rows.schema.names]
     lines = _joined("{", members[0], *(part for member in members[1:] for part in (",", member)), "}\n")

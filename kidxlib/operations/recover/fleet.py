@@ -16,7 +16,7 @@ from kidxlib.errors import CatalogError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.damage.lost import not_built
 from kidxlib.run.sources import as_sources, list_sources, source_paths
-from kidxlib.tables.protocol import Question, Tables, TablesToAsk
+from kidxlib.tables.protocol import SqlQuestion, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 
@@ -33,7 +33,7 @@ _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
 #: After an unclean stop a broker recovers, in each partition, the segment with the recovery point and all later ones;
 #: without a recovery point it recovers all. The raft layer recovers the cluster's metadata, which is left out here. The
 #: rows of a source that was stopped cleanly only name it.
-UNFLUSHED: Final = Question(
+UNFLUSHED: Final = SqlQuestion(
     "unflushed logs",
     """
 WITH ordered AS (

@@ -47,7 +47,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
-from kidxlib.operations.recover.read_logs import LogReader, epochs_in, log_path
+from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches, log_path
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import KeptScans
@@ -219,7 +219,7 @@ def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> 
         status=Status.OK if ends or segment.log_bytes == 0 else Status.UNREADABLE,
         next_offset=ends[-1].last_offset + 1 if ends else base_offset if segment.log_bytes == 0 else None,
         records=None,
-        epochs=epochs_in(ends),
+        epochs=epochs_of_batches(ends),
         is_read=segment.log_bytes == 0,
     )
 

@@ -56,7 +56,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
-from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, list_log_dir_partitions
+from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, list_log_dir_partitions
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
@@ -101,7 +101,7 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
         if forecasts := to_rebuild[path]:
             _advance_recovery_points(path, points, forecasts)
-    if plan.level is Level.MARKER:
+    if plan.level is RecoverLevel.MARKER:
         _write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
 
@@ -175,7 +175,9 @@ def _publish_log_dir_file(log_dir: Path, name: str, content: bytes) -> None:
         publisher.commit()
 
 
-def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], level: Level, engine: Engine) -> int:
+def rebuild_and_look(
+    rebuilt: Sequence[Forecast], others: Sequence[Forecast], level: RecoverLevel, engine: Engine
+) -> int:
     """Rebuild partitions, make them durable, and see that the broker comes to the same logs, also of `others`. Return
     how many bytes of logs it reads of all. The caller holds the log dirs' locks.
     """
@@ -197,7 +199,7 @@ class _ReadyTask:
     """A partition to rebuild, or to look at again only."""
 
     forecast: Forecast
-    level: Level
+    level: RecoverLevel
     is_rebuilt: bool
 
     @property
@@ -301,7 +303,7 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[Directory, l
         publisher.commit()
 
 
-def _ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
+def _ensure_same_start(forecast: Forecast, level: RecoverLevel) -> StartupSimulation:
     """What the broker does with a partition as it is now, once recovery points or a marker are written: a `KidxError`
     where it would come to another log, or forget producers.
     """
@@ -309,7 +311,7 @@ def _ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
     then = simulate_startup(
         forecast.directory,
         forecast.options,
-        clean_shutdown=level is Level.MARKER,
+        clean_shutdown=level is RecoverLevel.MARKER,
         recovery_point=forecast.stop.recovery_point if end is None else end,
         log_start_offset=forecast.stop.log_start_offset,
         kafka=forecast.stop.kafka,
@@ -329,7 +331,7 @@ def _ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
     if then.forgets_producers:
         raise KidxError(
             f"{forecast.directory}: no producer snapshot, and the segments do not tell all of its producers; with a "
-            f"marker a broker would forget them. Give --level {Level.CHECKPOINT}, which leaves that to it"
+            f"marker a broker would forget them. Give --level {RecoverLevel.CHECKPOINT}, which leaves that to it"
         )
     return then
 

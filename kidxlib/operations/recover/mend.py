@@ -31,9 +31,9 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loade
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.metadata_image import Assignment, ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
-from kidxlib.operations.compare.comparison import Kind
-from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place, list_place
-from kidxlib.operations.compare.replica import compare_pairs
+from kidxlib.operations.compare.comparison import FindingKind
+from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, MetadataOfPlaces, list_place
+from kidxlib.operations.compare.replica import compare_directory_pairs
 from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import log_dir_as_source
@@ -52,7 +52,7 @@ from kidxlib.text.words import counted
 
 _MISSING_OR_EMPTY: Final = "it is missing or empty"
 #: After such a finding nobody knows whether both replicas have the same records.
-_KINDS_SPEAKING_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
+_KINDS_SPEAKING_AGAINST: Final = (FindingKind.DIFFERS, FindingKind.NOT_COMPARABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +402,7 @@ def _why_not_replaceable(path: Path) -> str | None:
 class ConfirmingReplicas:
     """Log dirs, or copies of them, that have replicas of a broker's partitions."""
 
-    places: Sequence[Place]
+    places: Sequence[ComparedPlace]
     known: KnownTopics
     engine: Engine
 
@@ -442,12 +442,12 @@ class _Testimony:
 
 
 def _testimony_of_replica(
-    pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine
+    pair: DirectoryPair, one: ComparedPlace, other: ComparedPlace, known: MetadataOfPlaces, engine: Engine
 ) -> _Testimony:
-    [comparison] = compare_pairs([pair], one, other, known, engine)
+    [comparison] = compare_directory_pairs([pair], one, other, known, engine)
     against = [finding for finding in comparison.findings() if finding.kind in _KINDS_SPEAKING_AGAINST]
     where = f"{pair.other.path}, a replica with that topic id,"
-    if differing := [finding for finding in against if finding.kind is Kind.DIFFERS]:
+    if differing := [finding for finding in against if finding.kind is FindingKind.DIFFERS]:
         first, last = differing[0].first_offset, differing[0].last_offset
         return _Testimony(False, f"{where} has other batches at offsets {first}–{last}")
     if against:
@@ -460,7 +460,7 @@ def _testimony_of_replica(
     )
 
 
-def replica_places(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[Place]:
+def replica_places(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[ComparedPlace]:
     """The places that somebody has named with `--replica`; none may be one of the broker's log dirs."""
     places = [list_place(text) for text in texts]
     for place in places:

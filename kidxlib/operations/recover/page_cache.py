@@ -47,7 +47,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.operations.recover.read_logs import LogReader, epochs_in
+from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -111,7 +111,7 @@ _END_PIECE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class KernelMessage:
     """A message of the kernel's log.
 
     Attributes:
@@ -129,7 +129,9 @@ def last_message_number() -> int:
     return max((message.number for message in _kernel_messages()), default=-1)
 
 
-def ensure_no_kernel_errors(messages: Sequence[Message], last: int, devices: frozenset[str] | None = None) -> None:
+def ensure_no_kernel_errors(
+    messages: Sequence[KernelMessage], last: int, devices: frozenset[str] | None = None
+) -> None:
     """Raise an error if the kernel reported one on these block devices (None: any) after the message number `last`."""
     numbers = [message.number for message in messages]
     if min(numbers, default=last) > last + 1 or max(numbers, default=-1) < last:
@@ -142,26 +144,26 @@ def ensure_no_kernel_errors(messages: Sequence[Message], last: int, devices: fro
             raise UntrustedError(f"the kernel's log has an error: {message.text}")
 
 
-def parse_message(line: bytes) -> Message:
+def parse_message(line: bytes) -> KernelMessage:
     """A message as `/dev/kmsg` gives it: `<priority>,<number>,<microseconds>,<flags>[,…];<text>`."""
     fields, _, rest = line.decode(errors="replace").partition(";")
     priority, number = map(int, fields.split(",")[:2])
-    return Message(number, priority >> 3, priority & 7, rest.split("\n", 1)[0])
+    return KernelMessage(number, priority >> 3, priority & 7, rest.split("\n", 1)[0])
 
 
-def _is_kernel_error(message: Message) -> bool:
+def _is_kernel_error(message: KernelMessage) -> bool:
     if message.facility != _KERNEL_FACILITY or _HARMLESS_MESSAGE.search(message.text):
         return False
     return message.level <= _ERROR_LEVEL or _HARMFUL_MESSAGE.search(message.text) is not None
 
 
-def _is_about_other_device(message: Message, devices: frozenset[str] | None) -> bool:
+def _is_about_other_device(message: KernelMessage, devices: frozenset[str] | None) -> bool:
     """Whether a message names another block device than these. A message that names no device may be about any."""
     match = _DEVICE_IN_MESSAGE.search(message.text)
     return devices is not None and match is not None and match[match.lastindex or 0] not in devices
 
 
-def _kernel_messages() -> Iterator[Message]:
+def _kernel_messages() -> Iterator[KernelMessage]:
     try:
         device = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -447,7 +449,9 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
         past=NOTHING_PAST,
     )
     read = [*first_batch, *last_batches]
-    return _SegmentEnd(recovery, len(read) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch, epochs_in(read))
+    return _SegmentEnd(
+        recovery, len(read) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch, epochs_of_batches(read)
+    )
 
 
 def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:

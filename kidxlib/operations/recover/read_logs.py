@@ -36,7 +36,7 @@ class SmallLog:
 
 
 @dataclass(frozen=True, slots=True)
-class LogRead:
+class EarlierRead:
     """What was found in a log that was read before: together with others, or by an earlier run.
 
     Attributes:
@@ -54,7 +54,7 @@ class LogRead:
 
 
 #: What an earlier run has found in a log, by its path, with these options; None: it is to be read.
-FoundBefore: TypeAlias = Callable[[str, RecoverOptions], LogRead | None]
+FoundBefore: TypeAlias = Callable[[str, RecoverOptions], EarlierRead | None]
 
 
 def log_path(directory: Path, base_offset: int) -> str:
@@ -64,7 +64,7 @@ def log_path(directory: Path, base_offset: int) -> str:
 
 def read_together(
     logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: ScanWriter | None
-) -> dict[str, LogRead]:
+) -> dict[str, EarlierRead]:
     """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
     left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
     """
@@ -82,7 +82,7 @@ def read_together(
         are_same = [_is_unchanged(opened, number) for number in range(len(opened_ones))]
     place = None if kept is None else kept.keep_pass(opened.versions, options, scans)
     return {
-        log.path: LogRead(
+        log.path: EarlierRead(
             options=log.options,
             recovery=recovery,
             epochs=_epoch_entries(scans.of_log("leader_epochs", number)),
@@ -106,7 +106,7 @@ def _epoch_entries(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
     return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
 
 
-def epochs_in(some: Iterable[Batch]) -> tuple[EpochEntry, ...]:
+def epochs_of_batches(some: Iterable[Batch]) -> tuple[EpochEntry, ...]:
     """The leader epochs of batches, each where its batch begins."""
     return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)
 
@@ -128,7 +128,7 @@ class LogReader:
     use_mmap: bool = False
     threads: int = 1
     kept: ScanWriter | None = None
-    known: Mapping[str, LogRead] = field(default_factory=dict)
+    known: Mapping[str, EarlierRead] = field(default_factory=dict)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
     end_epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)

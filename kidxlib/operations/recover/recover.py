@@ -18,7 +18,7 @@ from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.compare.place import Place
+from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, truncate_logs
 from kidxlib.operations.recover.mend import (
@@ -32,8 +32,8 @@ from kidxlib.operations.recover.mend import (
 )
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_nothing_lost, note_down
 from kidxlib.operations.recover.recovery_plan import (
-    Level,
     PlannedLogDir,
+    RecoverLevel,
     RecoveryPlan,
     log_dir_as_source,
     recovery_plan,
@@ -77,7 +77,7 @@ class RecoverRequest:
 
     log_dirs: Sequence[str]
     apply: bool
-    level: Level
+    level: RecoverLevel
     everything: bool
     truncate: bool
     keep: Path | None
@@ -214,7 +214,7 @@ def _how_far_logs_are_read(broker: StoppedBroker) -> str:
 
 def _tell_applied(outcome: Outcome, plan: RecoveryPlan, read_then: int, seconds: float) -> None:
     outcome.line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
-    if plan.level is Level.MARKER:
+    if plan.level is RecoverLevel.MARKER:
         outcome.line("the broker finds a marker of a clean stop, and reads no log")
         return
     outcome.line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
@@ -320,7 +320,7 @@ def _forecast_as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> Outcome:
+def recover_log_dirs(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> Outcome:
     """Look at a broker's log dirs as its next start would, and make them ready for it. `as_it_comes`: print each line
     before the steps that take their time, or may fail.
     """
@@ -392,7 +392,7 @@ class _Inspection:
 def _inspect_log_dirs(
     request: RecoverRequest,
     broker: StoppedBroker,
-    replicas: Sequence[Place],
+    replicas: Sequence[ComparedPlace],
     backend: Backend,
     stack: contextlib.ExitStack,
     name: str,

@@ -41,7 +41,7 @@ from kidxlib.indexing.plan import Plan, add_segments, find_partitions
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
-from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, LogReader, SmallLog, log_path, read_together
+from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, LogReader, SmallLog, log_path, read_together
 from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
@@ -61,7 +61,7 @@ _BEFORE_WORKERS_BYTES: Final = 2 * 1024**3
 _BEFORE_WORKERS_PARTITIONS: Final = 2_000
 
 
-class Level(enum.StrEnum):
+class RecoverLevel(enum.StrEnum):
     """How much of its recovery a broker is spared."""
 
     CHECKPOINT = "checkpoint"  # recovery points are advanced: it reads the last segment of each partition again
@@ -83,7 +83,7 @@ class PlannedLogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class AbsentPartition:
+class PlannedAbsentPartition:
     """A partition that a log dir had, and whose directory is in none.
 
     Attributes:
@@ -162,7 +162,7 @@ class RecoveryPlan:
     """
 
     broker: StoppedBroker
-    level: Level
+    level: RecoverLevel
     cuts: bool
     accepts_loss: bool
     alone: bool
@@ -174,7 +174,7 @@ class RecoveryPlan:
     not_named: Sequence[str]
     without_metadata: Sequence[str]
     is_only_voter: bool
-    absent: Sequence[AbsentPartition]
+    absent: Sequence[PlannedAbsentPartition]
     aside: Sequence[Aside]
     gaps: FoundGaps
     seconds: float
@@ -318,7 +318,7 @@ class RecoveryPlan:
     @property
     def leaves_losses(self) -> bool:
         """Whether partitions of which records go may be left to the broker."""
-        return self.accepts_loss and self.level is Level.CHECKPOINT
+        return self.accepts_loss and self.level is RecoverLevel.CHECKPOINT
 
     def is_left(self, forecast: Forecast) -> bool:
         """Whether the broker is left with a partition of which it drops records."""
@@ -339,7 +339,7 @@ class RecoveryPlan:
             for forecast in log_dir.forecasts
             if forecast.scan_from is not None
             and not self.is_left(forecast)
-            and not (self.untrusted is None and self.level is Level.CHECKPOINT and forecast.reads_only_last)
+            and not (self.untrusted is None and self.level is RecoverLevel.CHECKPOINT and forecast.reads_only_last)
         ]
 
     def scan_bytes(self, log_dir: PlannedLogDir) -> int:
@@ -350,7 +350,7 @@ class RecoveryPlan:
 def recovery_plan(
     broker: StoppedBroker,
     known: KnownTopics,
-    level: Level,
+    level: RecoverLevel,
     *,
     cuts: bool,
     accepts_loss: bool,
@@ -370,7 +370,7 @@ def recovery_plan(
     was found before of a log is believed.
     """
     start = time.monotonic()
-    goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
+    goes_alone = alone and level is RecoverLevel.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
     listed = {log_dir.path: list_log_dir_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
@@ -431,7 +431,7 @@ class ForecastTask:
     is_compacted: bool = False
     threads: int = 1
     small: tuple[int, ...] = ()
-    known: Mapping[str, LogRead] = field(default_factory=dict)
+    known: Mapping[str, EarlierRead] = field(default_factory=dict)
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
@@ -605,7 +605,7 @@ def _forecast_tasks(
 
 def _logs_read_before(
     directory: Path, base_offsets: Iterable[int], options: RecoverOptions, found_before: FoundBefore | None
-) -> dict[int, LogRead]:
+) -> dict[int, EarlierRead]:
     """What an earlier run has found in logs of a partition, by base offset."""
     if found_before is None:
         return {}
@@ -678,7 +678,7 @@ def _why_log_dirs_uncertain(broker: StoppedBroker, known: KnownTopics) -> list[s
     return []
 
 
-def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
+def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[PlannedAbsentPartition]:
     """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. A topic
     that the metadata does not know was deleted.
     """
@@ -688,7 +688,7 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Ab
     stops = {str(log_dir.path): log_dir.stop for log_dir in broker.log_dirs}
     for absent in absent_partitions(log_dirs, known.read()):
         stop = stops[str(absent.log_dir)].of(absent.partition)
-        yield AbsentPartition(
+        yield PlannedAbsentPartition(
             Path(str(absent.directory)),
             stop,
             absent.known_to,

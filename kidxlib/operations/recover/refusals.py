@@ -11,7 +11,7 @@ from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import is_moved
 from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
-from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.tiered.local_partitions import refusals_on_lost_epochs
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
@@ -46,19 +46,19 @@ def refusals_to_apply(plan: RecoveryPlan, *, applies: bool) -> Iterator[Refusal]
 
 
 def _log_dir_refusals(plan: RecoveryPlan) -> Iterator[Refusal]:
-    if plan.not_named and not (plan.alone and plan.level is Level.CHECKPOINT):
+    if plan.not_named and not (plan.alone and plan.level is RecoverLevel.CHECKPOINT):
         yield Refusal(
             f"broker {plan.broker.node_id} has {counted(len(plan.not_named), 'more log dir')} (directory.id "
             f"{', '.join(plan.not_named)}), and what it drops there is not known; a marker belongs into all of them or "
-            f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {Level.CHECKPOINT}"
+            f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {RecoverLevel.CHECKPOINT}"
         )
-    if plan.level is Level.MARKER:
+    if plan.level is RecoverLevel.MARKER:
         for log_dir in plan.log_dirs:
             if log_dir.log_dir.other_logs:
                 other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
                 yield Refusal(
-                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
-                    "the broker recovers it itself",
+                    f"{other}: a log that a broker loads, and that is no partition's: with --level "
+                    f"{RecoverLevel.CHECKPOINT} the broker recovers it itself",
                     recovers=True,
                 )
 
@@ -136,15 +136,15 @@ def _why_partition_is_refused(plan: RecoveryPlan, forecast: Forecast) -> str | N
             return why
     elif forecast.loses and not plan.leaves_losses:
         return f"{_what_is_lost(forecast)}: {_what_to_do_about_loss(plan, forecast)}"
-    elif forecast.dropped and plan.level is Level.MARKER and not forecast.loses:
+    elif forecast.dropped and plan.level is RecoverLevel.MARKER and not forecast.loses:
         return (
-            f"{forecast.directory}: an append was not finished: --truncate cuts it off, and --level {Level.CHECKPOINT} "
-            "leaves that to the broker"
+            f"{forecast.directory}: an append was not finished: --truncate cuts it off, and --level "
+            f"{RecoverLevel.CHECKPOINT} leaves that to the broker"
         )
-    if plan.level is Level.MARKER and lacks_snapshot(forecast.directory, forecast.simulation, forecast.options):
+    if plan.level is RecoverLevel.MARKER and lacks_snapshot(forecast.directory, forecast.simulation, forecast.options):
         return (
             f"{forecast.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker "
-            f"that finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
+            f"that finds a marker would forget them; --level {RecoverLevel.CHECKPOINT} leaves that to it"
         )
     return None
 
@@ -203,7 +203,11 @@ def _offset_range_in_words(offsets: range) -> str:
 
 def _accepting_options(plan: RecoveryPlan) -> str:
     """The options that go on without what is lost; a marker never does."""
-    return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
+    return (
+        f"--level {RecoverLevel.CHECKPOINT} with --accept-loss"
+        if plan.level is RecoverLevel.MARKER
+        else "--accept-loss"
+    )
 
 
 def _what_to_do_about_loss(plan: RecoveryPlan, forecast: Forecast) -> str:
@@ -212,11 +216,12 @@ def _what_to_do_about_loss(plan: RecoveryPlan, forecast: Forecast) -> str:
         return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
     if any(dropped.is_unseen for dropped in forecast.dropped):
         return (
-            f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
-            "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
+            f"restore the partition from another replica; or --accept-loss without --level "
+            f"{RecoverLevel.MARKER} leaves it as it is, and --truncate with --keep DIR and --accept-loss cuts it as a "
+            "broker without recovery points would"
         )
     if not forecast.dropped and forecast.can_be_cut:
-        cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
+        cuts = " with --truncate and --keep DIR" if plan.level is RecoverLevel.MARKER else ""
         return (
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit import finding
 from kidxlib.audit.finding import DAMAGE
-from kidxlib.operations.compare.catalog_replica_verdict import Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation
 from kidxlib.operations.damage.lost import EMPTY_LOG
 from kidxlib.operations.report.sections import audited_before_build, topics_unknown
 from kidxlib.text.times import show_time
@@ -195,9 +195,9 @@ def _attention_to_audits(health: dict[str, Any], builds: dict[str, Any]) -> list
 
 #: How bad these verdicts are, and the words about such replicas.
 _VERDICTS_OF_REPLICAS: Final = (
-    ((Verdict.DIFFERS, Verdict.EPOCHS_DISAGREE), Severity.BAD, "diverged"),
-    ((Verdict.LACKS,), Severity.BAD, "with offsets missing"),
-    ((Verdict.BEHIND,), Severity.WARNING, "behind"),
+    ((ReplicaRelation.DIFFERS, ReplicaRelation.EPOCHS_DISAGREE), Severity.BAD, "diverged"),
+    ((ReplicaRelation.LACKS,), Severity.BAD, "with offsets missing"),
+    ((ReplicaRelation.BEHIND,), Severity.WARNING, "behind"),
 )
 
 
@@ -208,7 +208,7 @@ def _attention_to_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> 
         rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts and not _is_in_gap(row, accepted)]
         if rows:
             detail = f"{_partition_name(rows[0])}: {rows[0]['sentence']}"
-            title, is_missing = f"{counted(len(rows), 'replica')} {what}", Verdict.LACKS in verdicts
+            title, is_missing = f"{counted(len(rows), 'replica')} {what}", ReplicaRelation.LACKS in verdicts
             items.append(Attention(severity, "replicas/replicas", title, detail, is_missing=is_missing))
     damaged = [row for row in replicas["partitions"] if row["damaged"]]
     if damaged:
@@ -226,7 +226,7 @@ def _attention_to_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> 
 
 def _is_in_gap(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
     """Whether all offsets that a replica lacks are in one of the gaps."""
-    if row["verdict"] != Verdict.LACKS or (lacks := row["lacks"]) is None:
+    if row["verdict"] != ReplicaRelation.LACKS or (lacks := row["lacks"]) is None:
         return False
     return any(
         (gap["source"], gap["topic"], gap["partition"]) == (lacks["source"], row["topic"], row["partition"])

@@ -1,5 +1,5 @@
 """The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. An answer that
-may be too long for a page is `Listed`. `Answers.ask` asks each question once.
+may be too long for a page is `Listed`. `CatalogAnswers.ask` asks each question once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kidxlib.operations.damage.acceptances import (
 )
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.timeline import FUTURE_MS
-from kidxlib.tables.protocol import Question, TablesToAsk
+from kidxlib.tables.protocol import SqlQuestion, TablesToAsk
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"
 _KEY_COLUMNS: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
@@ -46,12 +46,12 @@ Rows = list[dict[str, Any]]
 
 def _make_question(
     name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str
-) -> Question:
-    return Question(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
+) -> SqlQuestion:
+    return SqlQuestion(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Question):
+class Listed(SqlQuestion):
     """A question with many rows: the page shows the first ones, up to a limit, and counts all by the values of some
     columns.
     """
@@ -60,17 +60,19 @@ class Listed(Question):
     counted_by: tuple[str, ...]
 
     @property
-    def first_rows(self) -> Question:
-        return Question(self.name, f"{self.sql}\nLIMIT {self.limit}", self.tables, self.schema)
+    def first_rows(self) -> SqlQuestion:
+        return SqlQuestion(self.name, f"{self.sql}\nLIMIT {self.limit}", self.tables, self.schema)
 
     @property
-    def counts(self) -> Question:
+    def counts(self) -> SqlQuestion:
         """Counts rows, shown or not."""
         columns = [self.schema.field(name) for name in self.counted_by]
         counted = ", ".join((*self.counted_by, f"count(*) AS {COUNTED}"))
         grouped = f" GROUP BY {', '.join(self.counted_by)}" if columns else ""
         sql = f"SELECT {counted} FROM (\n{self.sql}\n) AS listed{grouped}"
-        return Question(f"{self.name}, counted", sql, self.tables, pa.schema([*columns, pa.field(COUNTED, pa.int64())]))
+        return SqlQuestion(
+            f"{self.name}, counted", sql, self.tables, pa.schema([*columns, pa.field(COUNTED, pa.int64())])
+        )
 
 
 def _make_listed(
@@ -334,7 +336,7 @@ ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, 
 )
 
 
-def _rows_by_partition(listed: Listed, where: str) -> Question:
+def _rows_by_partition(listed: Listed, where: str) -> SqlQuestion:
     """How many of the rows each partition has, shown or not."""
     sql = f"""
 SELECT source, topic, partition, count(*) AS {COUNTED}
@@ -471,12 +473,12 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
     )
 
 
-def future_by_partition(now_ms: int) -> Question:
+def future_by_partition(now_ms: int) -> SqlQuestion:
     """How many of the rows of `future` each partition has."""
     return _rows_by_partition(future(now_ms), "true")
 
 
-def written_lately(until_ms: int) -> Question:
+def written_lately(until_ms: int) -> SqlQuestion:
     """The bytes of records of the seven days before a time (ms since the epoch) of each source, by hours of batches."""
     return _make_question(
         "written in seven days",
@@ -501,7 +503,7 @@ QUESTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class CatalogAnswers:
     """The catalog's answers.
 
     Attributes:
@@ -512,7 +514,7 @@ class Answers:
 
     rows: Mapping[str, Rows]
     counts: Mapping[str, Rows]
-    questions: Sequence[Question]
+    questions: Sequence[SqlQuestion]
 
     @classmethod
     def ask(cls, tables: TablesToAsk, now_ms: int, built_ms: int) -> Self:
@@ -526,7 +528,7 @@ class Answers:
         counts = {question.name: tables.ask(question.counts).to_pylist() for question in listed}
         return cls(rows, counts, questions)
 
-    def __getitem__(self, question: Question) -> Rows:
+    def __getitem__(self, question: SqlQuestion) -> Rows:
         return self.rows[question.name]
 
     def count(self, question: Listed, **values: str | bool) -> int:

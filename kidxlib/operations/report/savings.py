@@ -390,7 +390,7 @@ class RecordsToBe:
 
 
 @dataclass(slots=True)
-class Contents:
+class ProducerBatches:
     """Batches of the records of each producer, and their compressed sizes. Each batch is compressed once, though
     producers with several `batch.size` may write it.
     """
@@ -430,7 +430,7 @@ class Producer:
         self._plain_bytes = self._bytes = self._batches = self._full_batches = 0
         self._missing = 0.0  # of batches that end as there are no more records
 
-    def write(self, contents: Contents, producer: int) -> None:
+    def write(self, contents: ProducerBatches, producer: int) -> None:
         """Write all records of a producer, the last batch too, which may not be full."""
         records = contents.records[producer]
         first, count = 0, len(records.timestamps)
@@ -476,7 +476,7 @@ def updated(ratio: np.float32, observed: np.float32) -> np.float32:
     return np.float32(max(ratio - _IMPROVING_STEP, observed))
 
 
-def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int) -> np.float32:
+def settled_ratio(contents: ProducerBatches, producer: int, codec: str, batch_size: int) -> np.float32:
     """The estimate of a producer that has run for a while, from its first records."""
     if codec == _UNCOMPRESSED:
         return NO_ESTIMATE
@@ -612,7 +612,7 @@ def _topic_savings(
     has_just_started: bool,
 ) -> TopicSavings:
     read = _read_sample(sample, places, bytes_max)
-    contents = Contents([records.records() for records in read.producers.values() if len(records)])
+    contents = ProducerBatches([records.records() for records in read.producers.values() if len(records)])
     return TopicSavings(
         topic=sample.topic,
         segments=sample.segments,
@@ -630,7 +630,7 @@ def _topic_savings(
 
 
 def _batches_with_settings(
-    contents: Contents, settings: Sequence[tuple[str, int]], *, has_just_started: bool
+    contents: ProducerBatches, settings: Sequence[tuple[str, int]], *, has_just_started: bool
 ) -> list[WrittenBatches]:
     if not contents.records:
         return []

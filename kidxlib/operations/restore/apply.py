@@ -5,13 +5,12 @@ The metadata comes last: until then the new directories are those of an empty cl
 sets the copies aside, and removes none. Some partitions are copied at a time: while the next ones are, those that are
 there are looked at from memory, as a broker would look at them.
 
-Before there is metadata, what consumers will get is read from the new log dirs (`Contents`): counts and digests of
-records in both isolation levels. `restore-check` compares them with the running cluster. What was copied was read back
-from the disk, and nothing that no broker keeps is in there any longer. Logs without transactions are read as soon as
-they are there (`_is_read_alone`), others once all is ready for the first start. A partition whose beginning is in a
+Before there is metadata, what consumers will get is read from the new log dirs (`RestoredContents`): counts and digests
+of records in both isolation levels. `restore-check` compares them with the running cluster. What was copied was read
+back from the disk, and nothing that no broker keeps is in there any longer. Logs without transactions are read as soon
+as they are there (`_is_read_alone`), others once all is ready for the first start. A partition whose beginning is in a
 bucket is read from there up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as its
-leader will.
-"""
+leader will."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ from kidxlib.operations.recover.make_ready import make_ready
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import (
     ForecastTask,
-    Level,
+    RecoverLevel,
     RecoveryPlan,
     forecasts_of,
     log_dirs_with_forecasts,
@@ -102,11 +101,11 @@ class Restored:
     """What a restore has copied, and what consumers will get of it."""
 
     copied: Copied
-    contents: Contents
+    contents: RestoredContents
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class RestoredContents:
     """
     Attributes:
         partitions: in order.
@@ -239,7 +238,7 @@ def _make_ready(plan: RestorePlan, known: KnownTopics, forecasts: Mapping[Path, 
     planned = [log_dir for broker in brokers for log_dir in log_dirs_with_forecasts(broker, known, forecasts)]
     ready = RecoveryPlan(
         broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
-        level=Level.MARKER,
+        level=RecoverLevel.MARKER,
         cuts=False,
         accepts_loss=False,
         alone=False,
@@ -466,7 +465,7 @@ def _is_read_alone(replica: PlannedReplica) -> bool:
     return replica.is_leader and source is not None and not (source.may_have_transactions or source.begins_in_bucket)
 
 
-def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_PartitionContents]) -> Contents:
+def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_PartitionContents]) -> RestoredContents:
     """Read the records of a plan's partitions from the new log dirs, but for those that are `known` already. The
     offsets of groups are the plan's.
 
@@ -486,7 +485,7 @@ def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_Pa
     contents = [*known, *reader.read(logs, "contents", is_small=is_small)]
     contents.sort(key=lambda each: each.topic_partition)
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
-    return Contents(contents, plan.groups.expected if is_read else None)
+    return RestoredContents(contents, plan.groups.expected if is_read else None)
 
 
 class _RecordReader:

@@ -72,7 +72,7 @@ from kidxlib.operations.restore.bucket_protection import Protected, protection_o
 from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_made_log_dir
 from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker, overlapping_directory
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
@@ -430,8 +430,8 @@ def _remote_partitions(
     taken: TakenBucket, wanted: Mapping[TopicIdPartition, Location], metadata: RemoteMetadata
 ) -> Iterator[_TakenPartition]:
     """The remote segments of each partition: by the metadata that survives, else by the objects."""
-    rows = rows_by_partition(metadata.segments, "start_offset")
-    forgotten = rows_by_partition(metadata.forgotten, "start_offset")
+    rows = split_by_partition(metadata.segments, "start_offset")
+    forgotten = split_by_partition(metadata.forgotten, "start_offset")
     visible = _visible_in_metadata(taken.inventory.paths) if metadata.read else {}
     for partition, directory in wanted.items():
         number = metadata_partition(partition, taken.metadata_partitions)

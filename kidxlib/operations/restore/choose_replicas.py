@@ -23,9 +23,9 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as
 from kidxlib.log.metadata_image import Assignment
-from kidxlib.operations.compare.comparison import Finding, Kind
-from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces, Place
-from kidxlib.operations.compare.replica import ReplicaFindings, compare_pairs
+from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind
+from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, MetadataOfPlaces
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_directory_pairs
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.new_nodes import NewBroker, disk_sizes
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata, only_topics
@@ -33,7 +33,12 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.text.words import counted
 
 #: Such a finding below both ends shows that two replicas are not the same.
-_KINDS_OF_DISAGREEMENT: Final = (Kind.DIFFERS, Kind.LACKS, Kind.ONLY_IN_B, Kind.NOT_COMPARABLE)
+_KINDS_OF_DISAGREEMENT: Final = (
+    FindingKind.DIFFERS,
+    FindingKind.LACKS,
+    FindingKind.ONLY_IN_B,
+    FindingKind.NOT_COMPARABLE,
+)
 _LED_LAST: Final = 2
 #: What a cluster lacks without its coordinators' topics.
 _CONSEQUENCES_OF_LEAVING_OUT: Final[Mapping[str, str]] = {
@@ -283,8 +288,8 @@ def _place_in_metadata(replica: OldReplica, assignment: Assignment | None) -> in
 class _ReplicaPairs:
     """The replicas of two brokers that are to be compared."""
 
-    one: Place
-    other: Place
+    one: ComparedPlace
+    other: ComparedPlace
     pairs: list[DirectoryPair] = field(default_factory=list)
     replicas: list[tuple[OldReplica, OldReplica]] = field(default_factory=list)
 
@@ -357,7 +362,7 @@ def _compared(
     judged: dict[tuple[int, int], JudgedReplica] = {}
     for of_places in by_places.values():
         names = [str(path) for place in (of_places.one, of_places.other) for path in place.log_dirs]
-        compared = compare_pairs(
+        compared = compare_directory_pairs(
             of_places.pairs, of_places.one, of_places.other, MetadataOfPlaces(known, names), engine
         )
         for (leader, replica), findings in zip(of_places.replicas, compared, strict=True):
@@ -406,7 +411,7 @@ def _judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) -
         return JudgedReplica(
             replica, False, False, f"begins empty: it has lost logs before offset {replica.start_offset}"
         )
-    cleaned = any(finding.kind is Kind.CLEANED for finding in findings)
+    cleaned = any(finding.kind is FindingKind.CLEANED for finding in findings)
     how = "the same ends, and the same batches above what a cleaner has worked on" if cleaned else "the same batches"
     if replica.end_offset == leader.end_offset:
         return JudgedReplica(replica, True, True, f"in sync: {how} up to {leader.end_offset}")
@@ -418,9 +423,9 @@ def _judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) -
     )
 
 
-def _is_in_both_logs(finding: Finding, start: int, end: int) -> bool:
+def _is_in_both_logs(finding: ComparisonFinding, start: int, end: int) -> bool:
     """Whether a finding shows a difference of offsets that both logs should have."""
-    if finding.kind is Kind.OTHER_ORIGIN:
+    if finding.kind is FindingKind.OTHER_ORIGIN:
         return True
     if finding.kind not in _KINDS_OF_DISAGREEMENT:
         return False

@@ -46,10 +46,10 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.operations.compare.place import ComparedPlace, list_place
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.read_logs import FoundBefore, LogRead, log_path
-from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, log_dir_as_source, recovery_plan
+from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_path
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, log_dir_as_source, recovery_plan
 from kidxlib.operations.recover.stopped_broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
@@ -136,7 +136,7 @@ class OldReplica:
     """
 
     node_id: int
-    place: Place
+    place: ComparedPlace
     last_stop: LastStop
     topic_id: str | None
     forecast: Forecast
@@ -253,7 +253,7 @@ class OldBroker:
 
     node_id: int
     cluster_id: str | None
-    place: Place
+    place: ComparedPlace
     plan: RecoveryPlan
     replicas: Sequence[OldReplica]
     bucket: Location | None = None
@@ -361,7 +361,7 @@ class Inventory:
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions, partitions=partitions)
 
 
-def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[Place, StoppedBroker]]:
+def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[ComparedPlace, StoppedBroker]]:
     """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read;
     but all of these topics must be readable.
 
@@ -369,7 +369,7 @@ def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[
         UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters, or one does
             not say of which. Kafka has written that since 2.4, and topic ids since 2.8.
     """
-    brokers: list[tuple[Place, StoppedBroker]] = []
+    brokers: list[tuple[ComparedPlace, StoppedBroker]] = []
     of_node: dict[int, str] = {}
     clusters: dict[str, str] = {}
     for text in texts:
@@ -418,7 +418,7 @@ def _ensure_named(broker: StoppedBroker) -> None:
             )
 
 
-def _ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
+def _ensure_readable(place: ComparedPlace, topics: re.Pattern[str]) -> None:
     """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics.
 
     Raises:
@@ -433,7 +433,7 @@ def _ensure_readable(place: Place, topics: re.Pattern[str]) -> None:
     raise UsageError(f"{first}: this user may not read it{also}; run this {whom}: what is not read would count as lost")
 
 
-def _not_readable(place: Place, topics: re.Pattern[str]) -> Iterator[Path]:
+def _not_readable(place: ComparedPlace, topics: re.Pattern[str]) -> Iterator[Path]:
     """The files and directories that this user may not read. Of a directory nothing more is looked at then."""
     for log_dir in map(str, place.log_dirs):
         for name in _LOG_DIR_FILES:
@@ -456,7 +456,7 @@ def _is_forbidden(path: str, mode: int) -> bool:
 
 
 def take_inventory(
-    sources: Sequence[tuple[Place, StoppedBroker]],
+    sources: Sequence[tuple[ComparedPlace, StoppedBroker]],
     engine: Engine,
     topics: re.Pattern[str],
     found_before: Mapping[int, FoundBefore] | None = None,
@@ -482,7 +482,7 @@ def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> OldB
 
 
 def _old_broker(
-    place: Place,
+    place: ComparedPlace,
     broker: StoppedBroker,
     known: KnownTopics,
     engine: Engine,
@@ -493,7 +493,7 @@ def _old_broker(
     plan = recovery_plan(
         broker,
         known,
-        Level.CHECKPOINT,
+        RecoverLevel.CHECKPOINT,
         cuts=True,
         accepts_loss=True,
         alone=True,
@@ -526,7 +526,7 @@ def _node_id(broker: StoppedBroker) -> int:
 
 
 def _old_replica(
-    forecast: Forecast, node_id: int, place: Place, stop: LastStop, gaps: Collection[TopicPartition]
+    forecast: Forecast, node_id: int, place: ComparedPlace, stop: LastStop, gaps: Collection[TopicPartition]
 ) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
@@ -579,7 +579,7 @@ class ScanCache:
         self._rows: Mapping[str, dict[str, Any]] = {} if path is None else _read_scan_cache(path)
         self._states: dict[str, _FileState] = {}
 
-    def found_before(self, path: str, options: RecoverOptions) -> LogRead | None:
+    def found_before(self, path: str, options: RecoverOptions) -> EarlierRead | None:
         """What was found in a log with these options; None: it was not read, or has changed since, or may have."""
         if self._path is None:
             return None
@@ -601,7 +601,7 @@ class ScanCache:
             past=NOTHING_PAST,
             **{name: row[name] for name in _FACTS_OF_LOG},
         )
-        return LogRead(options, recovery, tuple(EpochEntry(**entry) for entry in row["epochs"]))
+        return EarlierRead(options, recovery, tuple(EpochEntry(**entry) for entry in row["epochs"]))
 
     def write(self, forecasts: Iterable[Forecast]) -> None:
         """Write what is known of these logs in place of the file. A warning says so where that cannot be done."""

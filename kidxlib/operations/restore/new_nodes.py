@@ -43,7 +43,7 @@ from kidxlib.format.segment_files import (
     kraft_snapshot_file,
     segment_file,
 )
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_int
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
 from kidxlib.operations.restore.inventory import OldBroker, OldReplica
@@ -292,7 +292,7 @@ def new_brokers(options: Sequence[str]) -> list[NewBroker]:
     brokers: dict[int, NewBroker] = {}
     for text in options:
         number, equals, names = text.partition("=")
-        node_id = parse_integer(number, 32)
+        node_id = parse_int(number)
         if not equals or node_id is None or node_id < 0 or not all(names.split(",")):
             raise UsageError(f"--broker {text}: expected ID=DIR[,DIR], as in 1=/new/data1,/new/data2")
         if node_id in brokers:

@@ -18,7 +18,7 @@ from rich.filesize import decimal
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.restore.apply import RESTORED, Contents, Restored, apply_restore
+from kidxlib.operations.restore.apply import RESTORED, Restored, RestoredContents, apply_restore
 from kidxlib.operations.restore.bucket import Bucket, BucketOptions, opened_bucket
 from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
 from kidxlib.operations.restore.coordinators import write_resets
@@ -170,7 +170,7 @@ def _left_on_disks(plan: RestorePlan) -> str:
     return "the sources are as they were: empty the new log dirs and the controllers', format them, and plan again"
 
 
-def _contents_not_compared(contents: Contents) -> Iterator[str]:
+def _contents_not_compared(contents: RestoredContents) -> Iterator[str]:
     for each in contents.partitions:
         if each.why:
             yield (

@@ -43,7 +43,7 @@ from kidxlib.operations.seek.one_question import (
     answers_of_catalog,
     not_asked_of,
     not_of_one_time_in,
-    outcome_of,
+    outcome_of_answers,
 )
 from kidxlib.operations.seek.seek_files import (
     Elsewhere,
@@ -130,7 +130,7 @@ def _answer_one(request: SeekRequest, question: Question, backend: Backend, else
             ensure_unambiguous(asked, partitions)
             lacks = write_consumer_offsets(request.consumer_group_csv, rows, partitions, not_asked.of_topics)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
-    return outcome_of(answers, question, not_asked, lacks=lacks)
+    return outcome_of_answers(answers, question, not_asked, lacks=lacks)
 
 
 def _asked_of(answers: Sequence[Answer]) -> pa.Table:
@@ -170,7 +170,7 @@ def _answer_many(
         counts={name: counts[name] for name in _COUNTED},
         bytes=counts["bytes_read"],
     )
-    tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
+    tell_answer_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
     outcome.values.update(left_out=not_asked.as_json(), consumer_group_csv_lacks=lacks)
     not_asked.tell(outcome)
     return outcome
@@ -192,7 +192,7 @@ def _units(
 ) -> Iterator[QuestionsToAnswer]:
     """The key ranges, each with the catalog's rows of its partitions. Ranges of the same partitions share the rows."""
     engine, before = backend.engine, None
-    for key_range in key_ranges(questions, engine.cores):
+    for key_range in question_ranges(questions, engine.cores):
         if before is None or not key_range.partitions.equals(before):
             before = key_range.partitions
             of_range = partitions_named_in(partitions, before)
@@ -226,7 +226,7 @@ def _count_answers(staged: Staged) -> dict[str, int]:
     }
 
 
-def tell_counts(
+def tell_answer_counts(
     outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
 ) -> None:
     written = {
@@ -250,7 +250,7 @@ def tell_counts(
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
+class QuestionRange:
     """Questions that one worker answers.
 
     Attributes:
@@ -286,7 +286,7 @@ def asked_partitions(questions: pa.Table) -> pa.Table:
     return pa.table(columns, schema=ASKED)
 
 
-def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
+def question_ranges(questions: pa.Table, cores: int) -> Iterator[QuestionRange]:
     """Questions in order, in ranges of equal length: so many questions about one segment, or equal ones, are shared,
     too.
     """
@@ -297,7 +297,7 @@ def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
         start, end = count * number // ranges, count * (number + 1) // ranges
         part = questions.take(np.arange(start, end))  # a slice would be pickled with the whole table
         first = part.take(_starts(_keys(part))).select(["topic", "partition"])
-        yield KeyRange(part, first.cast(PARTITIONS.schema(("topic", "partition"))))
+        yield QuestionRange(part, first.cast(PARTITIONS.schema(("topic", "partition"))))
 
 
 def _keys(questions: pa.Table) -> _Longs:

@@ -35,7 +35,7 @@ from kidxlib.reading.left_out import (
     COPY_IT,
     LeftOut,
     Why,
-    absent_partitions,
+    absent_as_left_out,
     in_older_log_dirs,
     lines_of_left_out,
     may_be_elsewhere,
@@ -122,7 +122,7 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
         partition, directory = TopicPartition(row.topic, row.partition), location(row.directory)
         evidence = evidence_reader.evidence_on_log(directory, partition, row.first_base_offset, row.high_watermark)
         seeker = CatalogedPartition(row, segments).seeker(evidence)
-        answers.append(answer_of(seeker, asked, row.source, row.high_watermark))
+        answers.append(answer_question(seeker, asked, row.source, row.high_watermark))
     return answers
 
 
@@ -211,7 +211,7 @@ def find_not_asked(
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
                 existing.update(filter(asks_for, metadata.to_end.assignments))
     asked = set(known)
-    left_out = absent_partitions(log_dirs, asks_for, brokers, asked, by_name=question.topic is not None)
+    left_out = absent_as_left_out(log_dirs, asks_for, brokers, asked, by_name=question.topic is not None)
     without_metadata = log_dirs_without_metadata(log_dirs, brokers)
     return NotAsked(left_out, without_metadata, unmounted_log_dirs(log_dirs), sorted(existing - asked))
 
@@ -258,7 +258,7 @@ def _why_none(tables: Tables, question: Question, source: str | None) -> str:
     return f"no partition in {where}; it has sources {', '.join(sorted({row['source'] for row in known})) or 'none'}"
 
 
-def answer_of(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
+def answer_question(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
     """The answer of one source to a question about one partition, or the reason why it has none."""
     asked = {"topic": question.topic, "partition": question.partition, "query": question.query}
     [answer] = answer_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
@@ -269,7 +269,7 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
     return {**asked, "target": question.target, "source": source, **answer}
 
 
-def outcome_of(
+def outcome_of_answers(
     answers: Sequence[Answer], question: Question, not_asked: NotAsked, *, lacks: int | None = None
 ) -> Outcome:
     """The outcome of a run. `lacks` is the number of partitions that `--consumer-group-csv` lacks, if it was given."""

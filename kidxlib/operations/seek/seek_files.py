@@ -163,7 +163,7 @@ def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
             case AnswerFormat.CSV:
                 _write_text(location(path), CSV_HEAD, map(csv_lines, answers))
             case AnswerFormat.JSON:
-                _write_text(location(path), b"", map(json_lines, answers))
+                _write_text(location(path), b"", map(answers_as_json_lines, answers))
             case AnswerFormat.PARQUET:
                 _write_parquet(location(path), answers)
             case AnswerFormat.DELTA:
@@ -593,7 +593,7 @@ def csv_lines(answers: pa.RecordBatch) -> bytes:
     return _joined(columns, ",", "", "\n")
 
 
-def json_lines(answers: pa.RecordBatch) -> bytes:
+def answers_as_json_lines(answers: pa.RecordBatch) -> bytes:
     """A JSON object for each answer, a line each."""
     columns: list[Values] = []
     for number, name in enumerate(RESULT_COLUMNS):

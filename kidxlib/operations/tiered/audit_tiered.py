@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import WORST_FIRST, Verdict
 from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow, what_to_do
-from kidxlib.audit.tiered.listing import AsOf
+from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
@@ -56,7 +56,7 @@ class TieredFound:
     counts: Counts
     numbers: BucketNumbers
     metadata: RemoteMetadata
-    as_of: AsOf
+    as_of: JudgedAsOf
     requests: Requests
 
     @property

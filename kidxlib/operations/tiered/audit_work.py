@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.tiered.finding import Level, RemoteFindingRow
+from kidxlib.audit.tiered.finding import AuditLevel, RemoteFindingRow
 from kidxlib.audit.tiered.listing import RemotePartition, audit_listing
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, read_contents
 from kidxlib.engine.work import ItemRows
@@ -18,12 +18,12 @@ class SegmentsToRead:
     """Consecutive segments of one partition whose bytes are read."""
 
     segments: Sequence[RemoteSegmentToRead]
-    level: Level
+    level: AuditLevel
 
     @property
     def bytes(self) -> int:
         """How many bytes of logs are read."""
-        return sum(segment.log_bytes for segment in self.segments) if self.level is Level.FULL else 0
+        return sum(segment.log_bytes for segment in self.segments) if self.level is AuditLevel.FULL else 0
 
 
 def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
@@ -48,7 +48,7 @@ def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[It
 
 
 def _problems_in_share(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
-    if share.level is Level.FULL:
+    if share.level is AuditLevel.FULL:
         from kidxlib.audit.tiered.segment_logs import (
             audit_remote_logs,
         )  # compiled loops, which a listing does not wait for

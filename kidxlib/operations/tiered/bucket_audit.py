@@ -18,14 +18,14 @@ from kidxlib.audit.tiered.finding import (
     METADATA,
     OBJECTS,
     REMOTE_FOUND,
+    AuditLevel,
     CopiedSegmentRow,
-    Level,
     RemoteCountRow,
     RemoteFindingRow,
     RemoteSegmentKey,
     broken,
 )
-from kidxlib.audit.tiered.listing import AsOf, Copying, RemotePartition
+from kidxlib.audit.tiered.listing import Copying, JudgedAsOf, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
@@ -38,13 +38,13 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.source import PartitionDirectory, Source
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_long
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.audit_work import SegmentsToRead, audit_bytes, audit_listings
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
@@ -88,17 +88,17 @@ class TieredPlan:
     bucket: Location
     directories: Mapping[TopicIdPartition, Location]
     topics: TieredTopics
-    level: Level
-    as_of: AsOf
+    level: AuditLevel
+    as_of: JudgedAsOf
     is_recorded: bool = False
 
     def partitions(
         self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
     ) -> list[RemotePartition]:
         """The partitions, in order, that are in the metadata or have a directory."""
-        segments = rows_by_partition(metadata.segments, "start_offset")
-        forgotten = rows_by_partition(metadata.forgotten, "start_offset")
-        breaks = rows_by_partition(metadata.breaks, "segment_start_offset")
+        segments = split_by_partition(metadata.segments, "start_offset")
+        forgotten = split_by_partition(metadata.forgotten, "start_offset")
+        breaks = split_by_partition(metadata.breaks, "segment_start_offset")
         partitions = sorted(
             {*segments, *self.directories},
             key=lambda partition: (partition.topic, partition.partition, partition.topic_id),
@@ -206,7 +206,7 @@ class TieredTopics:
             return Copying()
         config = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
         is_on = self.is_copied(topic, topic_id) is not False and config.get(_COPY_DISABLE) != "true"
-        lags = [parse_integer(config.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
+        lags = [parse_long(config.get(name, "0")) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
         retentions = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
         lag_ms, lag_bytes = (
             max((retention or 0) if lag == _SAME_AS_LOCAL_RETENTION else lag, 0)
@@ -258,7 +258,7 @@ class TieredTopics:
 
     def _config_as_integer(self, source: Source, topic: str, name: str) -> int | None:
         config = self.request.known_topics.config(source.name, topic, name)
-        return None if config is None else parse_integer(config.value, 64)
+        return None if config is None else parse_long(config.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> Tiere
             "expected the place that the storage plugin writes to"
         )
     as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
-    as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
+    as_of = JudgedAsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
     return TieredPlan(
         layout=request.layout,
         bucket=request.bucket,
@@ -378,10 +378,10 @@ class TieredAudit:
             self.listed = _replace_listings(self.listed, second_listing.rows("listed"), partitions)
         findings += self.plan.topics.metadata_expiry_findings(metadata.known)
         counts = _sum_counts(first_listing)
-        if self.plan.level is not Level.LISTING:
+        if self.plan.level is not AuditLevel.LISTING:
             segments = CopiedSegmentRow.of_arrow(first_listing.rows("segment"))
             findings += self._read_segments(segments, metadata)
-            reads_logs = self.plan.level is Level.FULL
+            reads_logs = self.plan.level is AuditLevel.FULL
             objects = (item for segment in segments for item in segment.objects)
             read_bytes = sum(item["bytes"] for item in objects if reads_logs or item["suffix"] != LOG_SUFFIX)
             counts = replace(counts, read_bytes=read_bytes)
@@ -389,7 +389,9 @@ class TieredAudit:
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers would read, with their objects as they are listed now."""
-        partitions = [replace(partition, level=Level.INDEXES) for partition in self.plan.partitions(metadata, only)]
+        partitions = [
+            replace(partition, level=AuditLevel.INDEXES) for partition in self.plan.partitions(metadata, only)
+        ]
         return CopiedSegmentRow.of_arrow(self._list_partitions(partitions).rows("segment"))
 
     def _list_partitions(self, partitions: Sequence[RemotePartition]) -> Staged:
@@ -449,7 +451,7 @@ def record_segments(
     recorded_as: RecordedAudit,
     listed: pa.Table,
     findings: Iterable[RemoteFindingRow],
-    as_of: AsOf,
+    as_of: JudgedAsOf,
     repairs: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
     """Record a run's segments in one commit, with their findings and repairs; return how many segments.

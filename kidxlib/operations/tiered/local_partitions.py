@@ -25,7 +25,7 @@ from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, topic_id_or_none
@@ -218,7 +218,7 @@ def _segments_by_local_partition(
     metadata: RemoteMetadata, partitions: Iterable[LocalPartition]
 ) -> dict[LocalPartition, pa.Table]:
     """The rows of `REMOTE_METADATA` of each partition that has some."""
-    rows = rows_by_partition(metadata.segments, "start_offset")
+    rows = split_by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
     for key, segments in rows.items():
         if read_segments(segments):

@@ -131,7 +131,7 @@ def _tables_called(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.T
     return [getattr(metadata, name) for metadata in folded.values()]
 
 
-def rows_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
+def split_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
     """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with
     all rows.
     """

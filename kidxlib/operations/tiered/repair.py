@@ -26,7 +26,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow, what_to_do
-from kidxlib.audit.tiered.listing import AsOf
+from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
@@ -46,7 +46,7 @@ from kidxlib.operations.tiered.bucket_audit import (
     read_remote_metadata,
     record_segments,
 )
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, rows_by_partition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
@@ -218,7 +218,7 @@ def _record_repair(
     listed: pa.Table,
     findings: Sequence[RemoteFindingRow],
     objects: Sequence[Mended],
-    as_of: AsOf,
+    as_of: JudgedAsOf,
 ) -> None:
     """Record the segments of a bucket as they were listed before the repair (rows of `ListedSegmentRow`), the findings
     that are not mended, and the outcome of the objects that are or seemed missing or broken.
@@ -508,7 +508,7 @@ def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPar
         metadata.segments["is_read"],
         pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
     )
-    of_partitions = rows_by_partition(metadata.segments.filter(is_read), "start_offset")
+    of_partitions = split_by_partition(metadata.segments.filter(is_read), "start_offset")
     epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:

@@ -33,7 +33,7 @@ from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.tiered.bucket_audit import Counts, TieredPlan, TieredTopics
-from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, rows_by_partition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
@@ -61,7 +61,7 @@ _NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LocalLog:
+class LogInLogDir:
     """A partition's log in one log dir. It has at least one segment.
 
     Attributes:
@@ -268,7 +268,7 @@ def findings_on_stalled_copies(
         yield RemoteFindingRow.found(lag.partition, key, broken(METADATA, STALLED, detail, STALLS))
 
 
-def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
+def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LogInLogDir]:
     """List the logs of some topics, which are given by name and id. Sources are log dirs, or directories of single
     partitions.
     """
@@ -284,7 +284,7 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     ]
 
 
-def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LogInLogDir]:
     try:
         plan = find_partitions(
             [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
@@ -310,7 +310,7 @@ def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
         partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        logs.append(LocalLog(partition, listed.directory.path, segments))
+        logs.append(LogInLogDir(partition, listed.directory.path, segments))
     return logs
 
 
@@ -330,27 +330,27 @@ class _Sides:
     """
 
     remote: Mapping[TopicIdPartition, pa.Table]
-    logs: Mapping[TopicIdPartition, Sequence[LocalLog]]
+    logs: Mapping[TopicIdPartition, Sequence[LogInLogDir]]
     as_of_ms: int
 
     @classmethod
-    def from_rows(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> _Sides:
+    def from_rows(cls, segments: pa.Table, logs: Iterable[LogInLogDir], as_of_ms: int, *, is_given: bool) -> _Sides:
         """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
         is_read = segments["is_read"].to_numpy() & (
             segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
         )
-        by_log: defaultdict[TopicIdPartition, list[LocalLog]] = defaultdict(list)
+        by_log: defaultdict[TopicIdPartition, list[LogInLogDir]] = defaultdict(list)
         for log in logs:
             by_log[log.partition].append(log)
         written = [int(log.segments.mtimes_ms.max()) for of_partition in by_log.values() for log in of_partition]
         latest = as_of_ms if is_given else max([as_of_ms, *written])
-        return cls(rows_by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
+        return cls(split_by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
 
     def remote_of(self, partition: TopicIdPartition) -> pa.Table:
         return self.remote.get(partition, REMOTE_METADATA.empty_table())
 
-    def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
-        """The log of a partition that goes furthest (`LocalLog.end`); None if no log dir has one."""
+    def furthest(self, partition: TopicIdPartition) -> LogInLogDir | None:
+        """The log of a partition that goes furthest (`LogInLogDir.end`); None if no log dir has one."""
         return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
 
     @property
@@ -482,7 +482,7 @@ def _segments_for_retention(rows: pa.Table) -> Segments:
 
 
 def _with_local_segments(
-    remote: Segments, log: LocalLog | None, copied_to: int, release: KafkaRelease
+    remote: Segments, log: LogInLogDir | None, copied_to: int, release: KafkaRelease
 ) -> tuple[Segments, int]:
     """The remote segments and then the local ones that are not copied; and the offset up to which all is copied.
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import Level
+from kidxlib.audit.tiered.finding import AuditLevel
 from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.indexing.source import LAYOUTS, Source, ensure_no_overlap, parse_topics, source_at, split_name
-from kidxlib.java import parse_integer
+from kidxlib.java import parse_long
 from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX
 from kidxlib.run.context import RunContext
@@ -45,7 +45,7 @@ class RecordedAudit:
         audit_id: the run's id. The same request at the same time has the same id, so that a stopped run can be
             repeated.
         source: the bucket's name in the catalog.
-        level: a value of `Level`.
+        level: a value of `AuditLevel`.
     """
 
     context: RunContext
@@ -87,7 +87,7 @@ class TieredRequest:
     bucket: Location
     places: tuple[Location, ...]
     metadata: tuple[Source, ...]
-    level: Level
+    level: AuditLevel
     stuck_ms: int
     as_of_ms: int | None
     topics: re.Pattern[str]
@@ -119,7 +119,7 @@ def _parse_settings(texts: Iterable[str]) -> dict[str, int]:
     settings = {}
     for text in texts:
         name, _, value = text.partition("=")
-        number = parse_integer(value, 64)
+        number = parse_long(value)
         if name not in SETTINGS or number is None or number < SETTINGS[name]:
             raise UsageError(
                 f"--what-if {text}: expected NAME=NUMBER of {', '.join(SETTINGS)}; -1 is no limit, and -2 of the local "
@@ -178,7 +178,7 @@ def tiered_request(
         bucket=bucket,
         places=places,
         metadata=sources,
-        level=Level(level),
+        level=AuditLevel(level),
         stuck_ms=int(parse_option("--stuck-after", parse_duration, stuck_after).total_seconds() * 1000),
         as_of_ms=None if now is None else parse_option("--now", parse_milliseconds, now),
         topics=parse_topics(".*" if topics is None else topics),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
-from kidxlib.format.bytes_kernel import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
+from kidxlib.format.bytes_kernel import TOO_LONG, int16, int32, int64, read_varint, skip_bytes, skip_headers, varlong
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -151,7 +151,7 @@ def read_control_batch(data, batch, batch_end):
         return invalid
 
     # DefaultRecord.readFrom
-    size, start = varint(data, batch + BATCH_V2_BYTES_MIN, batch_end)
+    size, start = read_varint(data, batch + BATCH_V2_BYTES_MIN, batch_end)
     if start == TOO_LONG:
         return malformed
     if start < 0 or size > batch_end - start or start >= batch_end:
@@ -159,7 +159,7 @@ def read_control_batch(data, batch, batch_end):
     timestamp_delta, at = varlong(data, start + 1, batch_end)
     if at < 0:
         return invalid
-    _, at = varint(data, at, batch_end)  # offset delta
+    _, at = read_varint(data, at, batch_end)  # offset delta
     if at < 0:
         return invalid
     key_bytes, key_at, at = skip_bytes(data, at, batch_end)

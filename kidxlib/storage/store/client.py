@@ -29,7 +29,15 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from kidxlib.storage.store.requests import STATUSES, TRIES, TRIES_TO_REACH, Kind, NotNow, answer_of, count
+from kidxlib.storage.store.requests import (
+    STATUSES,
+    TRIES,
+    TRIES_TO_REACH,
+    NotNow,
+    RequestKind,
+    answer_with_retries,
+    count_requests,
+)
 from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, endpoint, region
 
 #: How many requests of a process run at a time.
@@ -84,7 +92,9 @@ def _connected(url: str | None, region: str | None) -> Any:
 
 def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
     """The store's answer to a request of this client, or after all retries of `answer_of` the errors of `_plainly`."""
-    return answer_of(functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now)
+    return answer_with_retries(
+        functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now
+    )
 
 
 def _plainly(request: Callable[[], _T]) -> _T:
@@ -155,7 +165,7 @@ def ask_for_head(client: Any, path: ObjectPath) -> HeadAnswer:
     bucket, _, key = path.key.partition("/")
 
     def head() -> Mapping[str, Any]:
-        count(Kind.HEAD)
+        count_requests(RequestKind.HEAD)
         answer: Mapping[str, Any] = client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
         return answer
 
@@ -215,7 +225,7 @@ def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
 
     def put() -> bool:
-        count(Kind.PUT)
+        count_requests(RequestKind.PUT)
         try:
             connect().put_object(Bucket=bucket, Key=key, Body=content, **condition)
         except ClientError as error:
@@ -252,7 +262,7 @@ def bucket_versioning(path: ObjectPath) -> str | None:
     """
 
     def ask() -> Mapping[str, Any]:
-        count(Kind.GET)
+        count_requests(RequestKind.GET)
         answer: Mapping[str, Any] = connect().get_bucket_versioning(Bucket=path.key.partition("/")[0])
         return answer
 
@@ -263,7 +273,7 @@ def bucket_lifecycle(path: ObjectPath) -> list[Mapping[str, Any]]:
     """The rules by which the store itself removes objects of a path's bucket, or their older versions."""
 
     def ask() -> list[Mapping[str, Any]]:
-        count(Kind.GET)
+        count_requests(RequestKind.GET)
         try:
             answer = connect().get_bucket_lifecycle_configuration(Bucket=path.key.partition("/")[0])
         except ClientError as error:
@@ -276,7 +286,7 @@ def bucket_lifecycle(path: ObjectPath) -> list[Mapping[str, Any]]:
 
 
 def _page(client: Any, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    count(Kind.LIST)
+    count_requests(RequestKind.LIST)
     page: Mapping[str, Any] = client.list_objects_v2(**arguments)
     return page
 

@@ -50,7 +50,7 @@ _PATIENCE_SECONDS: Final = 120.0
 _QUIET_SECONDS: Final = 60.0
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """Kinds of requests. The parts of a large object are PUTs, as are the requests that begin and end them."""
 
     LIST = "list"
@@ -86,7 +86,7 @@ class Requests:
         return self != Requests()
 
     def __str__(self) -> str:
-        parts = [f"{number:,} {kind.name}" for kind in Kind if (number := getattr(self, kind))]
+        parts = [f"{number:,} {kind.name}" for kind in RequestKind if (number := getattr(self, kind))]
         return ", ".join([*parts, *([f"{self.tried_again:,} tried again"] if self.tried_again else [])])
 
     def as_json(self) -> dict[str, int]:
@@ -98,13 +98,13 @@ _lock: Final = threading.Lock()
 _made: Final[Counter[str]] = Counter()
 
 
-def count(kind: Kind, number: int = 1) -> None:
+def count_requests(kind: RequestKind, number: int = 1) -> None:
     with _lock:
         _made[kind] += number
 
 
 def count_again() -> None:
-    """Count a retry; the request itself is counted by `count`."""
+    """Count a retry; the request itself is counted by `count_requests`."""
     with _lock:
         _made["tried_again"] += 1
 
@@ -208,7 +208,7 @@ class _Patience:
 _patience: Final = _Patience()
 
 
-def answer_of(
+def answer_with_retries(
     request: Callable[[], _T],
     *,
     tries_to_reach: int = TRIES,

@@ -28,11 +28,11 @@ from kidxlib.storage.store.requests import (
     AT_ONCE,
     TRIES,
     TRIES_TO_REACH,
-    Kind,
+    RequestKind,
     answer_in_parts,
-    answer_of,
-    count,
+    answer_with_retries,
     count_again,
+    count_requests,
     is_momentary,
     pages_of,
 )
@@ -142,7 +142,7 @@ class ObjectPath:
 
     def _info(self) -> FileInfo:
         with _in_plain_words(self):
-            return answer_of(lambda: _info_now(self.key), tries_to_reach=TRIES_TO_REACH)
+            return answer_with_retries(lambda: _info_now(self.key), tries_to_reach=TRIES_TO_REACH)
 
 
 def is_object(path: str) -> bool:
@@ -152,7 +152,7 @@ def is_object(path: str) -> bool:
 def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
     """Open an object for reading, with its present status. One request."""
     with _in_plain_words(path):
-        return answer_of(lambda: _opened_now(path))
+        return answer_with_retries(lambda: _opened_now(path))
 
 
 def input_file(path: ObjectPath) -> NativeFile:
@@ -181,19 +181,19 @@ def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: ND
 def put_object(path: ObjectPath, content: bytes) -> None:
     """Write a whole object: with one request below 10 MiB, else in parts that appear together."""
     if len(content) >= PARTS_FROM_BYTES:
-        count(Kind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # begin, parts, end
+        count_requests(RequestKind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # begin, parts, end
         with object_written(path) as stream, _in_plain_words(path):
             answer_in_parts(lambda: stream.write(content))
         return
 
     def put() -> None:
-        count(Kind.PUT)
+        count_requests(RequestKind.PUT)
         stream = _store().open_output_stream(path.key, compression=None)
         stream.write(content)
         stream.close()
 
     with _in_plain_words(path):
-        answer_of(put)
+        answer_with_retries(put)
 
 
 @contextlib.contextmanager
@@ -213,7 +213,7 @@ def object_written(path: ObjectPath) -> Iterator[NativeFile]:
 
 def delete_object(path: ObjectPath) -> None:
     with _in_plain_words(path), contextlib.suppress(FileNotFoundError):
-        answer_of(lambda: _delete_now(path.key))
+        answer_with_retries(lambda: _delete_now(path.key))
 
 
 def endpoint() -> str | None:
@@ -285,33 +285,33 @@ def _listed(path: ObjectPath, selector: FileSelector) -> list[FileInfo]:
         try:
             infos = _store().get_file_info(selector)
         except OSError as error:
-            count(Kind.LIST)
+            count_requests(RequestKind.LIST)
             if not is_momentary(error):
                 raise
             # With many pages, one might fail at each attempt: now the client retries each page.
             count_again()
             infos = answer_in_parts(lambda: _store(TRIES).get_file_info(selector))
-    count(Kind.LIST, pages_of(len(infos)))
+    count_requests(RequestKind.LIST, pages_of(len(infos)))
     return infos
 
 
 def _delete_now(key: str) -> None:
-    count(Kind.HEAD)
+    count_requests(RequestKind.HEAD)
     _store().delete_file(key)
-    count(Kind.DELETE)
-    count(Kind.PUT)  # Arrow leaves an empty object for the directory
+    count_requests(RequestKind.DELETE)
+    count_requests(RequestKind.PUT)  # Arrow leaves an empty object for the directory
 
 
 def _info_now(key: str) -> FileInfo:
-    count(Kind.HEAD)
+    count_requests(RequestKind.HEAD)
     info = _store().get_file_info(key)
     if info.type.name != "File":  # Arrow then lists the keys with this prefix
-        count(Kind.LIST)
+        count_requests(RequestKind.LIST)
     return info
 
 
 def _opened_now(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
-    count(Kind.HEAD)
+    count_requests(RequestKind.HEAD)
     file = _store().open_input_file(path.key)
     metadata = file.metadata()
     written = datetime.fromisoformat(metadata["Last-Modified"].decode())
@@ -324,7 +324,7 @@ def _read_from(path: ObjectPath, position: int, read: Callable[[], _T], nothing:
     """Read from an object; `nothing` is the answer if it has become so short that it ends before the position."""
 
     def read_now() -> _T:
-        count(Kind.GET)
+        count_requests(RequestKind.GET)
         try:
             return read()
         except OSError as error:
@@ -335,7 +335,7 @@ def _read_from(path: ObjectPath, position: int, read: Callable[[], _T], nothing:
             raise
 
     with _in_plain_words(path):
-        return answer_of(read_now)
+        return answer_with_retries(read_now)
 
 
 @contextlib.contextmanager

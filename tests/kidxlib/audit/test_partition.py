@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.audit.rows import Kind
+from kidxlib.audit.rows import RowKind
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
@@ -107,7 +107,7 @@ def test_the_command_tells_what_is_spoilt(tree: Path) -> None:
     expected = {
         kind.value: [{**row.values(), "source": str(tree)} for row in of_kind]
         for kind, of_kind in rows.by_kind().items()
-        if kind is not Kind.NOT_READY
+        if kind is not RowKind.NOT_READY
     }
     found = verified(tree, code=0)
     assert {name: found[name] for name in expected} == expected

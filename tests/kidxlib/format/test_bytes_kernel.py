@@ -16,9 +16,9 @@ from kidxlib.format.bytes_kernel import (
     int16,
     int32,
     int64,
+    read_varint,
     skip_bytes,
     skip_headers,
-    varint,
     varlong,
 )
 from kidxlib.jit.compiler import njit
@@ -48,7 +48,7 @@ def array(data: bytes) -> NDArray[np.uint8]:
 @given(INTS)
 def test_every_int_is_read_back(value: int) -> None:
     data = b"?" + encoded(value) + b"?"
-    assert varint(array(data), 1, len(data)) == (value, len(data) - 1)
+    assert read_varint(array(data), 1, len(data)) == (value, len(data) - 1)
 
 
 @given(LONGS)
@@ -62,11 +62,11 @@ def test_a_number_that_is_cut_off_is_told(value: int, data: st.DataObject) -> No
     whole = encoded(value)
     end = data.draw(st.integers(0, len(whole) - 1))
     assert varlong(array(whole), 0, end) == (0, UNDERFLOW)
-    assert varint(array(whole), 0, min(end, 4)) == (0, UNDERFLOW)
+    assert read_varint(array(whole), 0, min(end, 4)) == (0, UNDERFLOW)
 
 
 def test_a_number_of_too_many_bytes_is_told() -> None:
-    assert varint(array(b"\x80" * 5 + b"\0"), 0, 6) == (0, TOO_LONG)
+    assert read_varint(array(b"\x80" * 5 + b"\0"), 0, 6) == (0, TOO_LONG)
     assert varlong(array(b"\x80" * 10 + b"\0"), 0, 11) == (0, TOO_LONG)
 
 
@@ -75,7 +75,7 @@ def test_bits_to_spare_are_passed_over(value: int, spare: int) -> None:
     """A fifth byte has room for three bits more than an int."""
     low, number = encoded(value), (value << 1 if value >= 0 else (-value << 1) - 1)
     padded = bytes([byte | 128 for byte in low.ljust(5, b"\0")[:4]]) + bytes([number >> 28 | spare << 4])
-    assert varint(array(padded), 0, 5) == (value, 5)
+    assert read_varint(array(padded), 0, 5) == (value, 5)
 
 
 @given(st.binary(min_size=9, max_size=9))

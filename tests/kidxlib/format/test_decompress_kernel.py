@@ -39,7 +39,7 @@ def _decompressed(compressed: bytes, codec: int, magic: int, room: int, by: Deco
 
 def _by_codecs(compressed: bytes, codec: int, magic: int) -> bytes | None:
     try:
-        return codecs.decompress(codec, ByteStream(iter([compressed])), magic).take(2**30)
+        return codecs.decompressed_stream(codec, ByteStream(iter([compressed])), magic).take(2**30)
     except MalformedError:
         return None
 

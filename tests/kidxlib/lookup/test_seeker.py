@@ -31,7 +31,7 @@ from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
 from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
-from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of
+from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of_answers
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
@@ -279,7 +279,7 @@ def test_the_outcome_is_in_the_first_line(
     question = Question(topic="t", partition=0, query=OFFSET, target=5, asked=None)
     answers = answer_all("no matter", OFFSET, np.array([5])).to_pylist()
     answer = {"topic": "t", "partition": 0, "query": OFFSET, "target": 5, "source": None} | answers[0]
-    outcome_of([answer | {"found": found, "answered": answered}], question, NotAsked()).show(as_json=False)
+    outcome_of_answers([answer | {"found": found, "answered": answered}], question, NotAsked()).show(as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == printable(f"t-0, offset 5: {said}")
 
 

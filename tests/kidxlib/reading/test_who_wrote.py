@@ -14,7 +14,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.reading.who_wrote import Outcome, who_wrote
+from kidxlib.reading.who_wrote import TransactionOutcome, who_wrote
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -40,15 +40,15 @@ def test_outcomes_are_those_that_consumers_see(rng: random.Random) -> None:
         {int(each) for each in read(SAMPLES / PARTITION, isolation=isolation).read_all()["offset"].to_numpy()}
         for isolation in ("read_uncommitted", "read_committed")
     )
-    seen = set[Outcome]()
+    seen = set[TransactionOutcome]()
     for offset in [*rng.sample(range(10_333), 15), *rng.sample(sorted(there - committed), 5), 10_332]:
         found = who_wrote(SAMPLES, PARTITION, offset)
         seen.add(found.outcome)
-        assert (found.outcome is Outcome.MARKER) == (offset not in there) == (found.record is None)
-        assert (found.outcome is Outcome.COMMITTED) == (offset in committed)
+        assert (found.outcome is TransactionOutcome.MARKER) == (offset not in there) == (found.record is None)
+        assert (found.outcome is TransactionOutcome.COMMITTED) == (offset in committed)
         assert (found.transactional_id is None, found.notes) == (False, ())
         assert found.record is None or found.record["offset"] == offset
-    assert seen == {Outcome.COMMITTED, Outcome.ABORTED, Outcome.MARKER}
+    assert seen == {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED, TransactionOutcome.MARKER}
 
 
 def test_a_transaction_without_its_end(log_dir: Path) -> None:
@@ -56,19 +56,23 @@ def test_a_transaction_without_its_end(log_dir: Path) -> None:
     _append(log_dir, 10_333, attributes=ATTRIBUTE_TRANSACTIONAL, producer_id=77, producer_epoch=3)
     _append(log_dir, 10_334, producer_id=78)
     found = who_wrote(log_dir, PARTITION, 10_333)
-    assert (found.outcome, found.producer_id, found.batch["producer_epoch"]) == (Outcome.OPEN, 77, 3)
+    assert (found.outcome, found.producer_id, found.batch["producer_epoch"]) == (TransactionOutcome.OPEN, 77, 3)
     [note] = found.notes
     assert "no partition of it that is here names the producer; the right one may be on another broker" in note
-    assert who_wrote(log_dir, PARTITION, 10_334).outcome is Outcome.NONE
+    assert who_wrote(log_dir, PARTITION, 10_334).outcome is TransactionOutcome.NONE
     [note] = who_wrote(shutil.copytree(log_dir / PARTITION, log_dir.with_name("alone") / PARTITION), PARTITION, 0).notes
     assert note == "__transaction_state: not in the log dirs that were given"
     (log_dir / PARTITION / segment_file(84, LOG_SUFFIX)).unlink()
     found = who_wrote(log_dir, PARTITION, 83)
-    assert found.outcome is Outcome.UNKNOWN and "offsets 84 to 5796 are in no log; a marker" in found.notes[0]
+    assert (
+        found.outcome is TransactionOutcome.UNKNOWN and "offsets 84 to 5796 are in no log; a marker" in found.notes[0]
+    )
     log = log_dir / PARTITION / segment_file(0, LOG_SUFFIX)
     log.write_bytes(log.read_bytes()[:175] + b"\1" * 200)
     found = who_wrote(log_dir, PARTITION, 0)
-    assert found.outcome is Outcome.UNKNOWN and "a marker of the producer may have been there" in found.notes[0]
+    assert (
+        found.outcome is TransactionOutcome.UNKNOWN and "a marker of the producer may have been there" in found.notes[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.compare import catalog_replicas
-from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaRelation, ReplicaVerdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
@@ -191,11 +191,11 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     verdict = _verdict(*pair)
     if first >= end:
         assert verdict.verdict in (
-            Verdict.NOT_COMPARABLE,
-            Verdict.BEHIND,
-            Verdict.LACKS,
-            Verdict.SAME_UP_TO,
-            Verdict.SAME,
+            ReplicaRelation.NOT_COMPARABLE,
+            ReplicaRelation.BEHIND,
+            ReplicaRelation.LACKS,
+            ReplicaRelation.SAME_UP_TO,
+            ReplicaRelation.SAME,
         )
         assert not verdict.difference
         event("nothing in common")
@@ -205,7 +205,7 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     event(f"{verdict.verdict}, {'differing' if differing else 'equal'}, undecided: {verdict.undecided_offsets > 0}")
     assert (verdict.first_offset, verdict.end_offset) == (first, end)
     if verdict.difference is not None:
-        assert verdict.verdict in (Verdict.DIFFERS, Verdict.LACKS)
+        assert verdict.verdict in (ReplicaRelation.DIFFERS, ReplicaRelation.LACKS)
         inside = [
             offset
             for offset in differing
@@ -216,8 +216,12 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     else:
         assert not differing or verdict.undecided_offsets >= len(set(differing))
     if held[0] == held[1]:
-        assert verdict.undecided_offsets == 0 and verdict.verdict in (Verdict.SAME, Verdict.SAME_UP_TO, Verdict.BEHIND)
-    if verdict.verdict is Verdict.SAME:
+        assert verdict.undecided_offsets == 0 and verdict.verdict in (
+            ReplicaRelation.SAME,
+            ReplicaRelation.SAME_UP_TO,
+            ReplicaRelation.BEHIND,
+        )
+    if verdict.verdict is ReplicaRelation.SAME:
         assert not held[0] ^ held[1] or any(offset < first for offset, _ in held[0] ^ held[1])
 
 
@@ -245,8 +249,8 @@ def test_the_one_of_three_that_differs_is_named(tmp_path: Path) -> None:
         verdicts = {each.source: each for each in compare_replicas(_tables(copies))}
         agreeing = [source for source in "abc" if source != "abc"[odd]]
         assert {source: each.verdict for source, each in verdicts.items()} == {
-            "abc"[odd]: Verdict.DIFFERS,
-            agreeing[1]: Verdict.SAME,
+            "abc"[odd]: ReplicaRelation.DIFFERS,
+            agreeing[1]: ReplicaRelation.SAME,
         }
         found = verdicts["abc"[odd]]
         assert found.compared_with == agreeing[0] and found.agreeing == agreeing and found.has_majority
@@ -270,7 +274,7 @@ def _place(copy: _Copy, number: int) -> LogPlace:
 
 def test_of_two_that_differ_nobody_knows_which_is_right() -> None:
     found = _verdict(_copy(_SOUND), _copy(_with(_SOUND, 0, body=b"another")))
-    assert found.verdict is Verdict.DIFFERS and found.agreeing == ["a"] and not found.has_majority
+    assert found.verdict is ReplicaRelation.DIFFERS and found.agreeing == ["a"] and not found.has_majority
 
 
 def test_a_batch_that_one_log_lacks_is_told_with_what_stands_in_its_place(tmp_path: Path) -> None:
@@ -280,7 +284,7 @@ def test_a_batch_that_one_log_lacks_is_told_with_what_stands_in_its_place(tmp_pa
     lacking = replace(lacking, of_segments={1: {"status": "gone"}})
     found = _verdict(whole_copy, lacking)
     lacks = found.lacks
-    assert found.verdict is Verdict.LACKS and found.difference is not None and lacks is not None
+    assert found.verdict is ReplicaRelation.LACKS and found.difference is not None and lacks is not None
     assert (lacks.source, lacks.first_offset, lacks.last_offset) == (
         "b",
         _SOUND[100].base_offset,
@@ -317,7 +321,7 @@ def test_differences_are_looked_for_in_logs_up_to_a_number(tmp_path: Path) -> No
 def test_a_replica_that_ends_earlier_is_behind() -> None:
     found = _verdict(_copy(_SOUND, [90]), _copy(_SOUND[:-7], [60]))
     missing = _SOUND[-1].last_offset - _SOUND[-8].last_offset
-    assert (found.source, found.verdict, found.behind_offsets) == ("b", Verdict.BEHIND, missing)
+    assert (found.source, found.verdict, found.behind_offsets) == ("b", ReplicaRelation.BEHIND, missing)
     assert found.undecided_offsets == 0 or found.reason is not None
 
 
@@ -325,7 +329,7 @@ def test_what_is_above_a_high_watermark_does_not_count() -> None:
     """A batch that was never committed is another on each broker, as after a change of leaders."""
     last = _SOUND[-1].base_offset
     found = _verdict(_copy(_SOUND), _copy(_with(_SOUND, -1, body=b"another")), high_watermark=last)
-    assert found.verdict is Verdict.SAME_UP_TO and found.end_offset == last
+    assert found.verdict is ReplicaRelation.SAME_UP_TO and found.end_offset == last
     assert (found.compared_to or 0) <= last < found.log_end_offset
     assert 0 < found.undecided_offsets < last and "beyond log starts or high watermarks" in (found.reason or "")
 
@@ -333,7 +337,7 @@ def test_what_is_above_a_high_watermark_does_not_count() -> None:
 def test_replicas_without_an_offset_in_common_are_not_comparable() -> None:
     found = _verdict(_copy(_SOUND[200:]), _copy(_SOUND[:100]))
     start, end = _SOUND[200].base_offset, _SOUND[99].last_offset + 1
-    assert (found.source, found.verdict, found.first_offset) == ("b", Verdict.BEHIND, None)
+    assert (found.source, found.verdict, found.first_offset) == ("b", ReplicaRelation.BEHIND, None)
     assert found.reason == (
         f"no offset in common: in source b the high watermark is {end}, in source a the log starts at {start}"
     )
@@ -341,7 +345,9 @@ def test_replicas_without_an_offset_in_common_are_not_comparable() -> None:
 
 def test_a_log_whose_end_is_not_committed_is_not_comparable() -> None:
     found = _verdict(_copy(_SOUND[200:]), _copy(_SOUND[200:], high_watermark=7))
-    assert found.verdict is Verdict.NOT_COMPARABLE and "nothing is committed in source b" in (found.reason or "")
+    assert found.verdict is ReplicaRelation.NOT_COMPARABLE and "nothing is committed in source b" in (
+        found.reason or ""
+    )
 
 
 def test_epochs_that_disagree_are_told() -> None:
@@ -350,11 +356,11 @@ def test_epochs_that_disagree_are_told() -> None:
         _laid([replace(each.batch, leader_epoch=4 + (n >= turn)) for n, each in enumerate(_SOUND)]) for turn in (90, 99)
     ]
     found = _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[1], [95]))
-    assert found.verdict is Verdict.EPOCHS_DISAGREE and found.difference is None and found.epochs is not None
+    assert found.verdict is ReplicaRelation.EPOCHS_DISAGREE and found.difference is None and found.epochs is not None
     assert (found.epochs.offset, found.epochs.epoch, found.epochs.other_epoch) == (_SOUND[90].base_offset, 4, 5)
-    assert _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[0][80:], [5])).verdict is Verdict.SAME_UP_TO
-    assert _verdict(_copy(epochs[0]), _copy(epochs[1][99:])).verdict is Verdict.SAME_UP_TO
-    assert _verdict(_copy(epochs[0]), _copy(epochs[1][95:])).verdict is Verdict.EPOCHS_DISAGREE
+    assert _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[0][80:], [5])).verdict is ReplicaRelation.SAME_UP_TO
+    assert _verdict(_copy(epochs[0]), _copy(epochs[1][99:])).verdict is ReplicaRelation.SAME_UP_TO
+    assert _verdict(_copy(epochs[0]), _copy(epochs[1][95:])).verdict is ReplicaRelation.EPOCHS_DISAGREE
 
 
 def test_replicas_of_a_compacted_topic_are_compared_by_epochs_and_counts() -> None:
@@ -362,17 +368,17 @@ def test_replicas_of_a_compacted_topic_are_compared_by_epochs_and_counts() -> No
     epochs = _laid([replace(each.batch, leader_epoch=n // 100) for n, each in enumerate(_SOUND)])
     cleaned = [each for n, each in enumerate(epochs) if (n + 1) % 3]
     found = _verdict(_copy(epochs), _copy(cleaned), cleaner_offset=900)
-    assert found.verdict is Verdict.NOT_COMPARABLE and found.compacted == "cleaner-offset-checkpoint names it"
+    assert found.verdict is ReplicaRelation.NOT_COMPARABLE and found.compacted == "cleaner-offset-checkpoint names it"
     assert (found.records, found.other_records) == tuple(
         sum(each.batch.records for each in log) for log in (cleaned, epochs)
     )
     assert "each broker compacts its own log" in (found.reason or "")
     same_count = _verdict(_copy(epochs), _copy(_with(epochs, 8, body=b"another")), cleaner_offset=900)
-    assert same_count.verdict is Verdict.NOT_COMPARABLE and same_count.difference is None
+    assert same_count.verdict is ReplicaRelation.NOT_COMPARABLE and same_count.difference is None
     assert same_count.reason == "each broker compacts its own log; both have the same number of records"
     wrong = _laid([replace(each.batch, leader_epoch=n // 45) for n, each in enumerate(_SOUND)])
     found = _verdict(_copy(epochs), _copy([each for n, each in enumerate(wrong) if (n + 1) % 3]), cleaner_offset=900)
-    assert found.verdict is Verdict.EPOCHS_DISAGREE
+    assert found.verdict is ReplicaRelation.EPOCHS_DISAGREE
 
 
 def test_a_topic_is_compacted_if_policy_says_so_or_all_replicas_lack_offsets() -> None:
@@ -380,7 +386,7 @@ def test_a_topic_is_compacted_if_policy_says_so_or_all_replicas_lack_offsets() -
     by_offsets = _verdict(*map(_copy, cleaned))
     assert by_offsets.compacted == "segments of all replicas lack offsets" and by_offsets.difference is None
     lacks_one = _verdict(_copy(_SOUND), _copy(_SOUND[:50] + _SOUND[51:]))
-    assert lacks_one.compacted is None and lacks_one.verdict is Verdict.DIFFERS
+    assert lacks_one.compacted is None and lacks_one.verdict is ReplicaRelation.DIFFERS
     tables = _tables([_copy(_SOUND), _copy(cleaned[0])])
     [by_policy] = compare_replicas(tables, compacted=["t"])
     assert by_policy.compacted == "its policy says so"
@@ -393,14 +399,14 @@ def test_offsets_that_the_catalog_does_not_know_are_undecided(tmp_path: Path) ->
     unread = {"status": "unreadable", "offset_digests": None, "next_offset": None, "leader_epochs": None}
     for row in (unread, {"offset_digests": None}):
         found = _verdict(copies[0], replace(copies[1], of_segments={1: {**row, "records": None}}))
-        assert found.verdict is Verdict.NOT_COMPARABLE and found.undecided_offsets == of_segment, found
+        assert found.verdict is ReplicaRelation.NOT_COMPARABLE and found.undecided_offsets == of_segment, found
         assert found.reason == f"{of_segment} offsets have no digest in the catalog, or their log is damaged there"
     damaged = replace(copies[1].segments[1][60], batch=replace(copies[1].segments[1][60].batch, crc_error=1))
     segments = [list(each) for each in copies[1].segments]
     segments[1][60] = damaged
     found = _verdict(copies[0], replace(copies[1], segments=segments))
     lost = sum(each.batch.records for each in _SOUND[160:200])
-    assert found.verdict is Verdict.NOT_COMPARABLE and lost <= found.undecided_offsets < lost + 32
+    assert found.verdict is ReplicaRelation.NOT_COMPARABLE and lost <= found.undecided_offsets < lost + 32
 
 
 def test_only_partitions_of_one_topic_id_are_replicas() -> None:
@@ -432,7 +438,9 @@ def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segme
     ]
     found = compare_replicas(_tables(copies))
     assert [(each.topic, each.partition) for each in found] == places
-    assert [place for place, each in zip(places, found, strict=True) if each.verdict is not Verdict.SAME] == [("u", 1)]
+    assert [place for place, each in zip(places, found, strict=True) if each.verdict is not ReplicaRelation.SAME] == [
+        ("u", 1)
+    ]
     assert {each.records for each in found} == {sum(each.batch.records for each in _SOUND)}
 
 

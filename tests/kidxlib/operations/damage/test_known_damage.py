@@ -33,7 +33,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.known_segments import KEYS
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.damage.acceptances import (
-    Damage,
+    AcceptableDamage,
     Selected,
     findings_of_rows,
     match_acceptances,
@@ -191,7 +191,7 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     selected = Selected(segments=(), gaps=(), topics=re.compile("orders"))
     a = ("a",)
 
-    def damages() -> list[Damage]:
+    def damages() -> list[AcceptableDamage]:
         return damage_now(catalog, a, selected, (), Directories())
 
     def orders() -> tuple[int, int]:

@@ -28,7 +28,7 @@ from kidxlib.operations.export.export import (
     Staging,
     export_records,
     export_request,
-    json_lines,
+    records_as_json_lines,
     write_part,
 )
 from kidxlib.reading.walk import Damage
@@ -94,7 +94,7 @@ def test_json_lines_are_of_all_rows(tmp_path: Path) -> None:
     output = tmp_path / "all.jsonl"
     done = _export(SAMPLES, output, isolation="read_committed", include_headers=True)
     rows = read(SAMPLES, isolation="read_committed", include_headers=True)
-    assert output.read_bytes() == b"".join(map(json_lines, rows))
+    assert output.read_bytes() == b"".join(map(records_as_json_lines, rows))
     assert done.rows == len(output.read_bytes().splitlines())
 
 
@@ -318,7 +318,7 @@ def test_lines_hold_what_rows_hold(rows: list[tuple[bytes | None, bytes | None, 
         ),
     }
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=CONSUMED)
-    lines = json_lines(batch).decode().split("\n")[:-1]
+    lines = records_as_json_lines(batch).decode().split("\n")[:-1]
     assert len(lines) == len(rows)
     for number, (line, (key, value, ms, headers)) in enumerate(zip(lines, rows, strict=True)):
         found = json.loads(line)

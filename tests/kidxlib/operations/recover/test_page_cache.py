@@ -22,7 +22,7 @@ from kidxlib.library.recover_directory import recover_file
 from kidxlib.operations.recover.forecast import forecast_partition
 from kidxlib.operations.recover.page_cache import (
     NOTE,
-    Message,
+    KernelMessage,
     ensure_no_kernel_errors,
     ensure_nothing_lost,
     last_message_number,
@@ -37,7 +37,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.faults.disks import cut_power, make_image, mounted
 from tests.support.logs.golden import SAMPLES
 
-_OLD = Message(7, 0, 6, "EXT4-fs (sda1): mounted filesystem")
+_OLD = KernelMessage(7, 0, 6, "EXT4-fs (sda1): mounted filesystem")
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_an_error_of_the_device_itself(log_dir: Path, tmp_path: Path) -> None:
 
 def test_a_message_as_the_device_gives_it() -> None:
     line = b"6,339,5140900,-,caller=T1;NET: Registered PF_INET\\x09family\n SUBSYSTEM=net\n DEVICE=n1\n"
-    assert parse_message(line) == Message(339, 0, 6, "NET: Registered PF_INET\\x09family")
+    assert parse_message(line) == KernelMessage(339, 0, 6, "NET: Registered PF_INET\\x09family")
     assert parse_message(b"30,5,1,-;systemd[1]: Started").facility == 3
 
 
@@ -165,7 +165,7 @@ def test_a_message_as_the_device_gives_it() -> None:
     ],
 )
 def test_errors(level: int, text: str) -> None:
-    error = Message(8, 0, level, text)
+    error = KernelMessage(8, 0, level, text)
     with pytest.raises(UntrustedError, match="the kernel's log has an error: "):
         ensure_no_kernel_errors([_OLD, error], 7)
     ensure_no_kernel_errors([_OLD, error], 8)  # it was there before
@@ -182,15 +182,15 @@ def test_errors(level: int, text: str) -> None:
     ],
 )
 def test_what_loses_no_page(facility: int, level: int, text: str) -> None:
-    ensure_no_kernel_errors([_OLD, Message(8, facility, level, text)], 7)
+    ensure_no_kernel_errors([_OLD, KernelMessage(8, facility, level, text)], 7)
 
 
 @pytest.mark.parametrize("numbers", [[], [9, 10], [3, 4]])
 def test_a_log_that_does_not_reach_back(numbers: list[int]) -> None:
     """Messages were overwritten, or it is another kernel's."""
     with pytest.raises(UntrustedError, match="whether there were errors is not known"):
-        ensure_no_kernel_errors([Message(number, 0, 6, "") for number in numbers], 7)
-    ensure_no_kernel_errors([Message(number, 0, 6, "") for number in (8, 9)], 7)
+        ensure_no_kernel_errors([KernelMessage(number, 0, 6, "") for number in numbers], 7)
+    ensure_no_kernel_errors([KernelMessage(number, 0, 6, "") for number in (8, 9)], 7)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ def test_a_log_that_does_not_reach_back(numbers: list[int]) -> None:
 )
 def test_another_device(text: str) -> None:
     """What names a device is of no other one. Without a name, it may be of any."""
-    error = Message(8, 0, 2, text)
+    error = KernelMessage(8, 0, 2, text)
     ensure_no_kernel_errors([_OLD, error], 7, frozenset({"sda", "sda1"}))
     for devices in (None, frozenset({"loop0"})):
         with pytest.raises(UntrustedError):
             ensure_no_kernel_errors([_OLD, error], 7, devices)
     with pytest.raises(UntrustedError):
-        ensure_no_kernel_errors([_OLD, Message(8, 0, 2, "I/O error somewhere")], 7, frozenset({"sda"}))
+        ensure_no_kernel_errors([_OLD, KernelMessage(8, 0, 2, "I/O error somewhere")], 7, frozenset({"sda"}))
 
 
 def test_epochs_at_the_ends_are_those_that_another_look_finds(tmp_path: Path) -> None:

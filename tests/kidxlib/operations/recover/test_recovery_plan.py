@@ -19,7 +19,7 @@ from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.make_ready import rebuild_and_look
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
+from kidxlib.operations.recover.recovery_plan import ForecastTask, RecoverLevel, forecasts_of
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.opened_log import SMALL_BYTES, opened_log
 from tests.support.logs import golden
@@ -99,7 +99,7 @@ def test_nothing_is_kept_for_nobody(tasks: list[ForecastTask], engine: Engine) -
 
 def test_starts_that_are_the_same(tasks: list[ForecastTask], engine: Engine) -> None:
     """There are no indexes, so with a marker too a broker reads all logs."""
-    read_bytes = rebuild_and_look([], [_here(task) for task in tasks], Level.MARKER, engine)
+    read_bytes = rebuild_and_look([], [_here(task) for task in tasks], RecoverLevel.MARKER, engine)
     assert read_bytes == sum(task.log_bytes for task in tasks)
 
 
@@ -108,4 +108,4 @@ def test_a_start_that_differs_is_an_error(tasks: list[ForecastTask], engine: Eng
     log = max(tasks[-1].directory.glob(f"*{LOG_SUFFIX}"))
     os.truncate(log, log.stat().st_size - 20)
     with pytest.raises(KidxError, match=f"{tasks[-1].directory}: by itself the log would end at offset"):
-        rebuild_and_look([], forecasts, Level.MARKER, engine)
+        rebuild_and_look([], forecasts, RecoverLevel.MARKER, engine)

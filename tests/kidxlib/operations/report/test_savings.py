@@ -24,8 +24,8 @@ from kidxlib.operations.report import savings
 from kidxlib.operations.report.savings import (
     CODECS,
     NO_ESTIMATE,
-    Contents,
     Producer,
+    ProducerBatches,
     Records,
     RecordsToBe,
     TopicSavings,
@@ -365,7 +365,7 @@ def test_batches_are_closed_where_a_producer_closes_them(
 
     first_ratio = np.float32(ratio)
     expected = list(contents_of(every, begins, batch_size, compress, float(first_ratio)))
-    contents = Contents([_read(parts)])
+    contents = ProducerBatches([_read(parts)])
     written: list[bytes] = []
     producer = Producer(codec, batch_size, first_ratio)
     laid = contents.batch
@@ -386,7 +386,7 @@ def test_batches_are_closed_where_a_producer_closes_them(
 class _Watched:
     """Contents of which each batch is looked at."""
 
-    def __init__(self, contents: Contents, batch: Callable[..., tuple[int, int, int]]) -> None:
+    def __init__(self, contents: ProducerBatches, batch: Callable[..., tuple[int, int, int]]) -> None:
         self.records, self.batch = contents.records, batch
 
 
@@ -422,7 +422,7 @@ def test_an_estimate_goes_up_fast_and_down_slowly(ratio: float, observed: float,
 def test_a_settled_producer_fills_batches_from_the_first_on() -> None:
     """One that has just started takes records for incompressible, and its first batches are small."""
     records = [Record(0, 0, None, line) for line in _LINES.splitlines()]
-    contents = Contents([_read([records[:1_000], records[1_000:]])])
+    contents = ProducerBatches([_read([records[:1_000], records[1_000:]])])
     started, settled = (
         Producer("gzip", 4_096, ratio) for ratio in (NO_ESTIMATE, settled_ratio(contents, 0, "gzip", 4_096))
     )

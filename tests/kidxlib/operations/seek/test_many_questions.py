@@ -23,7 +23,7 @@ from kidxlib.operations.seek.many_questions import (
     ASKED,
     asked_partitions,
     ensure_unambiguous,
-    key_ranges,
+    question_ranges,
     sorted_questions,
     write_consumer_offsets,
 )
@@ -194,14 +194,14 @@ def test_ranges_are_of_one_length_whatever_is_asked() -> None:
         schema=QUESTIONS,
     )
     questions = sorted_questions(same)
-    ranges = list(key_ranges(questions, 2))
+    ranges = list(question_ranges(questions, 2))
     assert len(ranges) == 5
     assert max(each.questions.num_rows for each in ranges) - min(each.questions.num_rows for each in ranges) <= 1
     assert pa.concat_tables([each.questions for each in ranges]).combine_chunks() == questions
     assert [each.partitions.to_pylist() for each in ranges[:4]] == [[{"topic": "a", "partition": 0}]] * 4
     assert ranges[4].partitions["topic"].to_pylist() == ["a", "b"]
-    assert len(list(key_ranges(questions, 1))) == 4
-    assert len(list(key_ranges(questions.slice(0, 1), 8))) == 1
+    assert len(list(question_ranges(questions, 1))) == 4
+    assert len(list(question_ranges(questions.slice(0, 1), 8))) == 1
 
 
 def _answers(rows: list[tuple[str, int, dict[str, Any]]]) -> pa.Table:

@@ -26,9 +26,9 @@ from kidxlib.operations.seek.seek_files import (
     CSV_HEAD,
     WRITTEN,
     WrongRow,
+    answers_as_json_lines,
     csv_lines,
     ensure_new_output,
-    json_lines,
     read_questions,
     to_questions,
     why_wrong,
@@ -401,7 +401,7 @@ def _answers(rng: random.Random, count: int) -> list[dict[str, Any]]:
 
 def test_lines_of_json_are_what_json_writes(rng: random.Random) -> None:
     answers = _answers(rng, 300)
-    lines = json_lines(pa.RecordBatch.from_pylist(answers, RESULT)).decode()
+    lines = answers_as_json_lines(pa.RecordBatch.from_pylist(answers, RESULT)).decode()
     expected = [{name: answer[name] for name in RESULT_COLUMNS} for answer in answers]
     assert lines == "".join(f"{json.dumps(each, ensure_ascii=False, separators=(',', ':'))}\n" for each in expected)
 
@@ -419,10 +419,10 @@ def test_lines_of_csv_are_read_as_they_were_written(rng: random.Random) -> None:
 
 def test_no_answers_are_no_lines() -> None:
     none = pa.RecordBatch.from_pylist([], RESULT)
-    assert (csv_lines(none), json_lines(none)) == (b"", b"")
+    assert (csv_lines(none), answers_as_json_lines(none)) == (b"", b"")
 
 
 def test_a_part_of_a_batch_is_its_own_lines(rng: random.Random) -> None:
     answers = _answers(rng, 10)
     part = pa.RecordBatch.from_pylist(answers, RESULT).slice(3, 4)
-    assert json_lines(part) == json_lines(pa.RecordBatch.from_pylist(answers[3:7], RESULT))
+    assert answers_as_json_lines(part) == answers_as_json_lines(pa.RecordBatch.from_pylist(answers[3:7], RESULT))

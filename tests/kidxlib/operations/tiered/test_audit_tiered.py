@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.audit.tiered.finding import Level
+from kidxlib.audit.tiered.finding import AuditLevel
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -52,8 +52,8 @@ def _audited(bucket: Path, level: str, code: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("level", list(Level))
-def test_nothing_is_found_in_a_sound_bucket(bucket: Path, level: Level) -> None:
+@pytest.mark.parametrize("level", list(AuditLevel))
+def test_nothing_is_found_in_a_sound_bucket(bucket: Path, level: AuditLevel) -> None:
     assert _audited(bucket, level, 0) == []
 
 

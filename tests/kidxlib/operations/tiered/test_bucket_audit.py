@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey, broken
-from kidxlib.audit.tiered.listing import AsOf
+from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
@@ -124,7 +124,7 @@ def test_what_is_said_of_a_topic_stands_with_its_first_segment(tmp_path: Path) -
     key = RemoteSegmentKey(start_offset=0, segment_id=None)
     found = [RemoteFindingRow.found(TopicIdPartition(topic * 22, topic, -1), key, finding) for topic in "abc"]
     context = RunContext(catalog=tables.path, database=None, now=at, event_log_dir=None)
-    recorded_as, as_of = RecordedAudit(context, "id", "it", "listing"), AsOf(metadata_ms=1, stuck_ms=1)
+    recorded_as, as_of = RecordedAudit(context, "id", "it", "listing"), JudgedAsOf(metadata_ms=1, stuck_ms=1)
     assert record_segments(tables, recorded_as, listed, found, as_of) == 4
     with_findings = [row for row in remote_rows(Path(tables.path)) if row["findings"]]
     assert [(row["topic"], row["partition"], row["start_offset"]) for row in with_findings] == [

@@ -103,7 +103,7 @@ def _asked(answers: Iterator[bool], times: int) -> None:
 
     for _ in range(times):
         with contextlib.suppress(OSError):  # as who takes it for an object that cannot be read
-            requests.answer_of(request)
+            requests.answer_with_retries(request)
 
 
 def test_a_run_gives_up_a_store_that_answers_one_request_in_ten(seconds: Callable[[], float]) -> None:
