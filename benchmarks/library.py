@@ -20,7 +20,7 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory
 from kidxlib.storage.opened_log import map_log, open_local_log
-from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.publisher import FileOwner, Published, Publisher
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -99,7 +99,7 @@ class _TimedPublisher(Publisher):
     commit_seconds = 0.0
 
     def begin_staging(
-        self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
+        self, directory: Directory, name: str, content: bytes, owner: FileOwner | None = None
     ) -> Callable[[], Published]:
         start = time.perf_counter()
         outcome = super().begin_staging(directory, name, content, owner)

@@ -25,7 +25,7 @@ from kidxlib.index.search_kernel import WARM_BYTES
 from kidxlib.index.time import TimeIndex
 from kidxlib.library.read import read
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
@@ -150,7 +150,7 @@ def draw_sparse_index() -> Figure:
     return figure
 
 
-def _draw_batch(axes: Axes, batch: Batch, colour: str) -> None:
+def _draw_batch(axes: Axes, batch: BatchHeader, colour: str) -> None:
     axes.add_patch(Rectangle((batch.position, 0), batch.size, 1, facecolor=colour, edgecolor=GREY, linewidth=0.8))
     if batch.size > 500:  # else there is no room
         text, middle = "white" if colour == BLUE else BLACK, batch.position + batch.size / 2

@@ -260,7 +260,7 @@ class FoundGaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Directories:
+class GapEvidence:
     """The directories of partitions, to be asked for files of the cleaner, logs under other names and producer
     snapshots. A directory that cannot be listed says nothing.
     """
@@ -322,7 +322,7 @@ class _Judgement:
 
 
 def gaps_in(
-    rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: Directories | None = None
+    rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: GapEvidence | None = None
 ) -> FoundGaps:
     """The gaps between the logs of partitions, and what explains them. `rows` are `FACTS` of all segments of these
     partitions; those that are absent are no logs. Without `directories` no file is looked for.
@@ -332,7 +332,7 @@ def gaps_in(
     gap_rows = _gap_rows(borders)
     if not gap_rows.num_rows:
         return found
-    directories, lacking = directories or Directories(), _lacking_within(rows)
+    directories, lacking = directories or GapEvidence(), _lacking_within(rows)
     of_topics = {
         topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _distinct_topics(gap_rows)
     }
@@ -557,7 +557,7 @@ def _explain_by_topic(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judg
         )
 
 
-def _gaps_above_cleaner(gaps: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
+def _gaps_above_cleaner(gaps: pa.Table, directories: GapEvidence) -> Iterator[tuple[str, int]]:
     """`above_cleaner` of `FoundGaps`, of gaps of compacted topics. A partition without a line in the file says
     nothing.
     """
@@ -592,7 +592,7 @@ def _sum_explained_gaps(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps
     return iter(sums[key] for key in sorted(sums))
 
 
-def _known_by_snapshots(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
+def _known_by_snapshots(gap: Gap, names: Collection[str], directories: GapEvidence) -> Iterator[KnownBy]:
     for offset in sorted(filter(None, map(segment_files.parse_snapshot, names))):
         if gap.first_offset < offset <= gap.last_offset + 1:
             entries = directories.producers_at(gap.partition_key, offset)

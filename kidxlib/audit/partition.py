@@ -50,7 +50,7 @@ from kidxlib.audit.startup.last_stop import (
 from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
 from kidxlib.audit.startup.node import directory_ids_of, with_directory_ids
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
-from kidxlib.audit.startup.simulation import Recovery, StartupSimulation, read_in_chunks
+from kidxlib.audit.startup.simulation import SegmentRecovery, StartupSimulation, read_in_chunks
 from kidxlib.audit.tiered.local_log import (
     LocalLog,
     NotReady,
@@ -264,7 +264,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     broken: dict[tuple[int, str], str | None] = {}
     base_offsets: list[int] = []
     logs: list[AuditedLog] = []
-    recoveries: dict[int, Recovery] = {}
+    recoveries: dict[int, SegmentRecovery] = {}
     epoch_changes: dict[int, NDArray[np.void]] = {}
     for segment in segments:
         folded = fold.add(segment.scanned)
@@ -310,7 +310,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     return audited
 
 
-def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
+def _simulate(task: PartitionAudit, recoveries: dict[int, SegmentRecovery], *, is_empty: bool) -> StartupSimulation:
     if not task.is_brokers:
         return StartupSimulation()
     return _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
@@ -327,7 +327,7 @@ def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
     return StartupSimulation(failures=[f"{task.last_stop.why_empty}{named}; {remedy}", *others])
 
 
-def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:
+def _simulate_segments(task: PartitionAudit, recoveries: dict[int, SegmentRecovery]) -> StartupSimulation:
     stop, failure = task.last_stop, ""
     for _ in range(_ATTEMPTS):
         try:
@@ -357,7 +357,7 @@ def _stop_as_listed(task: PartitionAudit, logs: Sequence[AuditedLog], simulation
 
 def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> SwappedLogs:
     """Read the logs that a starting broker puts in the place of others."""
-    recoveries: dict[int, Recovery] = {}
+    recoveries: dict[int, SegmentRecovery] = {}
     not_read: dict[int, ScanEnd] = {}
     for name in simulation.renamed:
         base_offset = segment_files.parse_segment_log(name.removesuffix(segment_files.SWAP_SUFFIX))

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict, worse
 from kidxlib.audit.segment import AuditedLog
 from kidxlib.audit.startup.last_stop import PartitionStop, finding_below_checkpoints
-from kidxlib.audit.startup.simulation import Recovery, Removal, SimulatedSegment, StartupAction, StartupSimulation
+from kidxlib.audit.startup.simulation import (
+    Removal,
+    SegmentRecovery,
+    SimulatedSegment,
+    StartupAction,
+    StartupSimulation,
+)
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.layouts import NO_LEADER_EPOCH
 from kidxlib.index.offset import OffsetPosition
@@ -38,7 +44,7 @@ class SwappedLogs:
         is_compacted: whether the cleaner may have written them; None: nobody knows.
     """
 
-    recoveries: Mapping[int, Recovery] = field(default_factory=dict)
+    recoveries: Mapping[int, SegmentRecovery] = field(default_factory=dict)
     not_read: Mapping[int, ScanEnd] = field(default_factory=dict)
     is_compacted: bool | None = None
 
@@ -138,7 +144,9 @@ def audit_logs(
         yield from _logs_missing_by_index_directory(logs, simulation, indexed, compacted)
 
 
-def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
+def _torn_after_clean_stop(
+    finding: Finding, recovery: SegmentRecovery | None, segment: SimulatedSegment | None
+) -> Finding:
     """A torn log is broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does not
     look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
     (`LogLoader.loadSegmentFiles`).
@@ -164,7 +172,7 @@ def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop
     return replace(finding, verdict=Verdict.BROKEN) if lost and stop.is_only_replica else finding
 
 
-def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
+def known_by_index(index_end: OffsetPosition | None, recovery: SegmentRecovery) -> range:
     """The offsets behind the end of a log that the last entry of its index knows; empty if whole batches follow the
     end.
 
@@ -200,7 +208,7 @@ def _findings_on_neighbours(
         yield from _finding_on_index_end(log, recovery, following, stop)
 
 
-def _finding_on_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+def _finding_on_log_end(recovery: SegmentRecovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
     if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
         yield below
@@ -220,7 +228,7 @@ def _finding_on_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Fin
 
 
 def _finding_on_index_end(
-    log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop
+    log: AuditedLog, recovery: SegmentRecovery, following: int | None, stop: PartitionStop
 ) -> Iterator[Finding]:
     """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
     may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
@@ -233,7 +241,9 @@ def _finding_on_index_end(
         yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
 
 
-def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool) -> Finding:
+def shorter_than_its_index(
+    recovery: SegmentRecovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool
+) -> Finding:
     """The finding on a log if the last entry of its index leads behind its end. `is_last`: no segment follows."""
     is_unclean = is_last and not stop.clean_shutdown
     is_torn = is_unclean and not stop.is_only_replica
@@ -298,7 +308,7 @@ def _with_fate(
     return replace(finding, fate=fate, consequence=consequence or None)
 
 
-def _fate_at_start(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None) -> Fate:
+def _fate_at_start(finding: Finding, recovery: SegmentRecovery, segment: SimulatedSegment | None) -> Fate:
     lost: tuple[int | None, int | None, int | None] = (None, None, None)
     if segment is not None and segment.lost_bytes:
         lost = segment.lost_bytes, segment.lost_batches, segment.lost_records
@@ -365,7 +375,7 @@ def _deletes_in_words(segments: int) -> str:
     return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
-def _lost_in_words(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
+def _lost_in_words(recovery: SegmentRecovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
     """What follows the valid end of a log, in words. A batch that is incomplete now may have been whole: a broker
     writes the index entry after it has appended the batch, and the index may reach the disk before the log
     (`LogSegment.append`).
@@ -590,7 +600,7 @@ def _finding_on_swaps(
     return replaced[0].base_offset, replace(found, detail=detail)
 
 
-def _records_and_end(recoveries: Sequence[Recovery]) -> tuple[int | None, int]:
+def _records_and_end(recoveries: Sequence[SegmentRecovery]) -> tuple[int | None, int]:
     """The number of records in some logs, None if some do not tell, and the offset after the last one."""
     records = [recovery.records for recovery in recoveries]
     total = None if None in records else sum(count or 0 for count in records)

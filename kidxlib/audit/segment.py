@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import IN_USE, Finding, Verdict, worse
 from kidxlib.audit.index_files.index_file import finding_on_unreadable_file, read_index
 from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
-from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -32,12 +32,12 @@ from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
 from kidxlib.records import header_search, reader
 from kidxlib.records.arrow_columns import incremented_sequences
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.place_kernel import CONTENTS, fold_contents
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.record_times import RecordTimes, read_record_times
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
@@ -53,7 +53,7 @@ _ATTEMPTS: Final = 3
 _NO_PRODUCER: Final = -1
 _LAST_SEQUENCES: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
 
-_ALL_BATCHES: Final = Wanted()
+_ALL_BATCHES: Final = WantedRecords()
 
 _Rows: TypeAlias = NDArray[np.void]
 
@@ -70,7 +70,7 @@ class AuditedLog:
 
     base_offset: int
     finding: Finding | None
-    recovery: Recovery | None
+    recovery: SegmentRecovery | None
     index_end: OffsetPosition | None
 
 
@@ -178,7 +178,7 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
     with opened_log(segment.path) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover_task(log, task)
-        past = Recovery.of(log, recovered, base_offset).past
+        past = SegmentRecovery.of(log, recovered, base_offset).past
         files = _IndexFiles.of(task, use_mmap)
         in_use = _is_written_to(opened, segment.path, recovered.end)
         if in_use and (past.unfinished or recovered.end.reason is None):
@@ -224,7 +224,7 @@ def _judge_log(
     """Judge a log that was scanned, and its index files. `valid` is the log up to where the scan ended."""
     segment, base_offset = task.segment, task.segment.base_offset
     findings, index_end = _audit_indexes(valid, recovered, task, files, clean_shutdown)
-    recovery = Recovery.of(log, recovered, base_offset)
+    recovery = SegmentRecovery.of(log, recovered, base_offset)
     on_log = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, recovered),
@@ -507,7 +507,7 @@ def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
     return contents
 
 
-def _oddities_in_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_records(log: LogBytes, batch: BatchHeader, last_offset: int) -> Iterator[_Oddity]:
     """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
     content = read_record_times(log, batch)
     if content is None or not content.complete:
@@ -517,7 +517,7 @@ def _oddities_in_records(log: LogBytes, batch: Batch, last_offset: int) -> Itera
         yield from _oddities_in_timestamps(batch, content)
 
 
-def _malformed_records(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
+def _malformed_records(log: LogBytes, batch: BatchHeader) -> Iterator[_Oddity]:
     """Why the records of a batch cannot be read one after the other; nothing if they can."""
     try:
         for _ in reader.records(log, batch):
@@ -532,7 +532,7 @@ def _malformed_records(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
         )
 
 
-def _oddities_in_offsets(batch: Batch, content: RecordTimes, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_offsets(batch: BatchHeader, content: RecordTimes, last_offset: int) -> Iterator[_Oddity]:
     offsets = content.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
@@ -558,7 +558,7 @@ def _oddities_in_offsets(batch: Batch, content: RecordTimes, last_offset: int) -
         )
 
 
-def _oddities_in_timestamps(batch: Batch, content: RecordTimes) -> Iterator[_Oddity]:
+def _oddities_in_timestamps(batch: BatchHeader, content: RecordTimes) -> Iterator[_Oddity]:
     if not len(content.timestamps) or not content.complete:
         return
     largest = int(content.timestamps.max())
@@ -581,7 +581,7 @@ def _oddities_in_timestamps(batch: Batch, content: RecordTimes) -> Iterator[_Odd
         )
 
 
-def _sequence_gap(batch: Batch, expected: int) -> _Oddity:
+def _sequence_gap(batch: BatchHeader, expected: int) -> _Oddity:
     return _Oddity(
         Verdict.SAFE,
         "sequence-gap",

@@ -15,10 +15,10 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import print_table
 
 if TYPE_CHECKING:
-    from kidxlib.operations.doctor import Fact
+    from kidxlib.operations.doctor import MachineFact
 
 
-def _print_facts(facts: Sequence[Fact]) -> None:
+def _print_facts(facts: Sequence[MachineFact]) -> None:
     """Print a table on a terminal. Elsewhere print a line for each fact: the table is too wide for a bug report."""
     if sys.stdout.isatty():
         rows = [(fact.subject, fact.name, fact.found) for fact in facts]

@@ -124,7 +124,7 @@ def run_export(request: Export, _: None) -> Outcome:
     """
     from kidxlib.jit.machine import cores
     from kidxlib.operations.export.export import export_records
-    from kidxlib.reading.left_out import Why, lines_of_left_out
+    from kidxlib.reading.left_out import WhyLeftOut, lines_of_left_out
 
     done = export_records(request.resolved, request.threads or cores())
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
@@ -138,7 +138,7 @@ def run_export(request: Export, _: None) -> Outcome:
         damaged=list(done.damage),
         failed=list(done.failed),
         left_out=[*map(_as_json, done.problems)],
-        first_logs_not_known=[_as_json(left) for left in done.left_out if left.why is Why.FIRST_LOGS_NOT_KNOWN],
+        first_logs_not_known=[_as_json(left) for left in done.left_out if left.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN],
     )
     records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
     outcome.line(f"{records} of {segments}: {request.resolved.output}")

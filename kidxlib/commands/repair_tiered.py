@@ -25,7 +25,7 @@ class RepairTiered(OnBucket):
     """What to mend.
 
     Attributes:
-        level: a value of `Level`.
+        level: a value of `AuditLevel`.
         apply: put the repaired objects into the bucket, too.
     """
 

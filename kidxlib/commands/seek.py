@@ -226,7 +226,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
-    from kidxlib.indexing.listing import Skipped, list_distinct_partitions
+    from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
     from kidxlib.indexing.source import RemoteOptions, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of_answers
     from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader
@@ -236,7 +236,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     remote = RemoteOptions(request.layout, request.tiered_metadata)
     sources = [source_at(directory, remote=remote) for directory in directories]
     ensure_distinct(sources)
-    skipped = Skipped()
+    skipped = SkippedEntries()
     partitions = {listed.topic_partition: listed for listed in list_distinct_partitions(sources, skipped)}
     question = _question_in(request, sources, partitions.values())
     chosen = [name for name in partitions if question.asks_for(name.topic, name.partition)]

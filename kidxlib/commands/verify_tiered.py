@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.tiered.tiered_request import TieredRequest
 
-#: The values of `Level`, written out here: importing it would slow `--help`.
+#: The values of `AuditLevel`, written out here: importing it would slow `--help`.
 LEVELS: Final = ("listing", "indexes", "full")
 
 
@@ -61,7 +61,7 @@ class VerifyTiered(OnBucket):
     """What to audit, and how.
 
     Attributes:
-        level: a value of `Level`.
+        level: a value of `AuditLevel`.
     """
 
     layout: str | None = option(

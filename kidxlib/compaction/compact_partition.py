@@ -57,7 +57,7 @@ from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_en
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.packed import PackedFile, is_packed
-from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Owner, Published, Publisher, is_staging
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, is_staging
 from kidxlib.storage.remover import Remover
 from kidxlib.text.times import NS_PER_MS
 
@@ -179,7 +179,7 @@ class Coarsened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class IndexChange:
     """The change of one file, or of both indexes of a segment.
 
     Attributes:
@@ -238,7 +238,7 @@ class FilesToCompact:
     @contextmanager
     def opened(
         self, segment: SegmentToCompact, access: Access = Access.NORMAL
-    ) -> Iterator[tuple[LogBytes, Owner | None]]:
+    ) -> Iterator[tuple[LogBytes, FileOwner | None]]:
         """Open a segment's log, up to the end of its last valid batch when it was built, and find its file's owner."""
         directory, valid_bytes = self.task.segments_directory, segment.valid_bytes
         if directory is None or valid_bytes is None:
@@ -248,7 +248,7 @@ class FilesToCompact:
             if opened.version != segment.version:
                 raise LogChangedError(f"{directory}: the log has changed since it was built; build again")
             log = opened.log(valid_bytes, use_mmap=self.use_mmap, access=access)
-            yield log, None if opened.status is None else Owner.of(opened.status)
+            yield log, None if opened.status is None else FileOwner.of(opened.status)
             opened.ensure_unchanged()
 
     def remove(self, directory: Directory, name: str) -> None:
@@ -266,7 +266,7 @@ class FilesToCompact:
         """Whether a file may be changed: beside logs, only if their log dir is locked."""
         return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
 
-    def owner_in(self, directory: Directory, owner: Owner | None) -> Owner | None:
+    def owner_in(self, directory: Directory, owner: FileOwner | None) -> FileOwner | None:
         """The owner of a new file in a directory: the logs' owner beside logs, else None for this user."""
         return owner if self._is_beside_logs(directory) else None
 
@@ -280,12 +280,12 @@ def _why_not_read(error: OSError | LogChangedError) -> str:
 
 def compact(
     tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, use_mmap: bool
-) -> Iterator[Change]:
+) -> Iterator[IndexChange]:
     """Find what to change in partitions, and with `Mode.APPLY` change it. A change is returned after its files are
     durable. Without `use_mmap`, logs are read in chunks: see `kidxlib.indexing.segments.build_segments`.
     """
     with Publisher() as publisher, Remover() as remover:
-        waiting: list[Change] = []
+        waiting: list[IndexChange] = []
         for task in tasks:
             for change in _changes(FilesToCompact(task, options, mode, use_mmap, publisher, remover)):
                 waiting.append(change)
@@ -294,7 +294,7 @@ def compact(
         yield from _settled(waiting, publisher, remover)
 
 
-def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> Iterator[Change]:
+def _settled(waiting: list[IndexChange], publisher: Publisher, remover: Remover) -> Iterator[IndexChange]:
     publisher.commit()
     if waiting:
         waiting[0] = replace(waiting[0], packed=publisher.take_packed())
@@ -304,7 +304,7 @@ def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> I
     waiting.clear()
 
 
-def _changes(files: FilesToCompact) -> Iterator[Change]:
+def _changes(files: FilesToCompact) -> Iterator[IndexChange]:
     present = {segment.base_offset for segment in files.task.segments if segment.status not in ABSENT}
     segments_directory = files.task.segments_directory
     names = [] if segments_directory is None else files.listed[segments_directory]
@@ -326,7 +326,7 @@ def _changes(files: FilesToCompact) -> Iterator[Change]:
                 yield _remove_orphan(files, directory, orphan)
 
 
-def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
+def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> IndexChange | None:
     """Give a segment's indexes the interval of the policy; None if they have it, or if there are no indexes."""
     if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
         return None  # no index was published
@@ -338,7 +338,7 @@ def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change
     directory = files.task.index_directory
     names = [segment_file(segment.base_offset, suffix) for suffix in (TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX)]
     sizes = [files.listed[directory][name].st_size for name in names if name in files.listed[directory]]
-    change = Change(
+    change = IndexChange(
         key=files.task.key,
         base_offset=segment.base_offset,
         action=ChangeAction.COARSEN if interval > segment.options.interval_bytes else ChangeAction.DENSIFY,
@@ -474,7 +474,7 @@ def _unless_wrong(finding: Finding, bytes_over: int, trimmed: bytes) -> Trimmed:
 
 def _trim_segment(
     files: FilesToCompact, segment: SegmentToCompact, directories: Sequence[Directory]
-) -> Iterator[Change]:
+) -> Iterator[IndexChange]:
     """Truncate the zeros at the ends of a segment's index files in some directories."""
     for directory in directories:
         padded = {
@@ -505,7 +505,7 @@ def _trim_segment(
             elif files.mode is Mode.APPLY:
                 files.publisher.stage(directory, name, content, files.owner_in(directory, owner))
                 outcome = ChangeOutcome.WRITTEN
-            yield Change(
+            yield IndexChange(
                 key=files.task.key,
                 base_offset=segment.base_offset,
                 action=ChangeAction.TRIM,
@@ -538,7 +538,7 @@ def _trimmed(
         yield _trim_time_index(log, recovered, offset_index, content)
 
 
-def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
+def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> IndexChange:
     place = files.place(directory, orphan.name)
     parsed = parse_segment_file(orphan.name)
     outcome, reason = ChangeOutcome.PLANNED, orphan.reason.value
@@ -550,7 +550,7 @@ def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) 
     elif files.mode is Mode.APPLY:
         files.remove(directory, orphan.name)
         outcome = ChangeOutcome.REMOVED
-    return Change(
+    return IndexChange(
         key=files.task.key,
         base_offset=None if parsed is None else parsed[0],
         action=ChangeAction.REMOVE,

@@ -17,7 +17,7 @@ from kidxlib.dump.decoders import Decoded
 from kidxlib.format import layouts
 from kidxlib.java import as_int, boolean_text, incremented_sequence, text_of
 from kidxlib.messages.interpreter import json_text
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.records.control import ControlRecord
 from kidxlib.records.reader import Header, Record
 
@@ -49,7 +49,7 @@ class DumpedBatch:
     """
 
     kind: ClassVar[str] = "batch"
-    batch: Batch
+    batch: BatchHeader
     crc_valid: bool | None
 
     @property
@@ -76,7 +76,7 @@ class DumpedRecord:
     """
 
     kind: ClassVar[str] = "record"
-    batch: Batch
+    batch: BatchHeader
     offset: int
     timestamp: int
     key_size: int
@@ -470,7 +470,7 @@ def _optional(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
-def timestamp_type(batch: Batch) -> str:
+def timestamp_type(batch: BatchHeader) -> str:
     """The name of Kafka's `TimestampType`."""
     if batch.magic == 0:
         return "NoTimestampType"

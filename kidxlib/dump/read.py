@@ -55,7 +55,7 @@ from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_int, decremented_sequence, incremented_sequence
 from kidxlib.log.metadata_image import release_of_node
-from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
+from kidxlib.records.batch_headers import BatchHeader, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, messages, records
 from kidxlib.storage.log_bytes import LogBytes
@@ -161,7 +161,7 @@ def _dump_log(path: Path, options: DumpOptions, shown_as: ShownAs) -> Iterator[D
             yield InvalidBytes(end, log.size - end)
 
 
-def _check_known(batch: Batch) -> None:
+def _check_known(batch: BatchHeader) -> None:
     if batch.magic < 0:
         raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
     if batch.codec >= _CODECS_ASSIGNED:
@@ -171,11 +171,11 @@ def _check_known(batch: Batch) -> None:
 _CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
-def _records(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
+def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
     """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
     yields none. To hold no records either, such a batch is decompressed twice.
     """
-    decoded: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
+    decoded: Callable[[LogBytes, BatchHeader], Iterator[Any]] = records if batch.is_v2 else messages
     if batch.codec != layouts.CODEC_NONE:
         for _ in decoded(log, batch):
             pass
@@ -186,7 +186,7 @@ def _records(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownA
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
+def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
     for record in records(log, batch):
         sequence = layouts.NO_SEQUENCE
         if batch.base_sequence >= 0:
@@ -222,7 +222,9 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: Sho
             raise malformed
 
 
-def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
+def _legacy_records(
+    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs
+) -> Iterator[DumpedRecord]:
     for message in messages(log, batch):
         message.check_not_compressed()
         key_size, value_size = message.sizes() if options.metadata else (0, 0)
@@ -272,7 +274,7 @@ def _offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) ->
         yield OffsetEntry(entry.offset, entry.position)
 
 
-def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max_bytes: int) -> Batch:
+def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max_bytes: int) -> BatchHeader:
     leads = _where_it_leads(index, number, position)
     try:
         batch = next(headers(log, position), None) if position >= 0 else None
@@ -361,7 +363,7 @@ class _Readable:
         self._reached = next((position for position, _size, _head in self._walk), None)
 
 
-def _max_timestamp(log: LogBytes, batch: Batch) -> int:
+def _max_timestamp(log: LogBytes, batch: BatchHeader) -> int:
     """The largest timestamp of a batch's records, at least −1."""
     timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
     try:
@@ -370,7 +372,7 @@ def _max_timestamp(log: LogBytes, batch: Batch) -> int:
         raise DumpError(f"its log is malformed where an entry leads: {error}") from error
 
 
-def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
+def _timestamps(log: LogBytes, batch: BatchHeader) -> Iterator[int]:
     """The timestamps of messages, without decoding the rest."""
     for message in messages(log, batch):
         try:

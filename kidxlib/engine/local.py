@@ -29,7 +29,7 @@ from kidxlib.jit import compiling
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done, warn
+from kidxlib.terminal.console import Progress, warn
 from kidxlib.terminal.exit_codes import ExitCode, end_process
 from kidxlib.text.times import Span
 
@@ -294,8 +294,8 @@ class LocalEngine:
     def sweep(self, older_than_ms: int) -> None:
         """This engine stages nothing at URLs."""
 
-    def done(self) -> Done:
-        return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)
+    def done(self) -> Progress:
+        return Progress(self._segments, self._log_bytes, self._seconds + self._span.seconds)
 
     def requests(self) -> Requests:
         return self._requests

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.engine.work import SharedRows, Staged, Work
+from kidxlib.engine.work import SharedRows, StagedRows, Work
 from kidxlib.errors import UsageError
 from kidxlib.indexing.build_counts import PROBLEMS_KEPT
 from kidxlib.indexing.source import Source
@@ -18,7 +18,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.terminal.console import Done
+from kidxlib.terminal.console import Progress
 
 
 class Engine(Protocol):
@@ -48,7 +48,7 @@ class Engine(Protocol):
     def share(self, rows: pa.Table) -> SharedRows:
         """Put rows where workers can read them, for the engine's lifetime."""
 
-    def run(self, work: Work[Any]) -> Staged:
+    def run(self, work: Work[Any]) -> StagedRows:
         """Do the units of some work. The rows of the finished units are there for the engine's lifetime. Raises
         `UsageError` if a worker does not see a directory of the work, `KidxError` if a unit cannot be done,
         `WorkersDiedError` if workers die although they map no file.
@@ -59,7 +59,7 @@ class Engine(Protocol):
         written before a time (ms since the epoch). The catalog sweeps directories.
         """
 
-    def done(self) -> Done:
+    def done(self) -> Progress:
         """The work done so far, counted as units end."""
 
     def requests(self) -> Requests:
@@ -70,7 +70,7 @@ def source_directories(names: Collection[str], sources: Sequence[Source]) -> lis
     return [source.path for source in sources if source.name in names]
 
 
-def ensure_logs_visible(staged: Staged) -> None:
+def ensure_logs_visible(staged: StagedRows) -> None:
     """Check that logs that workers did not find were deleted meanwhile, so are missing here too. If not, a worker on
     another machine has something else at the source's path.
     """

@@ -138,7 +138,7 @@ def mapped_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Tab
         os.unlink(path)
 
 
-class Staged(Protocol):
+class StagedRows(Protocol):
     """Rows of several kinds (`kidxlib.catalog.rows.kinds_of`)."""
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:

@@ -49,7 +49,7 @@ from kidxlib.recovery.partition_fold import (
 )
 from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
-from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Owner, Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
@@ -134,7 +134,7 @@ def fold_and_publish(
     """Fold partitions one after the other and publish the results. Plain segments are present, and their index files
     were published. `coming` are the partitions' index directories, in their order, where that is known.
     """
-    with Publisher() as publisher, Listings(coming) as listings:
+    with Publisher() as publisher, DirectoryListings(coming) as listings:
         waiting: list[_Finisher] = []
         for task, segments in partitions:
             finisher = _Finisher(task, publisher, listings)
@@ -255,7 +255,7 @@ def _nothing() -> Published:
 
 
 class _Finisher:
-    def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
         self._task = task
         self.files = _PartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
@@ -351,12 +351,12 @@ class _PartitionFiles:
         superfluous: the names of files that `remove_superfluous` removes.
     """
 
-    def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
         self.task = task
         self.kept: list[str] = []
         self.superfluous: list[str] = []
         self._publisher, self._listings = publisher, listings
-        self._owner: Owner | None = None
+        self._owner: FileOwner | None = None
         self._opened: int | None = None  # the index directory, if it is on this machine, from the first read on
 
     def close(self) -> None:
@@ -369,7 +369,7 @@ class _PartitionFiles:
         if self.task.in_place:
             log = os.path.join(str(self.task.index_directory), segment_file(base_offset, LOG_SUFFIX))
             with contextlib.suppress(OSError):
-                self._owner = Owner.of(os.lstat(log))
+                self._owner = FileOwner.of(os.lstat(log))
 
     def read(self, name: str, limit: int = -1) -> bytes | None:
         directory = self.task.index_directory
@@ -436,7 +436,7 @@ def _discard_held(files: _PartitionFiles, base_offset: int) -> None:
     files.superfluous.append(held_name(base_offset))
 
 
-class Listings:
+class DirectoryListings:
     """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
     context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
     """

@@ -38,7 +38,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 _LATEST_NS: Final = 2**63 - 1
 
 
-def list_source_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
+def list_source_partitions(source: Source, skipped: SkippedEntries) -> list[PartitionDirectory]:
     """The partitions of a source, in order. What is no partition is added to `skipped`.
 
     A directory that contains partitions is a log dir. If it contains none and its own name is `<topic>-<partition>`, it
@@ -48,7 +48,7 @@ def list_source_partitions(source: Source, skipped: Skipped) -> list[PartitionDi
         logs = source.remote.logs()
         return [PartitionDirectory(source, partition, remote.directory, remote) for partition, remote in logs.items()]
     partitions: list[PartitionDirectory] = []
-    passed_over = Skipped()
+    passed_over = SkippedEntries()
     holds_segments = False
     for entry in listed_entries(source.path):
         if not entry.is_directory:
@@ -74,9 +74,11 @@ def list_source_partitions(source: Source, skipped: Skipped) -> list[PartitionDi
     return sorted(partitions, key=lambda directory: directory.topic_partition)
 
 
-def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
+def list_distinct_partitions(
+    sources: Iterable[Source], skipped: SkippedEntries | None = None
+) -> list[PartitionDirectory]:
     """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`."""
-    skipped = Skipped() if skipped is None else skipped
+    skipped = SkippedEntries() if skipped is None else skipped
     partitions = [partition for source in sources for partition in list_source_partitions(source, skipped)]
     partitions.sort(key=lambda partition: partition.topic_partition)
     for one, other in pairwise(partitions):
@@ -88,13 +90,13 @@ def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None 
     return partitions
 
 
-def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment]:
+def list_segments(directory: PartitionDirectory, skipped: SkippedEntries) -> list[FoundSegment]:
     """The segments of one partition, in any order. What is no segment is added to `skipped`. A log that cannot be
     looked at is still listed: reading it will say why.
     """
     if directory.remote is not None:
         return list(directory.remote.files().segments)
-    passed_over = Skipped()
+    passed_over = SkippedEntries()
     path = not_packed(directory.path)
     if isinstance(path, Path):
         segments = _files_of_segments(path, passed_over)
@@ -104,7 +106,7 @@ def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[Found
     return segments
 
 
-def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
+def _files_of_segments(directory: Path, skipped: SkippedEntries) -> list[FoundSegment]:
     segments: list[FoundSegment] = []
     name = str(directory)
     with os.scandir(directory) as entries:
@@ -125,7 +127,7 @@ def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
     return segments
 
 
-def _objects_of_segments(directory: ObjectPath, skipped: Skipped) -> list[FoundSegment]:
+def _objects_of_segments(directory: ObjectPath, skipped: SkippedEntries) -> list[FoundSegment]:
     segments: list[FoundSegment] = []
     for path in directory.iterdir():
         base_offset = parse_segment_log(path.name)
@@ -187,7 +189,7 @@ _NAMED: Final = 100
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedEntries:
     """Entries that a listing skipped, counted by kind, and the paths of unexpected ones.
 
     Attributes:
@@ -206,7 +208,7 @@ class Skipped:
         if directory is not None and reason is NotASegment.AUXILIARY and path.endswith(INDEX_SUFFIXES):
             self.indexes[directory, path[path.rindex(".") :]] += 1
 
-    def merge(self, other: Skipped) -> None:
+    def merge(self, other: SkippedEntries) -> None:
         self.counts.update(other.counts)
         self.unexpected.extend(other.unexpected)
         self.indexes.update(other.indexes)

@@ -28,7 +28,7 @@ from kidxlib.indexing.listing import (
     TO_READ,
     ListedSegments,
     Longs,
-    Skipped,
+    SkippedEntries,
     UnlistableDirectory,
     list_segments,
     list_source_partitions,
@@ -363,7 +363,7 @@ class Plan:
     narrowed: set[str] = field(default_factory=set)  # names of sources some of whose topics were left out
     unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
     empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
-    skipped: Skipped = field(default_factory=Skipped)
+    skipped: SkippedEntries = field(default_factory=SkippedEntries)
     warnings: list[str] = field(default_factory=list)
     checkpoints: Mapping[Location, Checkpoints] = field(default_factory=dict)  # of log dirs, from before the listing
 
@@ -544,13 +544,13 @@ def add_segments(
 @dataclass(frozen=True, slots=True)
 class _Listing:
     segments: list[FoundSegment]
-    skipped: Skipped
+    skipped: SkippedEntries
     topic_id: str | None
     warnings: list[str]
 
 
 def _listing_of(partition: ListedPartition) -> _Listing | OSError:
-    skipped, warnings = Skipped(), list[str]()
+    skipped, warnings = SkippedEntries(), list[str]()
     try:
         segments = list_segments(partition.directory, skipped)
     except OSError as error:

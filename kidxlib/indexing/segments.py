@@ -26,7 +26,7 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, read_file
-from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, Reads
+from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, RangeRequests
 from kidxlib.storage.opened_log import (
     SMALL_BYTES,
     OpenedLog,
@@ -36,7 +36,7 @@ from kidxlib.storage.opened_log import (
     small_log_passes,
 )
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
-from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Owner, Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
@@ -68,7 +68,7 @@ class BuiltSegment:
     published: Published
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
-    reads: Reads | None = None
+    reads: RangeRequests | None = None
     packed: tuple[PackedFile, ...] = ()
 
 
@@ -97,7 +97,7 @@ class BuiltSegments:
     published: Sequence[Published]
     offset_index: Sequence[bytes | None]
     time_index: Sequence[bytes | None]
-    reads: Reads | None = None
+    reads: RangeRequests | None = None
     packs: Sequence[bool]
     packed: tuple[PackedFile, ...] = ()
 
@@ -171,8 +171,8 @@ class _ReadSegments:
     scans: ScannedLogs | None = None
     scan_of: Sequence[int]
     alone: RecoveredSegment | None = None
-    owners: Sequence[Owner | None]
-    reads: Reads | None = None
+    owners: Sequence[FileOwner | None]
+    reads: RangeRequests | None = None
 
     def index_contents(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """What the `.index` and the `.timeindex` should be, by the position in `scan_of`."""
@@ -265,7 +265,7 @@ def _segments_of_pass(
         ends=[ends[number] for _, number, _ in same],
         scans=scans,
         scan_of=[number for _, number, _ in same],
-        owners=[Owner.of(status) if task.in_place else None for task, _, status in same],
+        owners=[FileOwner.of(status) if task.in_place else None for task, _, status in same],
     )
 
 
@@ -276,7 +276,7 @@ def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.
     versions: list[FileVersion | None] = []
     ends: list[ScanEnd | None] = []
     scan_of: list[int] = []
-    owners: list[Owner | None] = []
+    owners: list[FileOwner | None] = []
     with OpenedTogether(room) as opened:
         for task in tasks:
             version, end, number, owner = task.segment.version, None, NOT_READ, None
@@ -286,7 +286,7 @@ def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.
                     grown.append(task)
                     continue
                 number, version = position, opened.versions[position]
-                owner = Owner.of(opened.statuses[position]) if task.in_place else None
+                owner = FileOwner.of(opened.statuses[position]) if task.in_place else None
             except (LogChangedError, OSError) as error:
                 end = why_not_read(task.segment.path, error)
             read.append(task)
@@ -325,7 +325,7 @@ def _read_alone(task: BuildTask, use_mmap: bool) -> _ReadSegments:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
             recovered = _scanned_before(task, version) or _scan(opened, task, use_mmap)
-            owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
+            owner = FileOwner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.ensure_unchanged()
         end = recovered.end
     except (LogChangedError, OSError) as error:
@@ -432,7 +432,7 @@ def _done_with_files(outcomes: tuple[Callable[[], Published], ...]) -> Published
 
 
 def _publish(
-    task: BuildTask, owner: Owner | None, publisher: Publisher, suffix: str, content: bytes, *, hold: bool = False
+    task: BuildTask, owner: FileOwner | None, publisher: Publisher, suffix: str, content: bytes, *, hold: bool = False
 ) -> tuple[bytes | None, Callable[[], Published]]:
     """The file's content afterwards, and what was done. With `hold` it waits under another name, unless the same
     content is there already.

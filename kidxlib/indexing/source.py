@@ -31,7 +31,7 @@ from kidxlib.log.remote.layout import (
     LOCAL,
     MANIFEST_SUFFIX,
     STORAGE_DIRECTORY,
-    Layout,
+    ObjectLayout,
     ensure_named_rightly,
     ensure_of_segment,
     find_bucket,
@@ -414,7 +414,7 @@ class RemoteBucket:
         local: the logs with which partitions go on in a log dir. Such a partition needs `visible`.
     """
 
-    layout: Layout
+    layout: ObjectLayout
     place: Location
     visible: Mapping[TopicIdPartition, Visible] | None = None
     directories: Mapping[TopicIdPartition, Location] | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kidxlib.audit.finding import SegmentFinding, Verdict
-from kidxlib.audit.gaps import FACTS, Directories, gaps_in
+from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.audit.partition import PartitionAudit, audit_partition, partition_audits
 from kidxlib.audit.partition_logs import is_missing
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
@@ -161,7 +161,7 @@ def _with_gaps(
     """The partitions, with the findings on gaps between their logs."""
     places = {partition.key: partition.directory.path for partition in plan.partitions}
     policy_of = known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
-    gaps = gaps_in(facts, policy_of, Directories(places))
+    gaps = gaps_in(facts, policy_of, GapEvidence(places))
     missing = {
         key: [found.base_offset for found in partition.findings if is_missing(found.finding)]
         for key, partition in audited.items()

@@ -20,7 +20,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
 from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
-from kidxlib.retention.decide import Bounds, Decisions, Segments, decide, keep_all
+from kidxlib.retention.decide import Bounds, Decisions, SegmentColumns, decide, keep_all
 from kidxlib.retention.policy import Reason, TopicPolicy
 from kidxlib.storage.location import Location, given_indexes
 from kidxlib.storage.log_dir import read_offset_checkpoint
@@ -97,7 +97,7 @@ def decide_retention(log: Log, policy: TopicPolicy, now_ms: int, *, high_waterma
     """
     rows = [_row(segment) for segment in log.segments]
     max_timestamps, largest, sizes, fully_read = zip(*rows, strict=True)
-    segments = Segments(
+    segments = SegmentColumns(
         base_offsets=np.array([segment.base_offset for segment in log.segments], np.int64),
         sizes=np.array(sizes, np.int64),
         max_timestamps=np.array(max_timestamps, np.int64),

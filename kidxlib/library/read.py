@@ -41,7 +41,7 @@ from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.reader import base_offset
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
@@ -359,20 +359,20 @@ def stream_records(
     return pa.RecordBatchReader.from_batches(schema, _record_rows(source, wanted, schema))
 
 
-def _range(source: LogSource, start_offset: int | None, end_offset: int | None) -> Wanted:
+def _range(source: LogSource, start_offset: int | None, end_offset: int | None) -> WantedRecords:
     start = source.log_start_offset if isinstance(source, Log) and start_offset is None else start_offset
     if start is not None and end_offset is not None and end_offset < start:
         raise UsageError(f"offsets {start} to {end_offset}: expected an end that is not below the start")
-    return Wanted.between(start, end_offset)
+    return WantedRecords.between(start, end_offset)
 
 
-def _record_rows(source: LogSource, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _record_rows(source: LogSource, wanted: WantedRecords, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for _, segment_base, tables in _segments(source, wanted, whole=True):
         yield from record_rows(tables, segment_base, schema, wanted)
 
 
 def _segments(
-    source: LogSource, wanted: Wanted, *, whole: bool
+    source: LogSource, wanted: WantedRecords, *, whole: bool
 ) -> Iterator[tuple[LogBytes, int, Iterator[BatchTable]]]:
     """The log, the base offset and the wanted batches of each segment, which is closed after them. With `whole`, the
     bytes of batches are read, and not only headers.

@@ -26,7 +26,7 @@ from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
     Endpoint,
     MetadataBatch,
-    Replica,
+    MetadataReplica,
     endpoints_of,
     read_replica,
 )
@@ -343,7 +343,7 @@ class ClusterMetadata:
         topics: topic ids by name, as in `partition.metadata`.
         topic_configs, assignments, broker_configs, log_dirs, releases, newer_records: as in `_Image`.
         brokers, controllers: by node id, what the node registered.
-        static_voters, dynamic_voters, only_voter: as in `Replica`.
+        static_voters, dynamic_voters, only_voter: as in `MetadataReplica`.
         at_end: the metadata if all of the copy is committed; None: all is known to be committed.
         left_out: the name of the latest snapshot, if it is damaged and was not read.
     """
@@ -450,7 +450,7 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
     return replace(metadata, left_out=left_out, at_end=at_end)
 
 
-def _of_replica(directory: Location, replica: Replica, high_watermark: int | None) -> ClusterMetadata:
+def _of_replica(directory: Location, replica: MetadataReplica, high_watermark: int | None) -> ClusterMetadata:
     committed_end = _committed_end(replica, high_watermark)
     committed = [batch for batch in replica.log if batch.last_offset < committed_end]
     try:
@@ -462,7 +462,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
         raise ClusterMetadataError(f"{directory}: {error}") from error
 
 
-def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
+def _metadata(directory: Location, replica: MetadataReplica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """The metadata after a copy's snapshot and some batches of its log."""
     image = _Image()
     image.apply(replica.snapshot, is_snapshot=True)
@@ -491,7 +491,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
     )
 
 
-def _committed_end(replica: Replica, high_watermark: int | None) -> int:
+def _committed_end(replica: MetadataReplica, high_watermark: int | None) -> int:
     """The offset below which all records are known to be committed."""
     if replica.only_voter is not None:
         return replica.end_offset

@@ -17,7 +17,7 @@ import numpy as np
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC
-from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
+from kidxlib.records.batch_headers import BatchHeader, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
 from kidxlib.storage.location import Location, files_in
@@ -75,7 +75,7 @@ def endpoints_of(fields: Iterable[Mapping[str, Any]]) -> tuple[Endpoint, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class MetadataReplica:
     """The contents of a copy.
 
     Attributes:
@@ -148,7 +148,7 @@ def names_voters(directory: Location, left_out: Location, *, left_out_counts: bo
     return copy.dynamic_voters is not None
 
 
-def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> Replica:
+def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> MetadataReplica:
     """Read a copy.
 
     Args:
@@ -171,7 +171,7 @@ class _Copy:
     read_to: int = 0
     torn_at: tuple[Location, int] | None = None
 
-    def read(self) -> Replica:
+    def read(self) -> MetadataReplica:
         files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
         latest = max(filter(None, map(segment_files.parse_kraft_snapshot, files)), default=None)
         if latest is None and all(segment_files.parse_segment_log(name) is None for name in files):
@@ -190,7 +190,9 @@ class _Copy:
         has_one_voter = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
         only_voter = min(self.voters[0]) if has_one_voter else None
         static = None if self.dynamic_voters is not None or not self.voters else self.voters[-1]
-        return Replica(latest, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters, self.torn_at)
+        return MetadataReplica(
+            latest, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters, self.torn_at
+        )
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """The batches of a snapshot, and the timestamp of the last record that it covers."""
@@ -267,7 +269,7 @@ class _Copy:
         self.voters.append(frozenset(voter["voterId"] for voter in fields.get(name, ())))
 
 
-def _up_to_damage(log_batches: Iterator[Batch]) -> Iterator[Batch]:
+def _up_to_damage(log_batches: Iterator[BatchHeader]) -> Iterator[BatchHeader]:
     """The batches before the first malformed bytes, such as zeros after a power cut. A node truncates the log there at
     its next start, because it always recovers the metadata's log (`LogSegment.recover`).
     """

@@ -19,7 +19,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex, WhichRelease
 from kidxlib.java import as_long
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.reader import Record, base_offset, first_record_since, offset_of_max_timestamp
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.log_bytes import LogBytes
@@ -199,7 +199,7 @@ class LogSegment:
             MalformedRecordsError: a header on the way is malformed, or a wrapper that had to be decompressed.
         """
         position = max(self.offset_index.lookup(offset).position, starting_position)
-        previous: Batch | None = None
+        previous: BatchHeader | None = None
         for batch in batches(self.log, position):
             # Kafka asks each batch for its base offset. That of a wrapper has to be decompressed, so this is not done
             # where its last offset tells enough.
@@ -281,7 +281,7 @@ class LogSegment:
         epoch = batch.partition_leader_epoch
         return TimestampAndOffset(record.timestamp, record.offset, None if epoch == layouts.NO_LEADER_EPOCH else epoch)
 
-    def find_record(self, timestamp: int, starting_offset: int) -> tuple[Batch, Record] | None:
+    def find_record(self, timestamp: int, starting_offset: int) -> tuple[BatchHeader, Record] | None:
         """The record of `find_offset_by_timestamp`, and its batch.
 
         Args:
@@ -319,10 +319,10 @@ class LogSegment:
                 return TimestampAndOffset(batch.max_timestamp, offset, epoch if epoch >= 0 else None)
         return None
 
-    def _batches_at(self, offset: int) -> Iterator[Batch]:
+    def _batches_at(self, offset: int) -> Iterator[BatchHeader]:
         return batches(self.log, self.offset_index.lookup(offset).position)
 
-    def _position_of(self, batch: Batch) -> BatchPosition:
+    def _position_of(self, batch: BatchHeader) -> BatchPosition:
         return BatchPosition(base_offset(self.log, batch), batch.position, batch.size)
 
 

@@ -21,7 +21,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import show_ms
@@ -285,7 +285,7 @@ def _last_timestamp(log: Log) -> int | None:
             start = segment.translate_offset(segment.offset_index.last_offset)
             # Behind the last entry there may be all that was written since a build, or the whole log.
             if start is not None:
-                for table in BatchWalk(segment.log, start.position, Wanted(), whole=False).tables():
+                for table in BatchWalk(segment.log, start.position, WantedRecords(), whole=False).tables():
                     timestamp = int(table.rows["max_timestamp"][-1])
         except FILE_ERRORS:
             return None

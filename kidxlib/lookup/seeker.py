@@ -405,7 +405,9 @@ def _answer_time_by_hand(segment: LogSegment, since: int, row: int, target: int,
         answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
 
 
-def _remark_on_damage_behind(segment: LogSegment, batch: batch_headers.Batch, rows: Longs, answers: Answers) -> None:
+def _remark_on_damage_behind(
+    segment: LogSegment, batch: batch_headers.BatchHeader, rows: Longs, answers: Answers
+) -> None:
     """Remark on damage behind the record that was found in a compressed batch: up to 4.3 Kafka reads all of it before
     it answers, and fails (`FileRecords.searchForTimestamp`, `DefaultRecordBatch.iterator`).
     """

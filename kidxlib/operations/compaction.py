@@ -27,17 +27,17 @@ from kidxlib.catalog.results import COMPACTED, CompactedFile
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion, SegmentToCompact
 from kidxlib.compaction.compact_partition import (
     NOT_OURS,
-    Change,
     ChangeAction,
     ChangeOutcome,
     CompactionOptions,
     CompactionTask,
+    IndexChange,
     Mode,
     compact,
 )
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
-from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
+from kidxlib.engine.work import ItemRows, SharedRows, StagedRows, Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory
@@ -129,7 +129,7 @@ def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Ite
         )
 
 
-def _row(change: Change) -> dict[str, Any]:
+def _row(change: IndexChange) -> dict[str, Any]:
     file, coarsened = _file(change).values(), change.coarsened
     if coarsened is None:
         return file
@@ -137,7 +137,7 @@ def _row(change: Change) -> dict[str, Any]:
     return {**file, **indexes.values(), **LogVersion.of_file(coarsened.version).values()}
 
 
-def _file(change: Change) -> CompactedFile:
+def _file(change: IndexChange) -> CompactedFile:
     source, topic, partition = change.key
     coarsened = change.coarsened
     before, after = (coarsened.cost_before, coarsened.cost_after) if coarsened is not None else (None, None)
@@ -202,7 +202,7 @@ def compact_files(
     *,
     apply: bool,
     stack: contextlib.ExitStack,
-) -> Staged:
+) -> StagedRows:
     """The changes, as rows of `COMPACTED`. With `apply` they are made and recorded. `named` are sources, all if empty;
     `stack` releases the locks of the log dirs that are written to.
     """
@@ -235,7 +235,7 @@ def _work(
     )
 
 
-def _record(tables: Tables, changes: Staged) -> None:
+def _record(tables: Tables, changes: StagedRows) -> None:
     """Record packed files, and in `segments` the indexes that were replaced, as many at a time as fit into memory."""
     record_packed(tables, changes)
     names = [*SEGMENTS.key, "action", "outcome", *IndexFacts.names(), *LogVersion.names()]
@@ -245,7 +245,7 @@ def _record(tables: Tables, changes: Staged) -> None:
         tables.change_rows(SEGMENTS, {"compacted": part}, updates.coarsened, by=SEGMENTS.key)
 
 
-def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:
+def _lock(changes: StagedRows, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:
     """Lock the log dirs that would be written to, and return their paths."""
     rows = rows_where(changes.rows("compacted", ["outcome", "log_dir"]), [_NOT_KEPT])
     log_dirs = sorted(str(log_dir) for log_dir in pc.unique(rows["log_dir"].drop_null()).to_pylist())
@@ -297,7 +297,7 @@ class CompactionReport:
     problems: int
 
 
-def compaction_report(changes: Staged) -> CompactionReport:
+def compaction_report(changes: StagedRows) -> CompactionReport:
     rows = changes.rows("compacted", _LINE_COLUMNS)
     changed, kept = rows_where(rows, [_CHANGED]), rows_where(rows, [_KEPT])
     not_ours = rows_where(kept, [Among("reason", (NOT_OURS,))]).num_rows
@@ -318,7 +318,7 @@ def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
     return changes.take(at if first is None else at.slice(0, first))
 
 
-def _savings(changes: Staged) -> list[TopicCompaction]:
+def _savings(changes: StagedRows) -> list[TopicCompaction]:
     names = [*_KINDS, "outcome", "bytes_before", "bytes_after", "log_bytes", *_MEANS, *_MOST]
     rows = rows_where(changes.rows("compacted", names), [_CHANGED])
     # The mean is weighted by the bytes of logs; a product of two sizes may exceed 64 bits.
@@ -371,6 +371,6 @@ def _line(row: dict[str, Any]) -> str:
     return f"{file}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
 
-def changes_as_json(changes: Staged) -> list[dict[str, Any]]:
+def changes_as_json(changes: StagedRows) -> list[dict[str, Any]]:
     """The changes for JSON, in order."""
     return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()

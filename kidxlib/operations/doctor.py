@@ -84,7 +84,7 @@ _JAVA_SECONDS_MAX: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class MachineFact:
     """A fact about this machine or installation.
 
     Attributes:
@@ -100,11 +100,11 @@ class Fact:
     problem: str | None = None
 
 
-def fact_of_system() -> Fact:
+def fact_of_system() -> MachineFact:
     """Which parts of Linux that kidx uses are there, and what does not work without the others."""
     missing = [name for name, is_there in _is_there().items() if not is_there]
     there = ", ".join(name for name in _WITHOUT if name not in missing)
-    return Fact(
+    return MachineFact(
         "system",
         "parts of Linux",
         there or "none",
@@ -121,7 +121,7 @@ def _is_there() -> Mapping[str, bool]:
     }
 
 
-def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
+def facts_of_processor(cpuinfo: str) -> Iterator[MachineFact]:
     """From the text of /proc/cpuinfo; an empty one where there is none."""
     fields: dict[str, str] = {}
     for line in cpuinfo.splitlines():
@@ -131,13 +131,13 @@ def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
     numbers = ", ".join(
         f"{name} {fields[of]}" for name, of in (("family", "cpu family"), ("model", "model")) if of in fields
     )
-    yield Fact("processor", "kind", f"{kind} ({numbers})" if numbers else kind)
+    yield MachineFact("processor", "kind", f"{kind} ({numbers})" if numbers else kind)
     instructions = [name for name in _INSTRUCTIONS if has_instructions(name)]
-    yield Fact("processor", "instructions", ", ".join(instructions) or "none of those that kidx asks for")
-    yield Fact("processor", "cores", f"{cores()} for this process, {os.cpu_count()} in all")
+    yield MachineFact("processor", "instructions", ", ".join(instructions) or "none of those that kidx asks for")
+    yield MachineFact("processor", "cores", f"{cores()} for this process, {os.cpu_count()} in all")
 
 
-def facts_of_checksums() -> Iterator[Fact]:
+def facts_of_checksums() -> Iterator[MachineFact]:
     """How fast each way to compute checksums is here, and which one is used."""
     data = np.zeros(BLOCK_BYTES + _TRIED_BYTES, np.uint8)
     address = data.ctypes.data + BLOCK_BYTES
@@ -149,45 +149,45 @@ def facts_of_checksums() -> Iterator[Fact]:
             checksums.crc32c(address, _TRIED_BYTES)
             seconds.append(time.perf_counter() - start)
         taken = f"; taken{forced}" if name == CHOSEN else ""
-        yield Fact("checksums", name, f"CRC-32C {_TRIED_BYTES / min(seconds) / 1e9:.1f} GB/s{taken}")
+        yield MachineFact("checksums", name, f"CRC-32C {_TRIED_BYTES / min(seconds) / 1e9:.1f} GB/s{taken}")
 
 
-def _facts_of_compiled_code() -> Iterator[Fact]:
+def _facts_of_compiled_code() -> Iterator[MachineFact]:
     place = Path(folded_crc32c.stats.cache_path or "")
     if folded_crc32c.stats.cache_path and os.access(place, os.W_OK):
-        yield Fact("compiled code", "kept in", str(place.parent))
+        yield MachineFact("compiled code", "kept in", str(place.parent))
     else:
         problem = "no directory can be written, so each start compiles for half a minute; set TMPDIR to one"
-        yield Fact("compiled code", "kept in", str(place.parent) if place.name else "nowhere", problem)
+        yield MachineFact("compiled code", "kept in", str(place.parent) if place.name else "nowhere", problem)
 
 
-def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
+def facts_of_memory(meminfo: str, limits: Path) -> Iterator[MachineFact]:
     """From the text of /proc/meminfo, an empty one where there is none, and the directory of this process's control
     group, which has a container's limits.
     """
     if meminfo:
         yield from _facts_of_free_memory(meminfo)
     else:
-        yield Fact("memory", "of the machine", "not known")
+        yield MachineFact("memory", "of the machine", "not known")
     for name, file in (("limit", "memory.max"), ("cores", "cpu.max")):
         text = (limits / file).read_text().strip() if (limits / file).is_file() else "max"
         if text.split()[0] == "max":
             continue
         if name == "limit":
-            yield Fact("container", "memory", decimal(int(text)))
+            yield MachineFact("container", "memory", decimal(int(text)))
         else:
             quota, period = map(int, text.split())
-            yield Fact("container", "cores", f"{quota / period:g}")
+            yield MachineFact("container", "cores", f"{quota / period:g}")
 
 
-def _facts_of_free_memory(meminfo: str) -> Iterator[Fact]:
+def _facts_of_free_memory(meminfo: str) -> Iterator[MachineFact]:
     kib = {
         name: int(value.split()[0])
         for name, _, value in (line.partition(":") for line in meminfo.splitlines())
         if value
     }
     available = kib.get("MemAvailable", 0) * 1024
-    yield Fact(
+    yield MachineFact(
         "memory",
         "of the machine",
         f"{decimal(kib.get('MemTotal', 0) * 1024)}, {decimal(available)} available",
@@ -195,22 +195,22 @@ def _facts_of_free_memory(meminfo: str) -> Iterator[Fact]:
         if available < _MEMORY_BYTES_MIN
         else None,
     )
-    yield Fact(
+    yield MachineFact(
         "memory", "page cache", f"{decimal(kib.get('Cached', 0) * 1024)} of files; logs in it are read from memory"
     )
 
 
-def _facts_of_files() -> Iterator[Fact]:
+def _facts_of_files() -> Iterator[MachineFact]:
     try:
         import resource  # here, as not each system has it that `kidx` is imported on
     except ImportError:
-        yield Fact("files", "open at once", "not known")
+        yield MachineFact("files", "open at once", "not known")
     else:
         open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
-        yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
+        yield MachineFact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
     place = tempfile.gettempdir()
-    yield Fact("files", "temporary", f"{place}, {decimal(shutil.disk_usage(place).free)} free")
+    yield MachineFact("files", "temporary", f"{place}, {decimal(shutil.disk_usage(place).free)} free")
 
 
 def control_group(proc_cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> Path:
@@ -221,18 +221,18 @@ def control_group(proc_cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> Path
     return root
 
 
-def facts_of_kidx() -> Iterator[Fact]:
+def facts_of_kidx() -> Iterator[MachineFact]:
     package = Path(__file__).resolve().parents[2]
-    yield Fact("kidx", "version", f"{metadata.version(_DISTRIBUTION)}, in {package}")
-    yield Fact("kidx", "Python", f"{platform.python_version()}, {sys.executable}")
-    yield Fact(
+    yield MachineFact("kidx", "version", f"{metadata.version(_DISTRIBUTION)}, in {package}")
+    yield MachineFact("kidx", "Python", f"{platform.python_version()}, {sys.executable}")
+    yield MachineFact(
         "kidx",
         "system",
         f"{platform.system()} {platform.release()}, {platform.machine()}, {' '.join(platform.libc_ver())}",
     )
 
 
-def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
+def facts_of_packages(requirements: Sequence[str]) -> Iterator[MachineFact]:
     """The packages that kidx itself needs, and those of its extras, from the requirements in the metadata of kidx."""
     extras: dict[str | None, dict[str, str | None]] = {}
     for requirement in requirements:
@@ -254,19 +254,19 @@ def _is_for_this_python(requirement: str) -> bool:
     return is_as_new == (match["how"] == ">=")
 
 
-def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> Fact:
+def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> MachineFact:
     """The packages of an extra. `is_chosen`: a package is installed that this extra or a larger one brings, and no
     smaller one.
     """
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     missing = [name for name, version in versions.items() if version is None]
     if extra is None:
-        return Fact(
+        return MachineFact(
             "packages", "needed", found, f"missing: {', '.join(missing)}; install kidx again" if missing else None
         )
     if not is_chosen:
-        return Fact("packages", extra, f"not installed; pip install 'WHEEL[{extra}]' brings them")
-    return Fact(
+        return MachineFact("packages", extra, f"not installed; pip install 'WHEEL[{extra}]' brings them")
+    return MachineFact(
         "packages", extra, found, f"missing: {', '.join(missing)}; pip install 'WHEEL[{extra}]'" if missing else None
     )
 
@@ -278,22 +278,22 @@ def _version(package: str) -> str | None:
         return None
 
 
-def fact_of_java(environment: Mapping[str, str] = os.environ) -> Fact:
+def fact_of_java(environment: Mapping[str, str] = os.environ) -> MachineFact:
     """The Java that Spark would run on."""
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
     needed = f"the jobs on Spark need Java {_JAVA_MIN} or later; nothing else does"
     if java is None or not os.access(java, os.X_OK):
-        return Fact("Java", "version", f"none: {java or 'no java on the PATH'}; {needed}")
+        return MachineFact("Java", "version", f"none: {java or 'no java on the PATH'}; {needed}")
     try:
         ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Fact("Java", "version", java, f"does not run: {error}; {needed}")
+        return MachineFact("Java", "version", java, f"does not run: {error}; {needed}")
     version = re.search(r'version "(?P<version>[^"]+)"', ran.stderr + ran.stdout)
     if version is None:
-        return Fact("Java", "version", java, f"`{java} -version` did not say which one it is; {needed}")
+        return MachineFact("Java", "version", java, f"`{java} -version` did not say which one it is; {needed}")
     first = int(re.split(r"[._+-]", version["version"])[0])
-    return Fact(
+    return MachineFact(
         "Java", "version", f"{version['version']}, {java}", None if first >= _JAVA_MIN else f"too old: {needed}"
     )
 
@@ -308,7 +308,7 @@ def _text_if_there(path: Path) -> str:
     return ""
 
 
-def examine() -> list[Fact]:
+def examine() -> list[MachineFact]:
     """All facts, in order. Nothing is changed, but that loops may be compiled and kept."""
     group = control_group(_text_if_there(Path("/proc/self/cgroup")))
     return [

@@ -24,7 +24,7 @@ from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import UNPACKED, UnpackedPartition
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
-from kidxlib.engine.work import ItemRows, Staged, Work, reads_little
+from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
@@ -44,7 +44,7 @@ _BYTES_AT_ONCE: Final = 64 * 1024 * 1024
 _ROWS_AT_ONCE: Final = 400_000
 
 
-def record_packed(tables: Tables, staged: Staged) -> None:
+def record_packed(tables: Tables, staged: StagedRows) -> None:
     """Commit the packed files of a run's rows (`packed`), in parts that fit into memory. It comes before the commit of
     their segments: a row of `segments` always has its files.
     """

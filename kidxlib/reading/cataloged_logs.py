@@ -23,7 +23,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.layouts import MAGIC_V2, TIME_INDEX_ENTRY
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
@@ -92,12 +92,12 @@ class CatalogedLog:
     def reaches(self, offset: int) -> bool:
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
-    def has_no_wanted_time(self, wanted: Wanted) -> bool:
+    def has_no_wanted_time(self, wanted: WantedRecords) -> bool:
         smallest = self.row.smallest_timestamp_ms
         is_later = smallest is not None and smallest > wanted.last_ms
         return is_later or (self._has_largest and (self.row.max_timestamp_ms or 0) < wanted.first_ms)
 
-    def records(self, wanted: Wanted) -> int | None:
+    def records(self, wanted: WantedRecords) -> int | None:
         """How many records of the log consumers get; None if not all are wanted, or the catalog does not say."""
         row = self.row
         first_ms, last_ms = row.smallest_timestamp_ms, row.max_timestamp_ms if self._has_largest else None
@@ -105,19 +105,19 @@ class CatalogedLog:
             wanted.first_offset <= row.base_offset
             and row.next_offset is not None
             and wanted.last_offset >= row.next_offset - 1
-            and (wanted.first_ms == Wanted().first_ms or (first_ms is not None and first_ms >= wanted.first_ms))
-            and (wanted.last_ms == Wanted().last_ms or (last_ms is not None and last_ms <= wanted.last_ms))
+            and (wanted.first_ms == WantedRecords().first_ms or (first_ms is not None and first_ms >= wanted.first_ms))
+            and (wanted.last_ms == WantedRecords().last_ms or (last_ms is not None and last_ms <= wanted.last_ms))
         )
         return row.records if is_whole and row.control_batches == 0 else None
 
-    def first_offset(self, wanted: Wanted, time_index: Location) -> int:
+    def first_offset(self, wanted: WantedRecords, time_index: Location) -> int:
         """An offset before which no record has a wanted time; the base offset if nothing better is known.
 
         It is found in the `.timeindex`, if that was made of this log: up to the offset of an entry, no timestamp is
         larger than the entry's (`LogSegment.recover`).
         """
         base_offset = self.row.base_offset
-        if wanted.first_ms == Wanted().first_ms or not self._has_largest or self.row.time_index_crc32c is None:
+        if wanted.first_ms == WantedRecords().first_ms or not self._has_largest or self.row.time_index_crc32c is None:
             return base_offset
         try:
             content = small_file(time_index)
@@ -129,7 +129,7 @@ class CatalogedLog:
         before = int(np.searchsorted(entries["timestamp"], wanted.first_ms))
         return base_offset + int(entries["relative_offset"][before - 1]) + 1 if before else base_offset
 
-    def end_position(self, wanted: Wanted) -> int | None:
+    def end_position(self, wanted: WantedRecords) -> int | None:
         """The start of a batch from which on all timestamps are later than wanted; None if there is none, or it is not
         known.
         """

@@ -27,7 +27,7 @@ from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
-from kidxlib.reading.left_out import LeftOut, Why, first_batch_timestamp_ms
+from kidxlib.reading.left_out import LeftOut, WhyLeftOut, first_batch_timestamp_ms
 from kidxlib.reading.positions import ListedLog, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
@@ -35,7 +35,7 @@ from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.logs_aside import LogsAside
@@ -44,7 +44,7 @@ from kidxlib.storage.opened_log import opened_log
 #: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]
 
-_OFFSET_MAX: Final = Wanted().last_offset
+_OFFSET_MAX: Final = WantedRecords().last_offset
 
 #: Records in more bytes of logs are not counted: headers lie too far apart for a plan to wait for them.
 _COUNTED_BYTES: Final = 1024 * 1024 * 1024
@@ -72,7 +72,7 @@ class PartitionEnds:
         left_out: the offsets that are not read, or are asked for and not there.
     """
 
-    seen: Wanted
+    seen: WantedRecords
     high_watermark: int | None
     limit: int | None = None
     beyond: int = 0
@@ -99,13 +99,13 @@ class _Tail:
     records: int | None = 0
 
 
-def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
+def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: WantedRecords) -> _Tail:
     """The end of a partition from the first wanted offset on, by all of its logs, one or more. Records without wanted
     times do not count.
     """
     first = max(bisect_right([log.base_offset for log in logs], wanted.first_offset) - 1, 0)
     is_counted = sum(log.size for log in logs[first:]) <= _COUNTED_BYTES or first == len(logs) - 1
-    asked = replace(wanted, last_offset=Wanted().last_offset)
+    asked = replace(wanted, last_offset=WantedRecords().last_offset)
     tail = _Tail(wanted.first_offset, is_whole=True)
     for log in logs[first:] if is_counted else logs[-1:]:
         tail = _extended(tail, log, index_of(log), asked)
@@ -116,7 +116,7 @@ def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> 
     return tail
 
 
-def _at_wanted_times(tail: _Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
+def _at_wanted_times(tail: _Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: WantedRecords) -> _Tail:
     """A tail with only the records that have wanted times: headers do not tell which these are."""
     if sum(log.size for log in logs) > _DECODED_BYTES:
         return replace(tail, records=None)
@@ -128,14 +128,16 @@ def _at_wanted_times(tail: _Tail, logs: Sequence[ListedLog], index_of: IndexOf, 
     return replace(tail, first_offset=int(offsets[0]), last_offset=int(offsets[-1]), records=len(offsets))
 
 
-def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
-    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0]
+def _read_from(log: ListedLog, index: Location, wanted: WantedRecords) -> SegmentRead:
+    start = reading_bounds(log, index, WantedRecords.between(wanted.first_offset), None)[0]
     with opened_log(str(log.path)) as opened:
         return read_between(TopicPartition("", 0), log, opened.version, (start, log.whole[1]), wanted)
 
 
-def _extended(before: _Tail, log: ListedLog, index: Location, wanted: Wanted) -> _Tail:
-    start = reading_bounds(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
+def _extended(before: _Tail, log: ListedLog, index: Location, wanted: WantedRecords) -> _Tail:
+    start = (
+        reading_bounds(log, index, WantedRecords.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
+    )
     assert start.offset is not None
     first, last, records = before.first_offset, before.last_offset, before.records
     with opened_log(str(log.path)) as opened:
@@ -154,7 +156,9 @@ def _extended(before: _Tail, log: ListedLog, index: Location, wanted: Wanted) ->
     return _Tail(walk.last_offset + 1, is_whole, first, last, records)
 
 
-def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int64], wanted: Wanted) -> int | None:
+def _counted(
+    so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int64], wanted: WantedRecords
+) -> int | None:
     """The number of records so far; None if a header does not have it, or only a part of a batch is wanted."""
     is_data = (rows["magic"] < MAGIC_V2) | (rows["attributes"] & ATTRIBUTE_CONTROL == 0)
     counts = rows["records_count"][is_data]
@@ -183,7 +187,7 @@ class ReadingEnds:
         self._aside = LogsAside(self.brokers.log_dirs)
 
     def of_partition(
-        self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
+        self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: WantedRecords, index_of: IndexOf
     ) -> PartitionEnds:
         """Where reading of a partition begins and ends, by all of its logs in order."""
         checkpoints = self._checkpoints_of(directory.log_dir)
@@ -193,7 +197,7 @@ class ReadingEnds:
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
             remedy = self._aside.remedy_of_empty(directory.path)
-            no_log = LeftOut(partition=partition, why=Why.NO_LOG, remedy=remedy)
+            no_log = LeftOut(partition=partition, why=WhyLeftOut.NO_LOG, remedy=remedy)
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[no_log])
         asked = _AskedOffsets(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         missing = None
@@ -217,7 +221,12 @@ class ReadingEnds:
         return replace(ends, left_out=in_log)
 
     def _behind_end(
-        self, directory: PartitionDirectory, logs: Sequence[ListedLog], seen: Wanted, known_end: int, index_of: IndexOf
+        self,
+        directory: PartitionDirectory,
+        logs: Sequence[ListedLog],
+        seen: WantedRecords,
+        known_end: int,
+        index_of: IndexOf,
     ) -> Iterator[LeftOut]:
         """Offsets that the last log has no longer, though the index beside it has: a power cut leaves it so, and a kill
         does not. Other replicas have these offsets, or a leader had this one truncate them, which leaves old entries in
@@ -237,7 +246,7 @@ class ReadingEnds:
             return
         yield LeftOut(
             partition=directory.topic_partition,
-            why=Why.ENDS_BEFORE_INDEX,
+            why=WhyLeftOut.ENDS_BEFORE_INDEX,
             first_offset=first,
             end_offset=end,
             edge=tail.end_offset,
@@ -249,7 +258,7 @@ class ReadingEnds:
         self,
         directory: PartitionDirectory,
         logs: Sequence[ListedLog],
-        seen: Wanted,
+        seen: WantedRecords,
         high_watermark: int,
         index_of: IndexOf,
         asked: _AskedOffsets,
@@ -263,7 +272,7 @@ class ReadingEnds:
         if tail.is_whole and tail.end_offset < high_watermark:
             missing = LeftOut(
                 partition=asked.partition,
-                why=Why.ENDS_BELOW_HIGH_WATERMARK,
+                why=WhyLeftOut.ENDS_BELOW_HIGH_WATERMARK,
                 first_offset=tail.end_offset,
                 end_offset=high_watermark,
                 edge=high_watermark,
@@ -279,7 +288,7 @@ class ReadingEnds:
             end = min(end, tail.last_offset + 1)
         beyond = LeftOut(
             partition=asked.partition,
-            why=Why.BEYOND_HIGH_WATERMARK,
+            why=WhyLeftOut.BEYOND_HIGH_WATERMARK,
             first_offset=tail.first_offset,
             end_offset=end,
             edge=high_watermark,
@@ -313,7 +322,7 @@ class ReadingEnds:
             return {}
 
 
-def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail:
+def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: WantedRecords) -> _Tail:
     """The end of a partition, or an unknown one if a log cannot be read: reading the log says why."""
     try:
         return _read_tail(logs, index_of, wanted)
@@ -323,7 +332,7 @@ def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> _Tail
 
 def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
     """Whether records from a time on may be missing before a log: not if its own first records are older."""
-    if first_ms == Wanted().first_ms:
+    if first_ms == WantedRecords().first_ms:
         return True
     begins = first_batch_timestamp_ms(log.path)
     return begins < 0 or begins >= first_ms
@@ -359,7 +368,7 @@ class _AskedOffsets:
     first_base: int
 
     def before_first_segment(
-        self, wanted: Wanted, missing: MissingStart | None, directory: Location, aside: LogsAside
+        self, wanted: WantedRecords, missing: MissingStart | None, directory: Location, aside: LogsAside
     ) -> Iterator[LeftOut]:
         """Offsets that the log has by a checkpoint, or had by its leader epochs (`missing`), and that are in no segment
         here.
@@ -367,14 +376,14 @@ class _AskedOffsets:
         if missing is not None:
             first, end = max(missing.first_offset, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
             if first < end:
-                why = Why.FIRST_LOGS_MISSING if missing.is_lost else Why.FIRST_LOGS_NOT_KNOWN
+                why = WhyLeftOut.FIRST_LOGS_MISSING if missing.is_lost else WhyLeftOut.FIRST_LOGS_NOT_KNOWN
                 left = self._left_out(why, first, end, self.first_base)
                 is_problem = missing.is_lost or self.range[0] is not None
                 yield replace(left, remedy=aside.remedy(directory, first, end), is_problem=is_problem)
             return
         first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
         if self.log_start > 0 and first < end:
-            yield self._left_out(Why.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
+            yield self._left_out(WhyLeftOut.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
 
     def below_start(self, missing: MissingStart | None) -> Iterator[LeftOut]:
         """Offsets that are asked for and gone."""
@@ -382,9 +391,9 @@ class _AskedOffsets:
         log_start = (self.log_start or self.first_base) if missing is None else missing.first_offset
         if start is not None and start < log_start and (end is None or start < end):
             below = log_start if end is None else min(end, log_start)
-            yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
+            yield self._left_out(WhyLeftOut.BELOW_LOG_START, start, below, log_start)
 
-    def hidden(self, wanted: Wanted, tail: _Tail | None) -> Iterator[LeftOut]:
+    def hidden(self, wanted: WantedRecords, tail: _Tail | None) -> Iterator[LeftOut]:
         """Offsets that the logs may have below the log start. `DeleteRecords` leaves them; a log start above the log
         end is wrong, or the end is lost. `tail` is None if the log start is not in the last log.
         """
@@ -392,7 +401,7 @@ class _AskedOffsets:
         end = min(tail.end_offset if is_above and tail is not None else self.log_start, wanted.last_offset + 1)
         first = max(self.first_base, wanted.first_offset)
         if first < end and (is_above or not wanted.has_times):
-            why = Why.LOG_START_ABOVE_END if is_above else Why.HIDDEN_BELOW_LOG_START
+            why = WhyLeftOut.LOG_START_ABOVE_END if is_above else WhyLeftOut.HIDDEN_BELOW_LOG_START
             yield replace(self._left_out(why, first, end, self.log_start), is_problem=is_above)
 
     def may_be_beyond(self, last: ListedLog) -> bool:
@@ -407,8 +416,8 @@ class _AskedOffsets:
         first = max(start or 0, tail.end_offset)
         is_asked = first < end if end is not None else start is not None and start >= tail.end_offset
         if tail.is_whole and is_asked:
-            left = self._left_out(Why.BEYOND_LOG_END, first, end, tail.end_offset)
+            left = self._left_out(WhyLeftOut.BEYOND_LOG_END, first, end, tail.end_offset)
             yield replace(left, is_problem=start is not None and start > tail.end_offset)
 
-    def _left_out(self, why: Why, first: int, end: int | None, edge: int) -> LeftOut:
+    def _left_out(self, why: WhyLeftOut, first: int, end: int | None, edge: int) -> LeftOut:
         return LeftOut(partition=self.partition, why=why, first_offset=first, end_offset=end, edge=edge)

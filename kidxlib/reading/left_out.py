@@ -40,12 +40,12 @@ from kidxlib.format.topic_partition import (
     loaded_as,
     may_be_renamed,
 )
-from kidxlib.indexing.listing import Skipped
+from kidxlib.indexing.listing import SkippedEntries
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.brokers_metadata import BrokersMetadata, has_metadata, is_compacted, log_dirs_without_metadata
 from kidxlib.records.batch_headers import batches
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import (
     IN_BUCKET_OR_LOST,
@@ -70,7 +70,7 @@ _SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, 
 _WINDOW_BYTES: Final = 4 * 1024
 
 
-class Why(enum.StrEnum):
+class WhyLeftOut(enum.StrEnum):
     """Why offsets are not read."""
 
     BEYOND_HIGH_WATERMARK = "beyond-high-watermark"
@@ -113,7 +113,7 @@ class LeftOut:
     """
 
     partition: TopicPartition
-    why: Why
+    why: WhyLeftOut
     first_offset: int = 0
     end_offset: int | None = None
     edge: int = 0
@@ -137,65 +137,65 @@ class LeftOut:
 
 def lines_of_left_out(left_out: Iterable[LeftOut]) -> Iterator[str]:
     """A line for each reason, and for each sign that partitions are not as they should be."""
-    by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
+    by_reason: dict[WhyLeftOut, dict[str | None, list[LeftOut]]] = {}
     for left in left_out:
         by_reason.setdefault(left.why, {}).setdefault(left.told_by, []).append(left)
-    for why in Why:
+    for why in WhyLeftOut:
         for told_by, group in by_reason.get(why, {}).items():
             yield _line(why, group) if told_by is None else _line_told_by(why, told_by, group)
 
 
 #: The words about offsets, by reason: what they are, what they lie beyond, and what to do.
 _OF_OFFSETS: Final = {
-    Why.BEYOND_HIGH_WATERMARK: (
+    WhyLeftOut.BEYOND_HIGH_WATERMARK: (
         f"not read: {{}} beyond the high watermark that {HIGH_WATERMARK_CHECKPOINT} has",
         "the high watermark is",
         "; --to-log-end (in Python to_log_end=True, in Spark toLogEnd=true) reads them",
     ),
-    Why.BEYOND_LAST_STABLE_OFFSET: (
+    WhyLeftOut.BEYOND_LAST_STABLE_OFFSET: (
         "not read: {} from the last stable offset on, where a transaction begins that has not ended",
         "the last stable offset is",
         "; isolation read_uncommitted reads them",
     ),
-    Why.BELOW_LOG_START: ("asked for and not there: offsets below the log start", "the log starts at", ""),
-    Why.HIDDEN_BELOW_LOG_START: (
+    WhyLeftOut.BELOW_LOG_START: ("asked for and not there: offsets below the log start", "the log starts at", ""),
+    WhyLeftOut.HIDDEN_BELOW_LOG_START: (
         f"not read: {{}} below the log start that {LOG_START_OFFSET_CHECKPOINT} has",
         "the log start is",
         "",
     ),
-    Why.LOG_START_ABOVE_END: (
+    WhyLeftOut.LOG_START_ABOVE_END: (
         f"not read: {{}}, as the log start that {LOG_START_OFFSET_CHECKPOINT} has is above the log end",
         "the log start is",
         "; kidx verify says what is wrong",
     ),
-    Why.BEYOND_LOG_END: ("asked for and not there: offsets beyond the log end", "the log ends at", ""),
-    Why.ENDS_BELOW_HIGH_WATERMARK: (
+    WhyLeftOut.BEYOND_LOG_END: ("asked for and not there: offsets beyond the log end", "the log ends at", ""),
+    WhyLeftOut.ENDS_BELOW_HIGH_WATERMARK: (
         "missing: {} below the high watermark, before which the log ends",
         "the high watermark is",
         "; look for a replica or a copy that has them",
     ),
-    Why.ENDS_BEFORE_INDEX: (
+    WhyLeftOut.ENDS_BEFORE_INDEX: (
         "missing: {} or more behind the end of the log, which its .index has",
         "the log ends at",
         "; look for a replica or a copy that has them",
     ),
-    Why.BEFORE_FIRST_SEGMENT: (
+    WhyLeftOut.BEFORE_FIRST_SEGMENT: (
         "not in this log dir: {} between the log start and the first segment",
         "the first segment begins at",
         "; of a topic with tiered storage read its bucket, too",
     ),
-    Why.FIRST_LOGS_MISSING: (
+    WhyLeftOut.FIRST_LOGS_MISSING: (
         f"missing: {{}} before the first log, though {LEADER_EPOCH_CHECKPOINT} begins there, which a broker that "
         "deletes logs cuts",
         "the first log begins at",
         "; look for a replica or a copy that has them",
     ),
-    Why.FIRST_LOGS_NOT_KNOWN: (
+    WhyLeftOut.FIRST_LOGS_NOT_KNOWN: (
         f"not known: {{}} before the first log, where {LEADER_EPOCH_CHECKPOINT} begins",
         "the first log begins at",
         f"; {IN_BUCKET_OR_LOST}",
     ),
-    Why.BETWEEN_LOGS: (
+    WhyLeftOut.BETWEEN_LOGS: (
         "in no log: {} between two logs",
         "the next log begins at",
         "; unless the topic is compacted, a segment is missing: kidx verify looks for who has it",
@@ -203,33 +203,33 @@ _OF_OFFSETS: Final = {
 }
 #: The words about whole partitions, by reason: what they are, and what to do.
 _OF_PARTITIONS: Final = {
-    Why.NO_LOG: ("no .log in the directory of {}", "if there was one, look for a copy of it"),
-    Why.NO_DIRECTORY: (
+    WhyLeftOut.NO_LOG: ("no .log in the directory of {}", "if there was one, look for a copy of it"),
+    WhyLeftOut.NO_DIRECTORY: (
         "no directory of {} that the cluster's metadata gives to this broker",
         "look for a copy of it",
     ),
-    Why.NOT_ANYWHERE: ("asked for and not there: {}", "see that the names are right"),
-    Why.OTHER_LOG_DIR: ("in other log dirs of the broker: {}", "name all log dirs to read them"),
-    Why.NOT_IN_LOG_DIRS: (
+    WhyLeftOut.NOT_ANYWHERE: ("asked for and not there: {}", "see that the names are right"),
+    WhyLeftOut.OTHER_LOG_DIR: ("in other log dirs of the broker: {}", "name all log dirs to read them"),
+    WhyLeftOut.NOT_IN_LOG_DIRS: (
         "in none of these log dirs, by the numbers of those that are: {}",
         "name all log dirs of the broker: one of them has the cluster's metadata, which says where they are",
     ),
 }
 
 #: The words about partitions that are read although something shows that they are not as they should be.
-_AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID: "with another topic id"}
+_AS_TOLD: Final = {WhyLeftOut.OLDER_LOG_DIR: "in an older log dir", WhyLeftOut.OTHER_TOPIC_ID: "with another topic id"}
 
 
 def mount_remedy(unmounted: str) -> str:
     return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
 
 
-def _line_told_by(why: Why, told_by: str, group: list[LeftOut]) -> str:
+def _line_told_by(why: WhyLeftOut, told_by: str, group: list[LeftOut]) -> str:
     names = _first_few([left.partition.directory for left in group])
     return f"{_AS_TOLD[why]}: {counted(len(group), 'partition')}: {names}; {told_by}"
 
 
-def _line(why: Why, group: list[LeftOut]) -> str:
+def _line(why: WhyLeftOut, group: list[LeftOut]) -> str:
     if why in _OF_PARTITIONS:
         what, to_do = _OF_PARTITIONS[why]
         names = _first_few([left.partition.directory for left in group])
@@ -274,7 +274,7 @@ def in_older_log_dirs(
         with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
             maybe += [line for line in brokers.unread_copies(log_dir) if line not in maybe]
     left_out = [
-        LeftOut(partition=partition, why=Why.OLDER_LOG_DIR, told_by=older[log_dir])
+        LeftOut(partition=partition, why=WhyLeftOut.OLDER_LOG_DIR, told_by=older[log_dir])
         for partition, log_dir in there
         if log_dir in older
     ]
@@ -303,7 +303,7 @@ def with_other_topic_id(
                     f"{PARTITION_METADATA} there has {differs}: the records may be another topic's; kidx verify says "
                     "what to do"
                 )
-                yield LeftOut(partition=partition, why=Why.OTHER_TOPIC_ID, told_by=told_by)
+                yield LeftOut(partition=partition, why=WhyLeftOut.OTHER_TOPIC_ID, told_by=told_by)
 
 
 def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
@@ -350,7 +350,7 @@ def absent_as_left_out(
                     absent.setdefault(left.partition, left)
     if log_dirs_without_metadata(log_dirs, brokers):
         for partition in filter(asks_for, partitions_numbered_below(there)):
-            left = LeftOut(partition=partition, why=Why.NOT_IN_LOG_DIRS, is_problem=by_name)
+            left = LeftOut(partition=partition, why=WhyLeftOut.NOT_IN_LOG_DIRS, is_problem=by_name)
             absent.setdefault(partition, left)
     folders = _other_folders(log_dirs) if absent else []
     empty = unmounted_log_dirs(log_dirs) if absent else None
@@ -363,7 +363,7 @@ def absent_as_left_out(
 
 def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
     """Add the empty log dirs that may have the partition once they are mounted; then its absence is a problem."""
-    if empty is None or absent.why is Why.NO_DIRECTORY:
+    if empty is None or absent.why is WhyLeftOut.NO_DIRECTORY:
         return absent
     return replace(absent, unmounted=empty, is_problem=True)
 
@@ -374,7 +374,7 @@ def unmounted_log_dirs(log_dirs: Collection[Location]) -> str | None:
 
 
 def folders_passed_over(
-    place: str, skipped: Skipped, there: Iterable[TopicPartition], meant: Iterable[TopicPartition]
+    place: str, skipped: SkippedEntries, there: Iterable[TopicPartition], meant: Iterable[TopicPartition]
 ) -> Iterator[str]:
     """Lines on the directories that have records and are not read: those that a broker moves, deletes or has set aside,
     and those that somebody has renamed.
@@ -450,7 +450,7 @@ def _assigned(
             number = assignment.replicas.index(node_id)
             directory_id = assignment.directories[number] if number < len(assignment.directories) else None
             is_here = all_are_read or (directory_id is not None and directory_id in directories)
-            why = Why.NO_DIRECTORY if is_here else Why.OTHER_LOG_DIR
+            why = WhyLeftOut.NO_DIRECTORY if is_here else WhyLeftOut.OTHER_LOG_DIR
             yield LeftOut(partition=partition, why=why, directory_id=directory_id, is_problem=is_here or by_name)
 
 
@@ -473,8 +473,8 @@ class LogRead:
     end_offset: int
     lacks_records: bool
     ends_ms: int = NO_TIMESTAMP
-    first_ms: int = Wanted().first_ms
-    last_ms: int = Wanted().last_ms
+    first_ms: int = WantedRecords().first_ms
+    last_ms: int = WantedRecords().last_ms
 
 
 #: Is called with each log, or part of one, that was read to its end.
@@ -509,7 +509,7 @@ def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
-            why=Why.BETWEEN_LOGS,
+            why=WhyLeftOut.BETWEEN_LOGS,
             first_offset=log.next_offset,
             end_offset=log.end_offset,
             edge=log.end_offset,
@@ -521,7 +521,7 @@ def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
 
 
 def _may_have_wanted_times(log: LogRead) -> bool:
-    if not Wanted(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
+    if not WantedRecords(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
     times = (
         log.ends_ms,

@@ -17,7 +17,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import Skipped
+from kidxlib.indexing.listing import SkippedEntries
 from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
@@ -28,7 +28,7 @@ from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.left_out import (
     LeftOut,
     LogRead,
-    Why,
+    WhyLeftOut,
     absent_as_left_out,
     folders_passed_over,
     gaps_between_logs,
@@ -60,7 +60,7 @@ from kidxlib.reading.transactions import (
     scan_in_threads,
     transactions_of,
 )
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead
@@ -138,10 +138,10 @@ def warn_of_left_out(plan: ReadPlan) -> None:
     if not plan.named_partitions:
         _log.warning("%s", "; ".join(plan.notes))
     remarks = [left for left in plan.left_out if not left.is_problem]
-    not_known = [left for left in remarks if left.why is Why.FIRST_LOGS_NOT_KNOWN]
+    not_known = [left for left in remarks if left.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN]
     for line in [*plan.problems, *lines_of_left_out(not_known)]:
         _log.warning("%s", line)
-    for line in lines_of_left_out(left for left in remarks if left.why is not Why.FIRST_LOGS_NOT_KNOWN):
+    for line in lines_of_left_out(left for left in remarks if left.why is not WhyLeftOut.FIRST_LOGS_NOT_KNOWN):
         _log.info("%s", line)
 
 
@@ -175,7 +175,7 @@ def plan_reads(
             older than others.
         read_offsets: reads a checkpoint file.
     """
-    skipped = Skipped()
+    skipped = SkippedEntries()
     directories = request.partitions(skipped)
     asked = [(directory, wanted) for directory in directories if (wanted := request.wanted(directory)) is not None]
     known, known_events = None, None
@@ -213,7 +213,7 @@ def _if_unmounted(request: ReadRequest) -> str:
 
 
 def _notes_on_sources(
-    request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int, skipped: Skipped
+    request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int, skipped: SkippedEntries
 ) -> Iterator[str]:
     if directories and not asked:
         yield f"{request.place}: it has {counted(len(directories), 'partition')}, none of which is asked for"
@@ -227,7 +227,7 @@ def _notes_on_sources(
             )
 
 
-def _has_wanted_offsets(log: ListedLog, wanted: Wanted) -> bool:
+def _has_wanted_offsets(log: ListedLog, wanted: WantedRecords) -> bool:
     is_below = log.end_offset is not None and log.end_offset <= wanted.first_offset
     return not (wanted.is_empty or is_below or log.base_offset > wanted.last_offset)
 
@@ -248,7 +248,7 @@ class _LogToRead:
     visible: VisibleOffsets | None = None
     overlap: Overlap | None = None
 
-    def narrowed(self, wanted: Wanted) -> Wanted:
+    def narrowed(self, wanted: WantedRecords) -> WantedRecords:
         """The part of a partition's wanted records that consumers get of this log."""
         if self.visible is None:
             return wanted
@@ -277,7 +277,7 @@ class _LogToRead:
             known=self.facts if first_offset <= self.listed.base_offset else None,
         )
 
-    def may_hold(self, wanted: Wanted) -> bool:
+    def may_hold(self, wanted: WantedRecords) -> bool:
         is_without = self.facts is not None and self.facts.has_no_wanted_time(wanted)
         return _has_wanted_offsets(self.listed, wanted) and not is_without
 
@@ -297,7 +297,7 @@ class _PartitionToRead:
     logs: Sequence[_LogToRead]
     limit: int | None
     must_reach: int | None
-    seen: Wanted
+    seen: WantedRecords
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
 
 
@@ -307,7 +307,7 @@ def _visible_part(directory: PartitionDirectory, base_offset: int) -> VisibleOff
     return None if visible is None or visible.is_whole else visible
 
 
-def _known_end(partition: _PartitionToRead, log: _LogToRead, seen: Wanted) -> LogRead | None:
+def _known_end(partition: _PartitionToRead, log: _LogToRead, seen: WantedRecords) -> LogRead | None:
     """A log that is not read as a catalog knows that its times are not wanted, as if it were read to its end: a gap
     behind it may have had wanted times. None if the catalog does not know where it ends.
     """
@@ -413,7 +413,7 @@ class _Planner:
                 self.failed[directory.topic_partition] = describe_error(error)
         return results
 
-    def list_logs(self, directory: PartitionDirectory, wanted: Wanted) -> _PartitionToRead:
+    def list_logs(self, directory: PartitionDirectory, wanted: WantedRecords) -> _PartitionToRead:
         known = CatalogedPartitionLogs() if self._known is None else self._known.of_partition(directory.topic_partition)
         listed_logs = logs_of(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
@@ -443,7 +443,7 @@ class _Planner:
         self,
         directory: PartitionDirectory,
         logs: Sequence[tuple[ListedLog, FileVersion]],
-        wanted: Wanted,
+        wanted: WantedRecords,
         known: CatalogedPartitionLogs,
     ) -> Mapping[int, Overlap]:
         """The wanted logs that may be another partition's, if indexes lead near the ends of logs: otherwise reading
@@ -488,7 +488,7 @@ class _Planner:
         if self.named_partitions:
             known = {*there, *(left.partition for left in self._left_out)}
             missing = self._request.missing_names(known)
-            self._left_out += [LeftOut(partition=partition, why=Why.NOT_ANYWHERE) for partition in missing]
+            self._left_out += [LeftOut(partition=partition, why=WhyLeftOut.NOT_ANYWHERE) for partition in missing]
 
     def note_doubtful_partitions(self, directories: Iterable[PartitionDirectory]) -> None:
         """Note which partitions are in a log dir that is older than another one of its broker, or have another topic's
@@ -544,7 +544,7 @@ class _Planner:
             self._left_out.append(
                 LeftOut(
                     partition=partition.directory.topic_partition,
-                    why=Why.BEYOND_LAST_STABLE_OFFSET,
+                    why=WhyLeftOut.BEYOND_LAST_STABLE_OFFSET,
                     first_offset=max(stable, seen.first_offset),
                     end_offset=None if seen.last_offset == OFFSET_MAX else seen.last_offset + 1,
                     edge=stable,
@@ -621,7 +621,7 @@ class _Planner:
             )
 
     def _bounds(
-        self, directory: PartitionDirectory, log: ListedLog, seen: Wanted, facts: CatalogedLog | None
+        self, directory: PartitionDirectory, log: ListedLog, seen: WantedRecords, facts: CatalogedLog | None
     ) -> tuple[Bound, ...]:
         if self._goes_on:
             return log.whole

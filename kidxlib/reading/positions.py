@@ -1,5 +1,5 @@
 """Positions in logs, in bytes: where reading begins and ends in a segment and where a large one is divided
-(`reading_bounds`), where a log ends, and places in all logs of a partition in a row (`PartitionLogs`).
+(`reading_bounds`), where a log ends, and places in all logs of a partition in a row (`JoinedLogs`).
 
 Nobody vouches for an index. An entry counts only if a batch starts at its position and ends with its offset; where
 reading begins, the batch must have the right checksum, too. Offsets increase from batch to batch in every log that a
@@ -25,14 +25,14 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import Skipped, list_segments
+from kidxlib.indexing.listing import SkippedEntries, list_segments
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, TakeDamage, WalkOptions, walk_segment
 from kidxlib.records import batch_headers
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.log_dir import filled_file
@@ -43,7 +43,7 @@ _WINDOW_BYTES: Final = 64 * 1024
 #: From the last entry to the end there are an index interval of bytes and a batch, either perhaps larger than usual.
 _NEAR_BYTES: Final = 4 * 1024 * 1024
 
-_WHOLE_INDEX: Final = Wanted(first_offset=Wanted().last_offset)
+_WHOLE_INDEX: Final = WantedRecords(first_offset=WantedRecords().last_offset)
 
 #: How long to wait for the cleaner: a running broker takes some milliseconds to rename files, and a broker that was
 #: killed in between never ends it.
@@ -86,7 +86,7 @@ class ListedLog:
 
 
 def read_between(
-    partition: TopicPartition, log: ListedLog, version: FileVersion, bounds: tuple[Bound, Bound], wanted: Wanted
+    partition: TopicPartition, log: ListedLog, version: FileVersion, bounds: tuple[Bound, Bound], wanted: WantedRecords
 ) -> SegmentRead:
     """What to read of a log between two places."""
     start, end = bounds
@@ -105,7 +105,7 @@ def read_between(
 
 
 def reading_bounds(
-    log: ListedLog, index_path: Location, wanted: Wanted, part_bytes: int | None, known_end: int | None = None
+    log: ListedLog, index_path: Location, wanted: WantedRecords, part_bytes: int | None, known_end: int | None = None
 ) -> tuple[Bound, ...]:
     """The places between which a log is read in order, two or more, by the wanted offsets alone.
 
@@ -144,7 +144,7 @@ def end_offset_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int
             if is_near and log.size - start.position > _NEAR_BYTES:
                 return None
             last_offset = start.offset - 1
-            walk = BatchWalk(content, start.position, Wanted(), whole=False, last_offset=last_offset)
+            walk = BatchWalk(content, start.position, WantedRecords(), whole=False, last_offset=last_offset)
             for table in walk.tables():
                 last = table.rows["last_offset"]
                 begins = np.where(table.rows["magic"] >= MAGIC_V2, table.rows["offset_field"], last)
@@ -188,8 +188,8 @@ def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
         return _IndexedBatches(log, entries, content).before(position)
 
 
-def _is_limited(log: ListedLog, wanted: Wanted) -> bool:
-    last_offset = Wanted().last_offset if log.end_offset is None else log.end_offset - 1
+def _is_limited(log: ListedLog, wanted: WantedRecords) -> bool:
+    last_offset = WantedRecords().last_offset if log.end_offset is None else log.end_offset - 1
     return wanted.first_offset > log.base_offset or wanted.last_offset < last_offset
 
 
@@ -216,7 +216,7 @@ class _IndexedBatches:
         self._positions = entries["position"].astype(np.int64)
         self._offsets = log.base_offset + entries["relative_offset"].astype(np.int64)
 
-    def bounds(self, wanted: Wanted, part_bytes: int | None, known_end: int | None) -> tuple[Bound, ...]:
+    def bounds(self, wanted: WantedRecords, part_bytes: int | None, known_end: int | None) -> tuple[Bound, ...]:
         start, end = self._start(wanted.first_offset), self._end(wanted.last_offset)
         if known_end is not None and known_end <= start.position:
             return start, start  # nothing from there on is wanted, nor before it
@@ -264,7 +264,7 @@ class _IndexedBatches:
         """The start of the batch that an entry names; None if it is not there with the right checksum."""
         position = int(self._positions[number])
         try:
-            table = next(BatchWalk(self._content, position, Wanted(), checks=True).tables(), None)
+            table = next(BatchWalk(self._content, position, WantedRecords(), checks=True).tables(), None)
         except MalformedRecordsError:
             return None
         if (
@@ -285,7 +285,7 @@ class _IndexedBatches:
         batch = self._header(int(self._positions[number]))
         return batch.offset_field if batch is not None and batch.last_offset == self._offsets[number] else None
 
-    def _header(self, position: int) -> Batch | None:
+    def _header(self, position: int) -> BatchHeader | None:
         """The batch that starts at a position; None if none does, or its header lacks the first offset."""
         try:
             batch = next(batch_headers.batches(self._content, position), None)
@@ -337,7 +337,7 @@ class LogPart:
     end: int
 
 
-class PartitionLogs:
+class JoinedLogs:
     """The logs of a partition as they were listed: one or more."""
 
     def __init__(
@@ -373,7 +373,9 @@ class PartitionLogs:
     def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
         """Where the last whole batch from a place on ends; None if there is damage and no `on_damage`."""
         last, end, log = start, start, self._logs[-1]
-        read = read_between(self._directory.topic_partition, log, self._last_version, (start, log.whole[1]), Wanted())
+        read = read_between(
+            self._directory.topic_partition, log, self._last_version, (start, log.whole[1]), WantedRecords()
+        )
         for item in walk_segment(read, WalkOptions(goes_on=goes_on, checks=False, whole=False)):
             if isinstance(item, Damage):
                 if on_damage is None:
@@ -388,7 +390,7 @@ class PartitionLogs:
     def _is_whole(self, log: ListedLog, position: int) -> bool:
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
-            table = next(BatchWalk(content, position, Wanted(), checks=True).tables())
+            table = next(BatchWalk(content, position, WantedRecords(), checks=True).tables())
             return bool(table.rows[0]["crc_is_right"])
 
     def position_of(self, offset: int) -> int:
@@ -396,7 +398,7 @@ class PartitionLogs:
         number = bisect_right(self._base_offsets, offset) - 1
         if number < 0 or offset == self._base_offsets[number]:
             return self._starts[max(number, 0)]
-        log, wanted = self._logs[number], Wanted.between(offset)
+        log, wanted = self._logs[number], WantedRecords.between(offset)
         start = reading_bounds(log, self._index(log), wanted, None)[0]
         with opened_log(str(log.path)) as opened:
             walk = BatchWalk(opened.log(log.size, use_mmap=False), start.position, wanted, whole=False)
@@ -433,7 +435,7 @@ class PartitionLogs:
         log, start = self._logs[number], self._starts[number]
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False)
-            walk = BatchWalk(content, place.position - start, Wanted(), whole=False)
+            walk = BatchWalk(content, place.position - start, WantedRecords(), whole=False)
             for rows in _batches(walk):
                 ends = start + rows["position"] + rows["size"]
                 count = 1 if position is None else int(np.searchsorted(ends, position, "right"))
@@ -456,7 +458,7 @@ def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
     (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
     """
     for _ in range(_TRIES):
-        skipped = Skipped()
+        skipped = SkippedEntries()
         segments = sorted(list_segments(directory, skipped))
         if not skipped.counts[NotASegment.SWAP]:
             break
@@ -464,7 +466,7 @@ def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
     return segments
 
 
-def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> PartitionLogs | None:
+def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> JoinedLogs | None:
     """List a partition's logs; None if it has none, or has lost them by now. `index_dir` is the tree with the index
     files; None if they are beside the logs.
     """
@@ -473,7 +475,7 @@ def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> Pa
     except FileNotFoundError:
         return None
     logs = logs_of(directory, (segment for segment in segments if segment[1] != NOT_SEEN))
-    return PartitionLogs(directory, index_dir, logs) if logs else None
+    return JoinedLogs(directory, index_dir, logs) if logs else None
 
 
 def logs_of(directory: PartitionDirectory, segments: Iterable[FoundSegment]) -> list[tuple[ListedLog, FileVersion]]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import Skipped, list_distinct_partitions
+from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
 from kidxlib.indexing.source import ANY_TOPIC, NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
 
@@ -83,18 +83,18 @@ class ReadRequest:
     def log_dirs(self) -> list[Location]:
         return [source.log_dir for source in self.sources]
 
-    def partitions(self, skipped: Skipped | None = None) -> list[PartitionDirectory]:
+    def partitions(self, skipped: SkippedEntries | None = None) -> list[PartitionDirectory]:
         """The partitions of the sources, in order. Other entries of the directories are added to `skipped`."""
         return list_distinct_partitions(self.sources, skipped)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
         return self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
 
-    def wanted(self, directory: PartitionDirectory) -> Wanted | None:
+    def wanted(self, directory: PartitionDirectory) -> WantedRecords | None:
         """The part of a partition that is asked for; None if nothing of it is."""
         if not self.names(directory) or self.leaves_out(directory):
             return None
-        wanted = Wanted.between(*self.offsets_of(directory), *self.times)
+        wanted = WantedRecords.between(*self.offsets_of(directory), *self.times)
         return None if wanted.is_empty else wanted
 
     def names(self, directory: PartitionDirectory) -> bool:

@@ -115,7 +115,7 @@ def cataloged_log_read(read: SegmentRead) -> LogRead | None:
     )
 
 
-class Decoder:
+class RecordDecoder:
     """Makes rows of batches, with columns of `CONSUMED`. It has its own memory, so it works on the batches of one table
     at a time.
     """
@@ -172,7 +172,7 @@ def _damage(read: SegmentRead, batch: NDArray[np.void], error: MalformedRecordsE
 
 
 def _in_turn(items: Iterable[tuple[SegmentRead, Item]], schema: pa.Schema) -> Iterator[pa.RecordBatch | Damage]:
-    decoder = Decoder(schema)
+    decoder = RecordDecoder(schema)
     for read, item in items:
         if isinstance(item, Damage):
             yield item
@@ -186,13 +186,13 @@ class _Begun:
 
     ahead: list[pa.RecordBatch | Damage]
     others: Iterator[pa.RecordBatch | Damage]
-    decoder: Decoder
+    decoder: RecordDecoder
 
 
 def _ahead(
     items: Iterable[tuple[SegmentRead, Item]], schema: pa.Schema, threads: int
 ) -> Iterator[pa.RecordBatch | Damage]:
-    idle: list[Decoder] = [Decoder(schema) for _ in range(threads + 1)]
+    idle: list[RecordDecoder] = [RecordDecoder(schema) for _ in range(threads + 1)]
 
     def begin(read: SegmentRead, table: BatchTable) -> _Begun:
         decoder = idle.pop()
@@ -236,7 +236,7 @@ def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple
             on_end(known)
         return read.records, []
     options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False, on_end=on_end)
-    decoder = Decoder(pa.schema([CONSUMED.field("offset")]))
+    decoder = RecordDecoder(pa.schema([CONSUMED.field("offset")]))
     count, damages = 0, list[Damage]()
     for item in walk_segment(read, options):
         if isinstance(item, Damage):
@@ -257,7 +257,7 @@ def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
     return is_inside & (rows["records_count"] > UNKNOWN_COUNT)
 
 
-def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: Decoder, on_damage: TakeDamage) -> int:
+def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: RecordDecoder, on_damage: TakeDamage) -> int:
     count = 0
     with opened_log(read.log_path) as opened:
         log = opened.log(read.version.size, use_mmap=False)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.reading.aborted_kernel import mark_aborted
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import FileVersion
 
 
@@ -84,7 +84,7 @@ class SegmentRead:
     end_position: int
     last_offset_before: int
     end_offset: int | None
-    wanted: Wanted
+    wanted: WantedRecords
     must_reach: int | None = None
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
     records: int | None = None

@@ -25,7 +25,7 @@ from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog
-from kidxlib.reading.positions import PartitionLogs
+from kidxlib.reading.positions import JoinedLogs
 from kidxlib.reading.segment_read import AbortedRanges
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -300,7 +300,7 @@ class FollowedTransactions:
         self._fold = _TransactionFold()
         self._next_offset = -1
 
-    def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
+    def up_to(self, logs: JoinedLogs, end_offset: int, *, since: int) -> Transactions:
         """The transactions, as if the log ended at `end_offset`, which is not beyond the last whole batch. No offset
         before `since` may be wanted, now or later.
         """

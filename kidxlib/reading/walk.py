@@ -20,7 +20,7 @@ from kidxlib.reading.left_out import LogRead, TakeLog, lacks_records
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, LogBytes
@@ -164,7 +164,9 @@ class _SegmentWalk:
         self._wanted = read.wanted
         if self._wanted.last_offset >= self._most:
             # Walk to the very end: a batch that begins beyond it is damage.
-            self._wanted = Wanted(read.wanted.first_offset, OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms)
+            self._wanted = WantedRecords(
+                read.wanted.first_offset, OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms
+            )
 
     def items(self) -> Iterator[Item]:
         position, last_offset = self._read.position, self._read.last_offset_before
@@ -323,7 +325,7 @@ def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeD
     return None
 
 
-def _first_offset(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: RecordPlacer) -> int | None:
+def _first_offset(read: SegmentRead, table: BatchTable, wanted: WantedRecords, placer: RecordPlacer) -> int | None:
     try:
         for placed in placer.placed(table, wanted):
             if len(placed.places):

@@ -36,7 +36,7 @@ from kidxlib.records.control import read_control_record
 from kidxlib.records.fill_kernel import fill_control_types, fill_data, fill_ends, fill_header_ends, fill_headers
 from kidxlib.records.placed_records import BYTES_MAX, ROWS_MAX, PlacedRecords, RecordPlacer
 from kidxlib.records.reader import Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 
 #: The names of control records, by type.
 _MARKERS: Final = ("ABORT", "COMMIT")
@@ -162,7 +162,7 @@ def record_rows(
     tables: Iterable[BatchTable],
     segment_base_offset: int,
     schema: pa.Schema,
-    wanted: Wanted,
+    wanted: WantedRecords,
     *,
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,

@@ -25,7 +25,7 @@ _LEGACY_COVERS_FROM: Final = layouts.field_position(layouts.MESSAGE_V1, "magic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class BatchHeader:
     """The header of a v2 batch, or of a v0 or v1 message, which is a batch of its own; a compressed one is a wrapper.
 
     Attributes:
@@ -93,11 +93,11 @@ class Batch:
         return self.position + self.size
 
 
-def parse_batch(position: int, size: int, head: bytes) -> Batch:
+def parse_batch(position: int, size: int, head: bytes) -> BatchHeader:
     magic = int.from_bytes(head[MAGIC_AT : MAGIC_AT + 1], signed=True)
     if magic < layouts.MAGIC_V2:
         offset, _size, crc, _magic, attributes, timestamp = _MESSAGE_V1.unpack_from(head)
-        return Batch(
+        return BatchHeader(
             position=position,
             size=size,
             magic=magic,
@@ -125,7 +125,7 @@ def parse_batch(position: int, size: int, head: bytes) -> Batch:
         base_sequence,
         records_count,
     ) = _BATCH_V2.unpack(head)
-    return Batch(
+    return BatchHeader(
         position=position,
         size=size,
         magic=magic,
@@ -161,7 +161,7 @@ def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
     return ByteStream(chunks())
 
 
-def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
+def batches(log: LogBytes, position: int = 0) -> Iterator[BatchHeader]:
     """The batches from file position `position` on, where a batch must start (`FileRecords.batchesFrom`).
 
     The last one is before the end of the file or before a torn batch; remaining bytes are no error. Each batch takes
@@ -175,7 +175,7 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
         yield batch
 
 
-def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
+def headers(log: LogBytes, position: int = 0) -> Iterator[BatchHeader]:
     """The batches of `batches`, and also batches with a negative magic or a size too small for magic 2, whose fields
     are read at their usual positions.
     """
@@ -201,7 +201,7 @@ def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
         position += size
 
 
-def is_crc_valid(log: LogBytes, batch: Batch) -> bool:
+def is_crc_valid(log: LogBytes, batch: BatchHeader) -> bool:
     """Whether a batch's checksum is right (`RecordBatch.isValid`). A large batch is read piece by piece."""
     if batch.is_v2:
         if batch.size < layouts.BATCH_V2_BYTES_MIN:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts
 from kidxlib.format.layouts import NO_TIMESTAMP, batch_size
 from kidxlib.records import batch_headers
-from kidxlib.records.batch_headers import Batch, parse_batch
+from kidxlib.records.batch_headers import BatchHeader, parse_batch
 from kidxlib.records.batch_table_kernel import (
     BATCH,
     ENDED,
@@ -23,7 +23,7 @@ from kidxlib.records.batch_table_kernel import (
     fill_batches,
     fill_batches_of_file,
 )
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
 #: The most batches of a table; in magic 0 and 1 each record may be a batch.
@@ -65,7 +65,7 @@ class BatchTable:
         window.setflags(write=False)
         return BatchTable(start, window, self.rows.copy())
 
-    def log_of(self, number: int) -> tuple[LogBytes, Batch]:
+    def log_of(self, number: int) -> tuple[LogBytes, BatchHeader]:
         """A batch by its number, as a log of its own."""
         size = int(self.rows["size"][number])
         at = int(self.rows["position"][number]) - self.window_position
@@ -88,7 +88,7 @@ class BatchWalk:
         self,
         log: LogBytes,
         position: int,
-        wanted: Wanted,
+        wanted: WantedRecords,
         *,
         whole: bool = True,
         checks: bool = False,

@@ -41,7 +41,7 @@ from kidxlib.records.read_kernel import (
     next_size,
 )
 
-#: A batch, with the fields of `records.batch_headers.Batch`.
+#: A batch, with the fields of `records.batch_headers.BatchHeader`.
 BATCH: Final = np.dtype(
     [
         ("position", "i8"),
@@ -116,7 +116,7 @@ def fill_batches(
         window: bytes of the log from `window_position` on.
         whole: whole batches have to be in the window, not only their headers.
         checks: compute checksums, which needs whole batches.
-        first_offset, last_offset, first_ms, last_ms: see `Wanted`.
+        first_offset, last_offset, first_ms, last_ms: see `WantedRecords`.
         walks: one walk, which is advanced.
         rows: filled from the walk's `rows` on.
     """

@@ -244,7 +244,7 @@ def place_records(
         given: the number of bytes at the start of `content` that are the next batch's content; −1: not decompressed
         yet. bytes_max: the most bytes of content of all batches but the first.
         zstd, gzip: see `Decompressors`.
-        limits: the four fields of `Wanted`.
+        limits: the four fields of `WantedRecords`.
         scratch: two int64.
         progresses: one, which is advanced.
     """

@@ -20,7 +20,7 @@ from kidxlib.records.batch_table import BatchTable
 from kidxlib.records.batch_writer import write_varint
 from kidxlib.records.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
 from kidxlib.records.reader import Record, content, records, wrapper_content
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 
 #: The most records that are returned at once, and the most bytes of their batches' content; one batch may have more.
 ROWS_MAX: Final = 64 * 1024
@@ -53,7 +53,9 @@ class PlacedRecords:
 _NULL: Final = -1
 
 
-def _placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
+def _placed_one_by_one(
+    table: BatchTable, wanted: WantedRecords, rows_max: int, bytes_max: int
+) -> Iterator[PlacedRecords]:
     """The wanted records of a table's only batch, in pieces."""
     log, batch = table.log_of(0)
     held = _Held()
@@ -115,7 +117,7 @@ class RecordPlacer:
         self._room = np.empty(bytes_max, np.uint8)
         self._scratch = np.empty(2, np.int64)
 
-    def placed(self, table: BatchTable, wanted: Wanted) -> Iterator[PlacedRecords]:
+    def placed(self, table: BatchTable, wanted: WantedRecords) -> Iterator[PlacedRecords]:
         """The wanted records of batches, in the order of the log."""
         number = 0
         while number < len(table.rows):
@@ -128,7 +130,9 @@ class RecordPlacer:
                 yield from self._placed_alone(table.only(number), wanted)
                 number += 1
 
-    def _place(self, table: BatchTable, wanted: Wanted, number: int, given: int = _NOT_GIVEN) -> NDArray[np.void]:
+    def _place(
+        self, table: BatchTable, wanted: WantedRecords, number: int, given: int = _NOT_GIVEN
+    ) -> NDArray[np.void]:
         """Place batches from a number on, as many as there is room for."""
         progresses = np.zeros(1, PROGRESS)
         progresses["batch"] = number
@@ -160,7 +164,7 @@ class RecordPlacer:
             return True
         return False
 
-    def _placed_alone(self, table: BatchTable, wanted: Wanted) -> Iterator[PlacedRecords]:
+    def _placed_alone(self, table: BatchTable, wanted: WantedRecords) -> Iterator[PlacedRecords]:
         """The records of a batch that the compiled loop has refused."""
         given = self._decompress(table)
         if given != _NOT_GIVEN:

@@ -16,7 +16,7 @@ from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.codecs import ByteStream, decompressed_stream
 from kidxlib.java import as_long, text_of
-from kidxlib.records.batch_headers import Batch, stream_of
+from kidxlib.records.batch_headers import BatchHeader, stream_of
 from kidxlib.storage.log_bytes import LogBytes
 
 # Positions of fields in a message, which starts after offset and size.
@@ -116,13 +116,13 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
     raise MalformedError(f"a record of {len(body)} bytes ({shown})", expected)
 
 
-def content(log: LogBytes, batch: Batch) -> ByteStream:
+def content(log: LogBytes, batch: BatchHeader) -> ByteStream:
     """The content of a v2 batch after its header: the records in sequence, decompressed lazily."""
     stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
     return decompressed_stream(batch.codec, stored, batch.magic)
 
 
-def _records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
+def _records_v2(log: LogBytes, batch: BatchHeader) -> Iterator[Record]:
     """`DefaultRecordBatch.RecordIterator`."""
     if batch.size < layouts.BATCH_V2_BYTES_MIN:
         raise MalformedError(f"{batch.size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
@@ -228,7 +228,7 @@ class LegacyRecord:
         return (None, at) if size < 0 else (self.body[at : at + size], at + size)
 
 
-def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
+def _legacy_messages(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
     if batch.codec == layouts.CODEC_NONE:
         body = log.read(batch.position + layouts.LOG_OVERHEAD, batch.size - layouts.LOG_OVERHEAD)
         yield LegacyRecord(batch.offset_field, body)
@@ -236,7 +236,7 @@ def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
         yield from _messages_of_wrapper(log, batch)
 
 
-def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
+def _messages_of_wrapper(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
     """`AbstractLegacyRecordBatch.DeepRecordsIterator`. In a wrapper of magic 1, offsets are relative to the last
     record's, which the wrapper has. So a wrapper is decompressed twice, where Kafka keeps all its content.
     """
@@ -264,7 +264,7 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
         _wrapper_empty()
 
 
-def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
+def wrapper_content(log: LogBytes, batch: BatchHeader) -> ByteStream:
     """The content of a wrapper: messages in sequence, decompressed lazily."""
     if batch.magic < 0:
         raise MalformedError(f"magic {batch.magic}", "0 or 1")
@@ -298,7 +298,7 @@ def _wrapper_empty() -> NoReturn:
     raise MalformedError("a wrapper that holds no message", "one or more")
 
 
-def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
+def _value_of_wrapper(log: LogBytes, batch: BatchHeader) -> tuple[int, int]:
     """Where in the file the compressed bytes of a wrapper start and end. A wrapper usually has no key, but may."""
     start = batch.position + layouts.LOG_OVERHEAD + (_KEY_AT_V0 if batch.magic == 0 else _KEY_AT_V1)
     for what in ("key", "value"):
@@ -313,7 +313,7 @@ def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
     return start, start + size
 
 
-def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
+def records(log: LogBytes, batch: BatchHeader) -> Iterator[Record]:
     """The records of a batch in the order of the log, and so of their offsets."""
     try:
         if batch.is_v2:
@@ -326,7 +326,7 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def base_offset(log: LogBytes, batch: Batch) -> int:
+def base_offset(log: LogBytes, batch: BatchHeader) -> int:
     """The offset of the first record of a batch (`RecordBatch.baseOffset`). A wrapper is decompressed; a v2 batch has
     the offset in its header, even if compaction has removed that record.
     """
@@ -335,7 +335,7 @@ def base_offset(log: LogBytes, batch: Batch) -> int:
     return next(records(log, batch)).offset  # an empty wrapper is malformed
 
 
-def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int) -> Record | None:
+def first_record_since(log: LogBytes, batch: BatchHeader, timestamp: int, offset: int) -> Record | None:
     """The first record with at least this timestamp (ms since the epoch) and at least this offset; None if there is
     none: the loop within `FileRecords.searchForTimestamp`.
     """
@@ -344,7 +344,7 @@ def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int)
     )
 
 
-def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
+def offset_of_max_timestamp(log: LogBytes, batch: BatchHeader) -> int | None:
     """The offset of the first record with the largest timestamp in the batch's header
     (`RecordBatch.offsetOfMaxTimestamp`); None if no record has it, and in magic 0.
     """
@@ -353,7 +353,7 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
     return next((record.offset for record in records(log, batch) if record.timestamp == batch.max_timestamp), None)
 
 
-def messages(log: LogBytes, batch: Batch) -> Iterator[LegacyRecord]:
+def messages(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
     """The messages of a batch of magic 0 or 1: the batch itself, or those of a wrapper, without decoding them."""
     try:
         yield from _legacy_messages(log, batch)

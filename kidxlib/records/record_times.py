@@ -34,7 +34,7 @@ class RecordTimes:
     complete: bool
 
 
-def read_record_times(log: LogBytes, batch: batch_headers.Batch) -> RecordTimes | None:
+def read_record_times(log: LogBytes, batch: batch_headers.BatchHeader) -> RecordTimes | None:
     """Offsets and timestamps of the records of a batch; None if it is too large, or its first record is malformed."""
     if not batch.is_v2:
         try:

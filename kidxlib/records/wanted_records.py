@@ -14,7 +14,7 @@ _MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRecords:
     """Records with these offsets and these timestamps; by default all.
 
     Attributes:
@@ -34,7 +34,7 @@ class Wanted:
         end_offset: int | None = None,
         start_ms: int | None = None,
         end_ms: int | None = None,
-    ) -> Wanted:
+    ) -> WantedRecords:
         """Records from the starts to before the ends; None for no limit."""
         return cls(
             _LEAST if start_offset is None else start_offset,

@@ -33,12 +33,12 @@ from kidxlib.errors import CheckpointError, KidxError, PublishError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.retention.decide import Bounds, Segments, decide
+from kidxlib.retention.decide import Bounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, TopicPolicy, Written
 from kidxlib.storage.location import Directory, location, read_file
 from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
 from kidxlib.storage.packed import is_packed
-from kidxlib.storage.publisher import Owner, publish_if, sweep_staging_files
+from kidxlib.storage.publisher import FileOwner, publish_if, sweep_staging_files
 from kidxlib.storage.remover import Remover, in_the_way
 from kidxlib.text.times import NS_PER_MS
 
@@ -138,7 +138,7 @@ class PartitionDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentThen:
-    """A segment of a planned partition, whether it is to be deleted or to stay; see `Segments`.
+    """A segment of a planned partition, whether it is to be deleted or to stay; see `SegmentColumns`.
 
     Attributes:
         counted_bytes: the log's size on a broker.
@@ -256,7 +256,7 @@ def _not_due(
     """The first planned segment that would not be deleted now, and why; all segments after it stay."""
     if not present:
         return {}
-    segments = Segments(
+    segments = SegmentColumns(
         base_offsets=np.array([segment.file.base_offset for segment, _ in present], np.int64),
         sizes=np.array([min(segment.counted_bytes, status.st_size) for segment, status in present], np.int64),
         max_timestamps=np.array([segment.max_timestamp_ms for segment, _ in present], np.int64),
@@ -521,7 +521,7 @@ def _cut_epochs(remover: Remover, directory: Directory) -> None:
     cut = epochs.within(begins, _NO_END)
     if cut.entries != epochs.entries:
         sweep_staging_files(directory, time.time_ns())  # files of killed runs, as the log dir is locked
-        publish_if(directory, LEADER_EPOCH_CHECKPOINT, cut.checkpoint(), content.__eq__, Owner.of(status))
+        publish_if(directory, LEADER_EPOCH_CHECKPOINT, cut.checkpoint(), content.__eq__, FileOwner.of(status))
 
 
 def _names(remover: Remover, deletion: PartitionDeletion) -> dict[Directory, set[str]]:

@@ -84,7 +84,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class SegmentColumns:
     """A partition's segments by base offset, as columns.
 
     Attributes:
@@ -103,10 +103,10 @@ class Segments:
     def __len__(self) -> int:
         return len(self.base_offsets)
 
-    def part(self, start: int, end: int) -> Segments:
+    def part(self, start: int, end: int) -> SegmentColumns:
         """The segments from one position to before another, as views of the same arrays."""
         positions = slice(start, end)
-        return Segments(
+        return SegmentColumns(
             base_offsets=self.base_offsets[positions],
             sizes=self.sizes[positions],
             max_timestamps=self.max_timestamps[positions],
@@ -150,7 +150,7 @@ class Candidates:
         by_start: how many segments are deleted for that, from the first on.
     """
 
-    segments: Segments
+    segments: SegmentColumns
     now_ms: int
     largest_timestamps: Longs
     age_from_mtime: Flags
@@ -161,7 +161,7 @@ class Candidates:
     by_start: int
 
     @classmethod
-    def of_partition(cls, segments: Segments, bounds: Bounds, now_ms: int) -> Candidates:
+    def of_partition(cls, segments: SegmentColumns, bounds: Bounds, now_ms: int) -> Candidates:
         """The candidates of a partition, which has at least one segment."""
         next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
         age_from_mtime = segments.max_timestamps < 0
@@ -216,7 +216,7 @@ class Candidates:
         ).astype(np.int8)
 
 
-def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
+def decide(segments: SegmentColumns, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments, at least one."""
     candidates = Candidates.of_partition(segments, bounds, now_ms)
     too_old = candidates.too_old(policy.retention_ms)
@@ -241,7 +241,7 @@ def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int)
     )
 
 
-def keep_all(segments: Segments, reason: Reason) -> Decisions:
+def keep_all(segments: SegmentColumns, reason: Reason) -> Decisions:
     """The decisions that keep all segments because of their topic."""
     age_from_mtime = segments.max_timestamps < 0
     nothing = np.zeros(len(segments), np.int64)

@@ -22,19 +22,19 @@ from kidxlib.jit.machine import cores
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import (
     LeftOut,
-    Why,
+    WhyLeftOut,
     absent_as_left_out,
     in_older_log_dirs,
     lines_of_left_out,
     with_other_topic_id,
 )
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.positions import LogEnd, PartitionLogs, PartitionPlace, listed_logs
+from kidxlib.reading.positions import JoinedLogs, LogEnd, PartitionPlace, listed_logs
 from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.reading.walk import first_offset_at
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.pushed_filters import Pushed
 from kidxlib.spark.source import Numbers, StreamOffsets
@@ -45,7 +45,7 @@ from kidxlib.storage.log_dir import Checkpoints, read_checkpoints
 _log: Final = logging.getLogger(__name__)
 
 _EVERYTHING: Final[OffsetRange] = (None, None)
-_EVERY: Final = Wanted()
+_EVERY: Final = WantedRecords()
 
 
 def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
@@ -115,7 +115,7 @@ class StreamPlanner:
         beyond = [
             LeftOut(
                 partition=partition,
-                why=Why.BEYOND_HIGH_WATERMARK,
+                why=WhyLeftOut.BEYOND_HIGH_WATERMARK,
                 first_offset=available.limit,
                 end_offset=available.log_end,
                 edge=available.limit,
@@ -237,7 +237,7 @@ def _start(number: int | None, available: _Available) -> int:
 
 
 def _without_aborted(read: SegmentRead, there: Mapping[TopicPartition, _Available]) -> SegmentRead:
-    end_offset = Wanted().last_offset if read.end_offset is None else read.end_offset
+    end_offset = WantedRecords().last_offset if read.end_offset is None else read.end_offset
     aborted = there[TopicPartition(read.topic, read.partition)].aborted
     return replace(read, aborted=aborted.between(read.last_offset_before + 1, end_offset))
 
@@ -297,7 +297,7 @@ class _StreamLogs:
             return {available.directory.topic_partition: available for available in looks if available is not None}
 
     def _available(
-        self, directory: PartitionDirectory, logs: PartitionLogs, checkpoints: Checkpoints, since: int
+        self, directory: PartitionDirectory, logs: JoinedLogs, checkpoints: Checkpoints, since: int
     ) -> _Available:
         partition = directory.topic_partition
         fails = self._options.fails_on_loss
@@ -335,7 +335,7 @@ class _Available:
     """
 
     directory: PartitionDirectory
-    logs: PartitionLogs
+    logs: JoinedLogs
     first_offset: int
     log_end: int
     limit: int
@@ -348,7 +348,7 @@ class _Lag:
     """The unread offsets of a partition, with an exclusive end."""
 
     partition: TopicPartition
-    logs: PartitionLogs
+    logs: JoinedLogs
     begin: int
     end: int
 

@@ -11,7 +11,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import Filter
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -38,7 +38,7 @@ class Pushed:
     """
 
     of_partitions: tuple[Filter, ...] = ()
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: WantedRecords = field(default_factory=WantedRecords)
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether anything of a partition is to be read."""
@@ -53,7 +53,7 @@ def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Fil
     """
     of_partitions: list[Filter] = []
     others: list[Filter] = []
-    wanted = Wanted()
+    wanted = WantedRecords()
     for condition in filters:
         column = _column(condition)
         if column in _OF_PARTITIONS and _is_answered(condition, _OF_PARTITIONS[column]):
@@ -174,7 +174,7 @@ def _around_time(constant: Any) -> _Around | None:
 _AROUND: Final[dict[str, Callable[[Any], _Around | None]]] = {"offset": _around_offset, "timestamp": _around_time}
 
 
-def _narrowed(wanted: Wanted, column: str, limits: _Range) -> Wanted:
+def _narrowed(wanted: WantedRecords, column: str, limits: _Range) -> WantedRecords:
     first, last = (_LEAST if limits[0] is None else limits[0]), (_MOST if limits[1] is None else limits[1])
     if column == "offset":
         first_offset, last_offset = max(wanted.first_offset, first), min(wanted.last_offset, last)

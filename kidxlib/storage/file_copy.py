@@ -22,7 +22,7 @@ from kidxlib.storage.location import FileVersion, flush_file_system_of
 from kidxlib.storage.log_bytes import Access, UncachedReads, UncachedWrites, aligned_room
 from kidxlib.storage.log_dir import regular_file
 from kidxlib.storage.opened_log import OpenedFile
-from kidxlib.storage.publisher import Owner
+from kidxlib.storage.publisher import FileOwner
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ class FileCopy:
     source: Path
     target: Path
     size: int
-    owner: Owner
+    owner: FileOwner
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Copied:
         return Copied(self.reflinked + other.reflinked, self.written + other.written)
 
 
-def make_directory(path: Path, like: Path, owner: Owner) -> None:
+def make_directory(path: Path, like: Path, owner: FileOwner) -> None:
     """Make a directory with the permissions of another one.
 
     Raises:
@@ -234,7 +234,7 @@ def _write(source: int, target: int, size: int, given_up: threading.Event) -> in
     return checksum
 
 
-def _give(place: int | Path, owner: Owner) -> None:
+def _give(place: int | Path, owner: FileOwner) -> None:
     with contextlib.suppress(PermissionError):  # only root gives files away; the copy is the caller's own then
         os.chown(place, owner.user, owner.group)
 

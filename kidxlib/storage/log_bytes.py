@@ -155,7 +155,7 @@ OBJECT_BYTES_MAX: Final = (RANGES_AHEAD + 1) * (RANGE_BYTES + _SPACE_BYTES)
 
 
 @dataclass(slots=True)
-class Reads:
+class RangeRequests:
     """The requests of reading a log in ranges so far, and the bytes that they returned."""
 
     requests: int = 0
@@ -182,7 +182,7 @@ class RangedLog:
         self,
         read_into: _ReadInto,
         size: int,
-        reads: Reads,
+        reads: RangeRequests,
         threads: ThreadPoolExecutor,
         range_bytes: int = RANGE_BYTES,
         ahead: int = RANGES_AHEAD,

@@ -34,7 +34,7 @@ from kidxlib.storage.log_bytes import (
     ChunkedLog,
     LogBytes,
     RangedLog,
-    Reads,
+    RangeRequests,
     UncachedReads,
     WholeLog,
     aligned_room,
@@ -55,7 +55,7 @@ class OpenedLog(Protocol):
     version: FileVersion
 
     @property
-    def reads(self) -> Reads | None: ...
+    def reads(self) -> RangeRequests | None: ...
 
     @property
     def status(self) -> os.stat_result | None: ...
@@ -294,7 +294,7 @@ class _OpenedObject:
         self._threads = ThreadPoolExecutor(RANGES_AHEAD)
         self._logs: list[RangedLog] = []
         self.version = FileVersion.of_object(self._opened_status)
-        self.reads = Reads(requests=1)
+        self.reads = RangeRequests(requests=1)
 
     @property
     def status(self) -> os.stat_result | None:
@@ -382,7 +382,7 @@ class OpenedFile:
                 raise LogChangedError(f"file ends at byte {count}, it had {size} bytes when opened")
             return WholeLog(whole)
         threads = self._opened.enter_context(ThreadPoolExecutor(RANGES_AHEAD))
-        log = RangedLog(read_into, size, Reads(), threads, done_to=drop_behind.done_to)
+        log = RangedLog(read_into, size, RangeRequests(), threads, done_to=drop_behind.done_to)
         self._opened.callback(log.release)
         return log
 

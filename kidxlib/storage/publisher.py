@@ -60,7 +60,7 @@ class Published(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FileOwner:
     """Owner, group and permission bits for a new file."""
 
     user: int
@@ -68,7 +68,7 @@ class Owner:
     mode: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Owner:
+    def of(cls, status: os.stat_result) -> FileOwner:
         return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode))
 
 
@@ -143,14 +143,14 @@ class Publisher:
         """How many bytes the staged files have."""
         return self._staged_bytes
 
-    def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
+    def stage(self, directory: Directory, name: str, content: bytes, owner: FileOwner | None = None) -> Published:
         """Write `content` under a staging name in the directory of `name`, unless the file has the same bytes already
         (`UNCHANGED`). `WRITTEN` is true once `commit` has returned.
         """
         return self.begin_staging(directory, name, content, owner)()
 
     def begin_staging(
-        self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
+        self, directory: Directory, name: str, content: bytes, owner: FileOwner | None = None
     ) -> Callable[[], Published]:
         """Stage a file without waiting for an object store. The returned function returns or raises what `stage` would.
         After `commit` it does not wait.
@@ -283,7 +283,7 @@ def publish_if(
     name: str,
     content: bytes,
     is_as_seen: Callable[[bytes | None], bool],
-    owner: Owner | None = None,
+    owner: FileOwner | None = None,
 ) -> Published:
     """Put a file in place, durably, unless the same bytes are there (`UNCHANGED`), or somebody else has changed the
     file: then `is_as_seen` is false for the present content (None: no file), and the file stays (`KEPT`). An object
@@ -364,7 +364,7 @@ def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None
 
 
 def _rename_if(
-    directory: int, name: str, content: bytes, is_as_seen: Callable[[bytes | None], bool], owner: Owner | None
+    directory: int, name: str, content: bytes, is_as_seen: Callable[[bytes | None], bool], owner: FileOwner | None
 ) -> Published:
     present = read_at(directory, name)
     if present == content:
@@ -404,7 +404,7 @@ def _not_written_error(path: str | ObjectPath, error: OSError) -> PublishError:
     return PublishError(f"{path}: not written: {why_not_opened(error)}; the file that was there is unchanged")
 
 
-def _write(directory: int, name: str, content: bytes, owner: Owner | None) -> None:
+def _write(directory: int, name: str, content: bytes, owner: FileOwner | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o644 if owner is None else 0o600, dir_fd=directory)
     try:

@@ -153,7 +153,7 @@ _COMPILING: Final = "compiling for this processor, once"
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Progress:
     """How far a reading is: its segments and bytes so far.
 
     Attributes:
@@ -164,8 +164,10 @@ class Done:
     log_bytes: int = 0
     seconds: float = 0.0
 
-    def __sub__(self, before: Done) -> Done:
-        return Done(self.segments - before.segments, self.log_bytes - before.log_bytes, self.seconds - before.seconds)
+    def __sub__(self, before: Progress) -> Progress:
+        return Progress(
+            self.segments - before.segments, self.log_bytes - before.log_bytes, self.seconds - before.seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ class Phase:
 
     name: str
     began: float
-    done: Callable[[], Done] | None
+    done: Callable[[], Progress] | None
     segments: int
     log_bytes: int
     after: str
@@ -190,7 +192,7 @@ class Phase:
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
-    def state(self) -> tuple[str, Done | None]:
+    def state(self) -> tuple[str, Progress | None]:
         """The phase's present name, and its progress; None: nobody can tell."""
         if compiling.is_compiling():
             return _COMPILING, None
@@ -201,7 +203,7 @@ class Phase:
             return f"{self.name} {self._all}", None
         return (self.after, None) if 0 < self.segments <= done.segments else (self.name, done)
 
-    def amount(self, done: Done) -> str:
+    def amount(self, done: Progress) -> str:
         if not self.segments:
             return f"{counted(done.segments, 'segment')} so far"
         segments = f"{done.segments:,} of {counted(self.segments, 'segment')}"
@@ -212,18 +214,18 @@ class Phase:
         segments = counted(self.segments, "segment")
         return f"{segments}, {decimal(self.log_bytes)}" if self.log_bytes else segments
 
-    def share(self, done: Done) -> float:
+    def share(self, done: Progress) -> float:
         """The share of all work that is done, 0 to 1; 0 if nobody can tell."""
         if self.log_bytes:
             return done.log_bytes / self.log_bytes
         return done.segments / self.segments if self.segments else 0.0
 
-    def speed(self, done: Done) -> str:
+    def speed(self, done: Progress) -> str:
         if self.log_bytes:
             return rate(done.log_bytes, done.seconds)
         return f"{done.segments / done.seconds:,.0f} segments/s" if done.seconds else "-"
 
-    def seconds_left(self, done: Done) -> float | None:
+    def seconds_left(self, done: Progress) -> float | None:
         share = self.share(done)
         return (1 - share) * done.seconds / share if self.segments and share and done.seconds else None
 
@@ -363,7 +365,7 @@ _phases: Final = _Phases()
 
 
 def begin_phase(
-    name: str, *, done: Callable[[], Done] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
+    name: str, *, done: Callable[[], Progress] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
 ) -> None:
     """Begin a phase such as "listing"; see `Phase` for the other parameters. `done` is called from another thread."""
     _phases.begin(Phase(name, time.monotonic(), done, segments, log_bytes, after or name))

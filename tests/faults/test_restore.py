@@ -26,7 +26,7 @@ from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.storage import file_copy
 from kidxlib.storage.log_bytes import UncachedReads
-from kidxlib.storage.publisher import Owner
+from kidxlib.storage.publisher import FileOwner
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted
@@ -257,7 +257,7 @@ def test_a_copy_that_is_interrupted_ends_amid_a_file(tmp_path: Path, monkeypatch
     source.touch()
     os.truncate(source, size)
     copy, main, pieces = (
-        file_copy.FileCopy(source, tmp_path / "copy", size, Owner.of(source.stat())),
+        file_copy.FileCopy(source, tmp_path / "copy", size, FileOwner.of(source.stat())),
         threading.get_ident(),
         0,
     )
@@ -365,7 +365,7 @@ def test_a_copy_that_does_not_read_back_ends_the_restore(
     copied.
     """
     [source, *_] = sorted(old.glob("*/*.log"))
-    size, owner = source.stat().st_size, Owner.of(source.stat())
+    size, owner = source.stat().st_size, FileOwner.of(source.stat())
     copies = [file_copy.FileCopy(source, tmp_path / name / "copy", size, owner) for name in ("first", "amid", "last")]
     for copy in copies:
         copy.target.parent.mkdir()
@@ -383,7 +383,7 @@ def test_a_copy_that_does_not_read_back_ends_the_restore(
 
 def test_the_first_failure_is_told_and_not_what_comes_of_it(tmp_path: Path) -> None:
     """A directory for the next group cannot be made either."""
-    owner = Owner.of(tmp_path.stat())
+    owner = FileOwner.of(tmp_path.stat())
 
     def groups() -> Iterator[tuple[str, list[file_copy.FileCopy]]]:
         yield "first", [file_copy.FileCopy(tmp_path / "gone", tmp_path / "copy", 1, owner)]
@@ -397,7 +397,7 @@ def test_a_copy_that_cannot_be_read_back_is_named(tmp_path: Path, monkeypatch: p
     """A new disk that has taken the bytes, and does not give them back."""
     source, path = tmp_path / "source", tmp_path / "copy"
     source.write_bytes(bytes(mmap.PAGESIZE))
-    copy = file_copy.FileCopy(source, path, mmap.PAGESIZE, Owner.of(source.stat()))
+    copy = file_copy.FileCopy(source, path, mmap.PAGESIZE, FileOwner.of(source.stat()))
 
     class BadSector(UncachedReads):
         def __call__(self, position: int, room: NDArray[np.uint8]) -> int:

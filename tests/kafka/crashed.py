@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.operations.recover.page_cache import last_message_number, mount_of
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
@@ -183,9 +183,9 @@ def why_untrusted(directory: Path) -> str | None:
     return None
 
 
-def batches_of(path: Path) -> list[Batch]:
+def batches_of(path: Path) -> list[BatchHeader]:
     """The batches of a sound log, up to the zeros of one that is preallocated."""
-    log, found = LogFile(str(path)), list[Batch]()
+    log, found = LogFile(str(path)), list[BatchHeader]()
     with contextlib.closing(log), contextlib.suppress(MalformedRecordsError):
         for batch in batches(log):
             found.append(batch)

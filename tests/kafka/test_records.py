@@ -23,7 +23,7 @@ from kidxlib.records.arrow_columns import records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
@@ -68,7 +68,7 @@ def _read_in_bulk(log: LogBytes) -> tuple[list[Record], str | None]:
     schema = records_schema(["offset", "timestamp_ms", "key", "value", "headers"])
     read = []
     try:
-        for rows in record_rows(BatchWalk(log, 0, Wanted()).tables(), 0, schema, Wanted()):
+        for rows in record_rows(BatchWalk(log, 0, WantedRecords()).tables(), 0, schema, WantedRecords()):
             rows.validate(full=True)
             for row in rows.to_pylist():
                 headers = tuple(Header(**header) for header in row["headers"])

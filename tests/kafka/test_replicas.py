@@ -21,7 +21,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaRelation, ReplicaVerdict
 from kidxlib.operations.compare.catalog_replicas import compare_replicas
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.storage.log_dir import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
@@ -210,7 +210,7 @@ def test_segments_that_are_cut_differently_are_the_same(fleet: _Fleet, tmp_path:
         assert {each.undecided_offsets for each in found["written", number]} == {0}
 
 
-def _change_a_value(log: Path, batch: Batch) -> None:
+def _change_a_value(log: Path, batch: BatchHeader) -> None:
     """Flip a bit of the batch's last value, and give the batch its new checksum."""
     content = bytearray(log.read_bytes())
     content[batch.next_position - 2] ^= 1  # before the record's number of headers

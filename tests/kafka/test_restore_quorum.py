@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format.checksums import extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended
@@ -257,7 +257,7 @@ def _spoil(old: Cluster, new: Cluster, bucket: Path, rng: random.Random) -> _Dis
     return _Disaster(sources, diverged, leads, "; ".join(said))
 
 
-def _last_log(directory: Path) -> tuple[Path, list[Batch]]:
+def _last_log(directory: Path) -> tuple[Path, list[BatchHeader]]:
     path = max(path for path in directory.glob(f"*{LOG_SUFFIX}") if path.stat().st_size)
     return path, batches_of(path)
 

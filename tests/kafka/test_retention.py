@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.operations.retention.plan_work import max_timestamp_on_disk
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover
-from kidxlib.retention.decide import Bounds, Segments, decide
+from kidxlib.retention.decide import Bounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
@@ -53,7 +53,7 @@ class _Partition:
     def log_end_offset(self) -> int:
         return list(self.recovered.values())[-1].facts.next_offset
 
-    def segments(self, *, clean: bool) -> Segments:
+    def segments(self, *, clean: bool) -> SegmentColumns:
         """As recovery finds them, or as their index files say."""
         known = {base_offset: found.facts.max_timestamp_ms for base_offset, found in self.recovered.items()}
         if clean:
@@ -63,7 +63,7 @@ class _Partition:
                     known[base_offset] = on_disk.max_timestamp
         logs = [self.directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in known]
         sizes = [found.facts.valid_bytes for found in self.recovered.values()]
-        return Segments(
+        return SegmentColumns(
             base_offsets=np.array(list(known), np.int64),
             sizes=np.array(sizes, np.int64),
             max_timestamps=np.array(list(known.values()), np.int64),

@@ -30,7 +30,7 @@ from kidxlib.operations.report.savings import (
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
@@ -255,8 +255,8 @@ def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: 
         for number in range(120)
     ]
     to_be = RecordsToBe()
-    for table in BatchWalk(whole(batch_v2(records)), 0, Wanted()).tables():
-        for placed in RecordPlacer(1_000, 1_000_000).placed(table, Wanted()):
+    for table in BatchWalk(whole(batch_v2(records)), 0, WantedRecords()).tables():
+        for placed in RecordPlacer(1_000, 1_000_000).placed(table, WantedRecords()):
             to_be.add(placed.places)
     contents = ProducerBatches([to_be.records()])
     batch_size, first = rng.choice([150, 400, 1_000]), 0

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.simulation import HOLDS_FOR, Recovery, StartupAction, StartupSimulation
+from kidxlib.audit.startup.simulation import HOLDS_FOR, SegmentRecovery, StartupAction, StartupSimulation
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import NodeRelease
@@ -41,12 +41,12 @@ from tests.support.logs.snapshots import Producer
 _NOT_SIMULATED: Final = re.compile("found magic -|found [0-9]+ bytes, expected 61 or more of magic")
 
 
-def _recoveries(directory: Path) -> dict[int, Recovery]:
+def _recoveries(directory: Path) -> dict[int, SegmentRecovery]:
     """What an audit knows of the logs in a directory when it comes to the start-up simulation."""
     found = {}
     for path in directory.glob("*.log"):
         base_offset, log = int(path.stem), LogFile(str(path))
-        found[base_offset] = Recovery.of(log, recover(log, base_offset, RecoverOptions()), base_offset)
+        found[base_offset] = SegmentRecovery.of(log, recover(log, base_offset, RecoverOptions()), base_offset)
         log.close()
     return found
 

@@ -27,7 +27,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
-from kidxlib.indexing.listing import Skipped, list_source_partitions
+from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import RemoteOptions, source_at
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.lookup.searched_partitions import log_in_bucket
@@ -118,7 +118,7 @@ def test_a_bucket_is_read_as_consumers_read_the_broker(filled: _Filled, with_met
             for place, partition in of_broker.items()
         }
     source = source_at(str(site.bucket), remote=RemoteOptions(metadata=tuple(metadata)))
-    for directory in list_source_partitions(source, Skipped()):
+    for directory in list_source_partitions(source, SkippedEntries()):
         topic, partition = directory.topic_partition.topic, directory.topic_partition.partition
         offsets = seen.offsets[topic, partition]
         answers = Seeker(log_in_bucket(directory, None, by_time=True)).timestamps(list(offsets))

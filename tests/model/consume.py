@@ -11,7 +11,7 @@ import numpy as np
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 
@@ -27,14 +27,14 @@ class Consumed(NamedTuple):
         end: the byte up to which the log is sound.
     """
 
-    records: list[tuple[Batch, Record]]
+    records: list[tuple[BatchHeader, Record]]
     end: int
 
 
 def consume(data: bytes, base_offset: int) -> Consumed:
     """All records up to the first batch that a broker would not have written there."""
     log = WholeLog(np.frombuffer(data, np.uint8))
-    found: list[tuple[Batch, Record]] = []
+    found: list[tuple[BatchHeader, Record]] = []
     end, last_offset = 0, base_offset - 1
     try:
         for batch in batch_headers.batches(log):
@@ -50,7 +50,7 @@ def consume(data: bytes, base_offset: int) -> Consumed:
     return Consumed(found, end)
 
 
-def crc_is_right(data: bytes, batch: Batch) -> bool:
+def crc_is_right(data: bytes, batch: BatchHeader) -> bool:
     whole = data[batch.position : batch.next_position]
     if batch.is_v2:
         return bool(google_crc32c.value(whole[_V2_COVERED_FROM:]) == batch.crc)

@@ -27,7 +27,7 @@ from kidxlib.records.arrow_columns import records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog
@@ -77,7 +77,7 @@ def records(data: bytes) -> tuple[tuple[Said, ...], str | None]:
     schema = records_schema(["offset", "timestamp_ms", "key", "value", "headers"])
     rows: list[Said] = []
     try:
-        for batch in record_rows(BatchWalk(log, 0, Wanted()).tables(), 0, schema, Wanted()):
+        for batch in record_rows(BatchWalk(log, 0, WantedRecords()).tables(), 0, schema, WantedRecords()):
             rows += batch.to_pylist()
     except MalformedRecordsError as error:
         return tuple(rows), str(error)

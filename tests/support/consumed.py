@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.records.batch_headers import Batch
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.records.reader import Record
 from tests.model.consume import consume
 
 Row = dict[str, Any]
 
 
-def row(partition: TopicPartition, batch: Batch, record: Record) -> Row:
+def row(partition: TopicPartition, batch: BatchHeader, record: Record) -> Row:
     timestamp_type = -1 if batch.magic == 0 else int(batch.is_log_append_time)
     headers = [{"key": header.key, "value": header.value} for header in record.headers]
     return {

@@ -42,8 +42,8 @@ from kidxlib.engine.work import (
     RowsInFile,
     RowsInItem,
     SharedRows,
-    Staged,
     StagedFiles,
+    StagedRows,
     Unit,
     Work,
     batch_of_kind,
@@ -59,7 +59,7 @@ from kidxlib.storage.scratch import DEAD_AFTER, HEARTBEAT, beating, beating_in, 
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done
+from kidxlib.terminal.console import Progress
 from kidxlib.terminal.options import PROJECT
 from kidxlib.text.times import Span
 
@@ -178,9 +178,9 @@ class _Counters:
         self._seconds += span.value.seconds
         span.value = Span()
 
-    def done(self) -> Done:
+    def done(self) -> Progress:
         counters = self.of_tasks
-        return Done(counters.segments.value, counters.log_bytes.value, self._seconds + counters.span.value.seconds)
+        return Progress(counters.segments.value, counters.log_bytes.value, self._seconds + counters.span.value.seconds)
 
     def requests(self) -> Requests:
         return self.of_tasks.requests.value
@@ -188,7 +188,7 @@ class _Counters:
 
 @dataclass(frozen=True, slots=True)
 class StagedBySpark:
-    """Rows that Spark reads for the driver, from places that only Spark can read. See `kidxlib.engine.work.Staged`.
+    """Rows that Spark reads for the driver, from places that only Spark can read. See `kidxlib.engine.work.StagedRows`.
 
     Attributes:
         data: the computed rows.
@@ -207,7 +207,7 @@ class StagedBySpark:
         return of_kind.select(*schema.names).toArrow().cast(schema)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """See `Staged.batches`. Rows on executors' disks come task by task, in order. Files are read one by one, as
+        """See `StagedRows.batches`. Rows on executors' disks come task by task, in order. Files are read one by one, as
         Spark would order them by size.
         """
         for data in [self.data] if self.path is None else self._files(self.path):
@@ -334,7 +334,7 @@ class SparkEngine:
             return RowsInItem(rows)
         return RowsInFile.write(rows, f"{self._made_directory}/shared-{next(self._shared)}.parquet")
 
-    def run(self, work: Work[Any]) -> Staged:
+    def run(self, work: Work[Any]) -> StagedRows:
         if not self._session.is_started and work.is_small and not work.directories:
             return run_in_process(work, self._scratch / work.name, iter, lambda _: None)  # it reads no logs to count
         self._counters.begin_wave()
@@ -347,8 +347,8 @@ class SparkEngine:
         if self._staging is not None and "://" in self._staging:
             _sweep_url(self._session.get(), self._staging, self._made_directory, older_than_ms)
 
-    def done(self) -> Done:
-        return self._counters.done() if self._session.is_started else Done()
+    def done(self) -> Progress:
+        return self._counters.done() if self._session.is_started else Progress()
 
     def requests(self) -> Requests:
         return self._counters.requests() if self._session.is_started else Requests()

@@ -32,8 +32,8 @@ import numpy as np
 from kidxlib.audit.startup.obstacles import Thrown, obstacles_in_files, why_misnamed
 from kidxlib.audit.startup.simulation import (
     ReadLog,
-    Recovery,
     Removal,
+    SegmentRecovery,
     SimulatedSegment,
     StartupAction,
     StartupSimulation,
@@ -77,7 +77,7 @@ def simulate_startup(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     kafka: NodeRelease = _UNKNOWN_RELEASE,
-    recoveries: Mapping[int, Recovery] = MappingProxyType({}),
+    recoveries: Mapping[int, SegmentRecovery] = MappingProxyType({}),
     read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
     """What `LogLoader.load` does with a partition's directory, with the topic's options at the broker's start and the
@@ -195,16 +195,20 @@ class _LoadState:
     """
 
     arguments: _LoadArguments
-    read_before: Mapping[int, Recovery]
+    read_before: Mapping[int, SegmentRecovery]
     read_log: ReadLog
     simulation: StartupSimulation
     files: dict[str, Listed]
     snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
-    recoveries: dict[int, Recovery] = field(default_factory=dict)
+    recoveries: dict[int, SegmentRecovery] = field(default_factory=dict)
 
     @classmethod
     def of_directory(
-        cls, directory: Location, arguments: _LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
+        cls,
+        directory: Location,
+        arguments: _LoadArguments,
+        read_before: Mapping[int, SegmentRecovery],
+        read_log: ReadLog,
     ) -> Self:
         files = listed_in(directory)
         return cls(
@@ -412,13 +416,13 @@ def _leave_out_appends(state: _LoadState, segment: SimulatedSegment) -> None:
         segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
-def _recovery_of_same_size(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _recovery_of_same_size(state: _LoadState, segment: SimulatedSegment) -> SegmentRecovery | None:
     """What an earlier read of the very log found, as it is now; None without one."""
     recovery = _recovery_of_same_log(state, segment)
     return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
 
 
-def _recovery_of_same_log(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _recovery_of_same_log(state: _LoadState, segment: SimulatedSegment) -> SegmentRecovery | None:
     """What an earlier read found in the log that stands there under its name: a swap file may have taken its place."""
     is_swapped = str(state.log_of(segment.base_offset)).endswith(segment_files.SWAP_SUFFIX)
     return None if is_swapped else state.read_before.get(segment.base_offset)

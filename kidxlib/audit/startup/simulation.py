@@ -113,7 +113,7 @@ class StartupSimulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
+class SegmentRecovery:
     """What a starting broker finds as it recovers a segment.
 
     Attributes:
@@ -159,8 +159,10 @@ class Recovery:
         return self.records is None or self.records < self.next_offset - base_offset
 
 
-def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: ScannedLogs) -> Iterator[Recovery]:
-    """`Recovery.of` of logs that were scanned together."""
+def recoveries_of(
+    logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: ScannedLogs
+) -> Iterator[SegmentRecovery]:
+    """`SegmentRecovery.of` of logs that were scanned together."""
     states, of_events = scans.states, scans.bounds["producer_events"].tolist()
     names = (
         "next_offset",
@@ -178,7 +180,7 @@ def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: 
         next_offset, map_end_offset, batches, records, compressed_messages, max_timestamp_ms, transactional = of_log
         first, stop = of_events[number : number + 2]
         is_whole = end.position >= log.size
-        yield Recovery(
+        yield SegmentRecovery(
             log_bytes=log.size,
             end=end,
             next_offset=next_offset,
@@ -193,13 +195,13 @@ def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: 
 
 
 #: Reads what is left of a log: its path, the bytes that are left, the base offset, and the options of its topic.
-ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], Recovery]
+ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], SegmentRecovery]
 
 
-def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
+def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> SegmentRecovery:
     log = LogFile(path)
     log.keep_valid(kept_bytes)
     try:
-        return Recovery.of(log, recover(log, base_offset, options), base_offset)
+        return SegmentRecovery.of(log, recover(log, base_offset, options), base_offset)
     finally:
         log.close()

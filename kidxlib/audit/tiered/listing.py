@@ -43,7 +43,7 @@ from kidxlib.catalog.findings import ListedSegmentRow, RemoteObject
 from kidxlib.catalog.matching import Values, flags_of
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from kidxlib.log.remote.layout import Layout, list_objects, object_name
+from kidxlib.log.remote.layout import ObjectLayout, list_objects, object_name
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.storage.location import Location
@@ -131,7 +131,7 @@ class RemotePartition:
     """
 
     partition: TopicIdPartition
-    layout: Layout
+    layout: ObjectLayout
     directory: Location
     segments: pa.Table
     breaks: pa.Table
@@ -261,7 +261,7 @@ class Presence:
         strays: rows of `ListedObjects.objects` that belong to none of these segments.
     """
 
-    layout: Layout
+    layout: ObjectLayout
     segments: pa.Table
     sizes: Mapping[str, NDArray[np.int64]]
     strays: pa.Table
@@ -278,7 +278,7 @@ class Presence:
         return have_any
 
 
-def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Presence:
+def match_objects(layout: ObjectLayout, segments: pa.Table, objects: pa.Table) -> Presence:
     """Match objects (as in `ListedObjects.objects`) with segments (rows of `REMOTE_METADATA`) by the ids and offsets in
     names.
     """

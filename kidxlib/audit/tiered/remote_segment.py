@@ -23,8 +23,8 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     PARTS,
-    Layout,
     Manifest,
+    ObjectLayout,
     partition_path,
     read_manifest,
 )
@@ -59,7 +59,7 @@ class RemoteSegmentToRead:
     """
 
     partition: TopicIdPartition
-    layout: Layout
+    layout: ObjectLayout
     directory: Location
     names: Mapping[str, str]
     segment_id: str

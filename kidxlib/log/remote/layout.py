@@ -84,7 +84,7 @@ _Listed: TypeAlias = tuple[str, int, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ObjectLayout:
     """How a plugin names objects.
 
     Attributes:
@@ -138,7 +138,7 @@ def list_bucket_partitions(bucket: Location) -> dict[TopicIdPartition, Location]
     return {partition: place for partition, place in parsed if partition is not None}
 
 
-LOCAL: Final = Layout(
+LOCAL: Final = ObjectLayout(
     name="local",
     required=tuple(suffix for suffix in PARTS if suffix != TRANSACTION_INDEX_SUFFIX),
     optional=(TRANSACTION_INDEX_SUFFIX,),
@@ -165,7 +165,7 @@ def _list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]
     return directories
 
 
-AIVEN: Final = Layout(
+AIVEN: Final = ObjectLayout(
     name="aiven",
     required=(LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX),
     optional=(),

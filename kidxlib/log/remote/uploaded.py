@@ -33,7 +33,7 @@ from kidxlib.log.remote.layout import (
     EPOCHS_SUFFIX,
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
-    Layout,
+    ObjectLayout,
     ensure_named_rightly,
     ensure_of_segment,
     list_objects,
@@ -99,7 +99,7 @@ def as_read(records: Iterable[RemoteSegment | RemoteSegmentUpdate]) -> Iterator[
 
 
 def read_uploaded(
-    layout: Layout, partition: TopicIdPartition, directory: Location, broker_id: int
+    layout: ObjectLayout, partition: TopicIdPartition, directory: Location, broker_id: int
 ) -> UploadedPartition:
     """Read what a partition's objects say of its segments. Of each, some small objects and the end of the log are read.
 
@@ -137,7 +137,7 @@ def read_uploaded(
 
 
 def _segment(
-    layout: Layout, directory: Location, segment: RemoteSegmentId, start_offset: int, objects: _Objects
+    layout: ObjectLayout, directory: Location, segment: RemoteSegmentId, start_offset: int, objects: _Objects
 ) -> RemoteSegment | str:
     """A segment by its objects, or why brokers cannot read it."""
     if missing := [suffix for suffix in layout.required if suffix not in objects]:
@@ -224,7 +224,7 @@ def _by_manifest(segment: RemoteSegmentId, places: Mapping[str, Location], objec
     )
 
 
-def read_part(layout: Layout, directory: Location, start_offset: int, segment_id: str, suffix: str) -> bytes:
+def read_part(layout: ObjectLayout, directory: Location, start_offset: int, segment_id: str, suffix: str) -> bytes:
     """The bytes of a small part of a segment, in whichever object it is.
 
     Raises:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import IN_USE, Verdict
-from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
+from kidxlib.audit.gaps import FACTS, GapEvidence, finding_row, gaps_in
 from kidxlib.audit.partition import PartitionAudit, partition_audits
 from kidxlib.audit.partition_logs import MISSING
 from kidxlib.audit.rows import AuditSummary, RowKind, StartFailure, broken_files
@@ -408,7 +408,7 @@ def _with_gaps(
     gaps = gaps_in(
         rows,
         known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions),
-        Directories(places),
+        GapEvidence(places),
     )
     gaps = gaps.without_logs_at(_missing_logs(results)).with_known(rows)
     if tables is not None and gaps.lost:

@@ -21,7 +21,7 @@ from kidxlib.audit.gaps import FoundGaps
 from kidxlib.audit.partition import PartitionAudit, audit_partition
 from kidxlib.audit.rows import AuditRows, RowKind, rows_of_partition, rows_of_segment
 from kidxlib.audit.segment import AuditedLog, AuditedSegment, SegmentForPartition, audit_segment, scan_small_logs
-from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values
@@ -41,7 +41,7 @@ from kidxlib.catalog.results import (
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine, ensure_logs_visible, source_directories
 from kidxlib.engine.shares import keys_with_rows, share_rows_of, shares
-from kidxlib.engine.work import ItemRows, SharedRows, Staged, Work, reads_little
+from kidxlib.engine.work import ItemRows, SharedRows, StagedRows, Work, reads_little
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
@@ -139,7 +139,7 @@ def _from_segment_row(row: AuditedSegmentRow, events: NDArray[np.void]) -> Segme
     )
 
 
-def _recovery_columns(recovery: Recovery) -> RecoveryColumns:
+def _recovery_columns(recovery: SegmentRecovery) -> RecoveryColumns:
     return {
         "log_bytes": recovery.log_bytes,
         "next_offset": recovery.next_offset,
@@ -152,8 +152,8 @@ def _recovery_columns(recovery: Recovery) -> RecoveryColumns:
     }
 
 
-def _recovery(row: AuditedSegmentRow, columns: RecoveryColumns) -> Recovery:
-    return Recovery(
+def _recovery(row: AuditedSegmentRow, columns: RecoveryColumns) -> SegmentRecovery:
+    return SegmentRecovery(
         log_bytes=columns["log_bytes"],
         end=ScanEnd(row.status, row.reason, row.reason_position, row.reason_detail),
         next_offset=columns["next_offset"],
@@ -257,8 +257,8 @@ class AuditResults:
         unread_findings: rows of `FileFinding` on partitions whose logs were not read.
     """
 
-    segments: Staged
-    partitions: Staged
+    segments: StagedRows
+    partitions: StagedRows
     gaps: FoundGaps = field(default_factory=FoundGaps)
     gap_findings: pa.Table = field(default_factory=_FINDING_ROWS.empty_table)
     unread_findings: pa.Table = field(default_factory=_FINDING_ROWS.empty_table)
@@ -270,7 +270,7 @@ class AuditResults:
         return replace(self, unread_findings=_finding_table(rows))
 
     def rows(self, kind: RowKind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """The rows of one kind; see `Staged.rows`."""
+        """The rows of one kind; see `StagedRows.rows`."""
         rows = self.partitions.rows(kind.value, names, where)
         if kind is not RowKind.FILE:
             return rows
@@ -296,7 +296,7 @@ def _finding_table(rows: Sequence[FileFinding]) -> pa.Table:
 
 
 def partitions_to_audit(
-    staged: Staged, engine: Engine, audits: Mapping[PartitionKey, PartitionAudit], rows_max: int = _ROWS_MAX
+    staged: StagedRows, engine: Engine, audits: Mapping[PartitionKey, PartitionAudit], rows_max: int = _ROWS_MAX
 ) -> Iterator[PartitionsToAudit]:
     """The partitions in shares, with the rows of their segments (`AUDITED`); up to `rows_max` rows are held at a time.
     Partitions without segments are among `audits`, too.
@@ -313,7 +313,7 @@ def partitions_to_audit(
         yield PartitionsToAudit(engine.share(rows), rows.nbytes, audits_of_share)
 
 
-def _counts(staged: Staged) -> pa.Table:
+def _counts(staged: StagedRows) -> pa.Table:
     """How many rows of segments and events each partition has."""
     key = list(PARTITIONS.key)
     counted = staged.rows("segment", [*key, "events"]).group_by(key).aggregate([([], "count_all"), ("events", "sum")])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kidxlib.audit.gaps import Directories, PolicyOf
+from kidxlib.audit.gaps import GapEvidence, PolicyOf
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
@@ -74,10 +74,10 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
     return [log for log in broken if (log.source, log.topic, log.partition, log.base_offset) not in others]
 
 
-def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
+def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, GapEvidence]:
     """What explains gaps between a plan's logs."""
     topics = ((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
-    directories = Directories({partition.key: partition.directory.path for partition in plan.partitions})
+    directories = GapEvidence({partition.key: partition.directory.path for partition in plan.partitions})
     return request.known_topics.policy_of(topics), directories
 
 

@@ -42,7 +42,7 @@ from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish
+from kidxlib.indexing.finish_partition import DirectoryListings, FinishedPartition, fold_and_publish
 from kidxlib.indexing.listing import Longs, numbers_in
 from kidxlib.indexing.plan import PartitionTask, SegmentTask
 from kidxlib.operations.build.waves import finished_by_topic
@@ -489,7 +489,7 @@ def _with_later_snapshots(
     base_offsets = np.split(segments["base_offset"].to_numpy()[unknown], first)[1:]
     new_changes = [changes[key] for key in keys]
     directories = [tasks[keys[number]].segments_directory for number in partitions.tolist()]
-    with Listings(directories) as listings:
+    with DirectoryListings(directories) as listings:
         for number, directory, unknown_at in zip(partitions.tolist(), directories, base_offsets, strict=True):
             known_now = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
             changed_from = new_changes[number].changed_from

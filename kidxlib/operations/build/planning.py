@@ -21,7 +21,7 @@ from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Staged, Work, mapped_table
+from kidxlib.engine.work import ItemRows, StagedRows, Work, mapped_table
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment
 from kidxlib.format.topic_partition import PartitionKey
@@ -45,7 +45,7 @@ from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done, begin_phase, note, warn_of_first
+from kidxlib.terminal.console import Progress, begin_phase, note, warn_of_first
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
@@ -110,7 +110,7 @@ def listed_plan(request: BuildRequest) -> Plan:
         listed = segments
 
     warn_of_first(request.known_topics.warnings)
-    begin_phase("listing", done=lambda: Done(listed))
+    begin_phase("listing", done=lambda: Progress(listed))
     listing = (request.sources, request.topics, request.index_place, request.options_for)
     if request.plans_on_workers or _knows_many(request):
         plan = find_partitions(*listing)
@@ -313,7 +313,7 @@ def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[P
     return sorted(wanted, key=itemgetter(1, 2, 0))  # as files are sorted
 
 
-def _add_listing(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
+def _add_listing(plan: Plan, partitions: pa.Table, staged: StagedRows) -> None:
     for row in partitions.select(["listed_partition", "topic_id", "why_unlistable"]).to_pylist():
         number, reason = row["listed_partition"], row["why_unlistable"]
         partition = plan.partitions[number] = replace(plan.partitions[number], topic_id=row["topic_id"])
@@ -326,7 +326,7 @@ def _add_listing(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
     plan.warnings += map(str, staged.rows("warning")["text"].to_pylist())
 
 
-def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequence[str]) -> Changes:
+def _changes(plan: Plan, partitions: pa.Table, staged: StagedRows, known_facts: Sequence[str]) -> Changes:
     """The changes of all shares. `known_facts` are the facts that unchanged segments may lack; none where all segments
     are new.
     """

@@ -24,7 +24,7 @@ from kidxlib.catalog.results import FINISHED, SCANNED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import ensure_logs_visible, source_directories
 from kidxlib.engine.shares import cut_by_weight
-from kidxlib.engine.work import Staged, Work, reads_little
+from kidxlib.engine.work import StagedRows, Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem
 from kidxlib.indexing.changes import Changes, PartitionChange, count_unknown
@@ -37,7 +37,7 @@ from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done, begin_phase
+from kidxlib.terminal.console import Progress, begin_phase
 from kidxlib.text.words import counted
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
@@ -105,7 +105,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
     engine.start()
     before = engine.done()  # where workers have planned, they have listed segments
 
-    def done() -> Done:
+    def done() -> Progress:
         return engine.done() - before
 
     position, segments, log_bytes = 0, to_read.num_rows, changes.bytes_to_read
@@ -241,7 +241,7 @@ def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[Pa
         yield keys[start:end]
 
 
-def _record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+def _record_scanned(catalog: TablesCatalog, staged: StagedRows, build_id: str) -> int:
     """Record rows of `SCANNED`, packed files and events first: a segment that is recorded is not read again. Returns
     how many rows of `segments` were added or changed.
     """
@@ -253,7 +253,7 @@ def _record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> in
     return tables.change_rows(SEGMENTS, rows, change, by=SEGMENTS.key, since=since, build_id=build_id)
 
 
-def _record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+def _record_finished(catalog: TablesCatalog, staged: StagedRows, build_id: str) -> int:
     """Record rows of `FINISHED`. Returns how many rows of `segments` changed that this build had not changed before."""
     tables = catalog.tables
     record_packed(tables, staged)
@@ -263,7 +263,7 @@ def _record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> i
     return tables.change_rows(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
 
 
-def _withdrawn_segments(catalog: TablesCatalog, staged: Staged) -> pa.Table:
+def _withdrawn_segments(catalog: TablesCatalog, staged: StagedRows) -> pa.Table:
     """The segments that finishing has quarantined, with their logs and `status_before`. To be asked for before the
     finished rows are recorded.
     """
@@ -290,7 +290,7 @@ def _not_overtaken(catalog: TablesCatalog, rows: Found, build_id: str) -> Found:
     return updates.not_overtaken(rows, before, now, build_id)
 
 
-def _count_scanned(staged: Staged, counts: BuildCounts) -> None:
+def _count_scanned(staged: StagedRows, counts: BuildCounts) -> None:
     """Add a wave's rows of `SCANNED` to the counts."""
     kinds = ["topic", "status", "published"]
     rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
@@ -326,7 +326,7 @@ def finished_by_topic(rows: pa.Table) -> pa.Table:
     return summed.rename_columns(FINISHED_BY_TOPIC.names).cast(FINISHED_BY_TOPIC)
 
 
-def _count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: BuildCounts) -> None:
+def _count_finished(staged: StagedRows, unfolded: pa.Table, withdrawn: pa.Table, counts: BuildCounts) -> None:
     """Add rows of `FINISHED` to the counts, with `unfolded`, rows of `FINISHED_BY_TOPIC` of the segments of the same
     partitions that were not folded again, and the withdrawn segments.
     """

@@ -48,7 +48,7 @@ from kidxlib.operations.compare.catalog_replica_verdict import (
     ReplicaVerdict,
 )
 from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.store.s3 import is_object
@@ -587,7 +587,7 @@ def _with_first_offset(
     """The difference with the first offset that differs, if both logs can be read here and are as the catalog knows
     them. Only headers of batches are read. `one` and `other` are in the order of offsets.
     """
-    wanted = Wanted(difference.first_offset, difference.last_offset)
+    wanted = WantedRecords(difference.first_offset, difference.last_offset)
     try:
         with contextlib.closing(_batches(one, wanted)) as some, contextlib.closing(_batches(other, wanted)) as others:
             pair = _first_differing_pair(some, others)
@@ -609,7 +609,7 @@ def _first_differing_pair(
     return None
 
 
-def _batches(segments: Sequence[SegmentToWalk], wanted: Wanted) -> Generator[_Batch, None, None]:
+def _batches(segments: Sequence[SegmentToWalk], wanted: WantedRecords) -> Generator[_Batch, None, None]:
     """The batches that begin in a range of offsets."""
     for segment in segments:
         next_offset = segment.next_offset

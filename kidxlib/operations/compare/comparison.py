@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done, begin_phase
+from kidxlib.terminal.console import Progress, begin_phase
 
 if TYPE_CHECKING:  # the command's --help waits for none of these
     from kidxlib.engine.protocol import Engine
-    from kidxlib.engine.work import Staged, Work
+    from kidxlib.engine.work import StagedRows, Work
 
 
 class As(StrEnum):
@@ -172,11 +172,11 @@ def run_comparison(
     engine: Engine,
     phase: str,
     *,
-    done: Callable[[], Done],
+    done: Callable[[], Progress],
     so_far: Callable[[], str],
     segments: int,
     log_bytes: int = 0,
-) -> Staged:
+) -> StagedRows:
     """The staged rows. `done` shows the progress; an interrupted run reports nothing, and says `so_far`."""
     if not work.is_small:
         engine.start()

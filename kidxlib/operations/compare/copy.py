@@ -13,7 +13,7 @@ from typing import Final
 
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Staged, Work, reads_little
+from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -643,7 +643,7 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
     )
 
 
-def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
+def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> StagedRows:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
     name, units = f"compare-{uuid.uuid4().hex[:16]}", into_bins(items, engine.cores)
@@ -669,7 +669,7 @@ def _compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Iter
             yield ItemRows(log_bytes=item.log_bytes, rows=rows)
 
 
-def _compared(pairs: Sequence[DirectoryPair], staged: Staged) -> Iterator[ComparedPartition]:
+def _compared(pairs: Sequence[DirectoryPair], staged: StagedRows) -> Iterator[ComparedPartition]:
     logs: dict[str, list[LogPairRow]] = defaultdict(list)
     files: dict[str, list[FilePairRow]] = defaultdict(list)
     for row in LogPairRow.of_arrow(staged.rows("log")):

@@ -22,7 +22,7 @@ from kidxlib.catalog.results import COMPARED, CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, SegmentToCompare
 from kidxlib.engine.shares import cut_by_weight, share_rows_of
-from kidxlib.engine.work import ItemRows, Staged, Work
+from kidxlib.engine.work import ItemRows, StagedRows, Work
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
@@ -290,13 +290,13 @@ class ComparedCopies:
         requests: to the store.
     """
 
-    staged: Staged
+    staged: StagedRows
     source: str
     counts: Mapping[CopyVerdict, CopiesRow]
     requests: Requests
 
     @classmethod
-    def of(cls, staged: Staged, source: str, requests: Requests) -> ComparedCopies:
+    def of(cls, staged: StagedRows, source: str, requests: Requests) -> ComparedCopies:
         rows = staged.rows("count").group_by("verdict")
         names = ("segments", "log_bytes")
         sums = rows.aggregate([(name, "sum") for name in names]).rename_columns(["verdict", *names])

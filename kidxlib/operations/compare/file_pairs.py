@@ -28,7 +28,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.records.batch_table import BatchTable, BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.log_dir import filled_file, is_preallocated, parse_epoch_entries, small_file
@@ -336,7 +336,7 @@ class _ComparedBatches:
         `checks` computes checksums, which reads all bytes.
         """
         batches = cls(end_offset=end_offset, valid_end=position)
-        walk = BatchWalk(log, position, Wanted(), whole=checks, checks=checks, last_offset=end_offset - 1)
+        walk = BatchWalk(log, position, WantedRecords(), whole=checks, checks=checks, last_offset=end_offset - 1)
         try:
             for table in walk.tables():
                 batches.add(table)
@@ -420,7 +420,7 @@ def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int
     """
     same, batch_end = _ComparedBatches(), None
     with contextlib.suppress(MalformedRecordsError):  # `_beyond` reads these bytes once more
-        for table in BatchWalk(paired, 0, Wanted()).tables():
+        for table in BatchWalk(paired, 0, WantedRecords()).tables():
             first = paired.differences.first
             ends = table.rows["position"] + table.rows["size"]
             count = int(np.searchsorted(ends, limit if first < 0 else min(limit, first), "right"))

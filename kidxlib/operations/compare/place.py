@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kidxlib.audit.gaps import FACTS, Directories, gaps_in
+from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.catalog.results import LogPairRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CheckpointError, UsageError, describe_error
@@ -617,7 +617,7 @@ def gaps_of_both_sides(
             paths[_BOTH, partition.topic, partition.partition] = directory.path
             rows += [_facts(partition, directory.topic_id, row) for row in logs]
     table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
-    lost = gaps_in(table, lambda _, topic: known.policy(topic), Directories(paths)).lost
+    lost = gaps_in(table, lambda _, topic: known.policy(topic), GapEvidence(paths)).lost
     return [
         ComparisonFinding(
             kind=FindingKind.NEITHER,

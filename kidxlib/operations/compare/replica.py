@@ -44,10 +44,10 @@ from kidxlib.operations.compare.place import (
 )
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.batch_table_kernel import BATCH
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.console import Done
+from kidxlib.terminal.console import Progress
 from kidxlib.text.words import counted
 
 #: A range of offsets has about this many bytes of logs on each side: a second or so of work.
@@ -396,7 +396,7 @@ def _rows_of_log(log: ReplicaLog, range_: ReplicaRange, before: int, end: int) -
         headers = opened.log(log.size, use_mmap=False)
         position = 0 if range_.first <= log.base_offset else _first_position(headers, range_.first)
         bytes_ = opened.log(log.size, use_mmap=False, access=Access.SEQUENTIAL)
-        walk = BatchWalk(bytes_, position, Wanted(last_offset=range_.last), checks=True, last_offset=before)
+        walk = BatchWalk(bytes_, position, WantedRecords(last_offset=range_.last), checks=True, last_offset=before)
         try:
             for rows in _sound_rows(walk, log, range_, before):
                 yield rows
@@ -436,7 +436,7 @@ def _what_is_wrong(row: np.void) -> str:
 
 def _first_position(log: LogBytes, first: int) -> int:
     """The position of the first batch that ends at an offset or after it. Only headers are read."""
-    walk = BatchWalk(log, 0, Wanted(first_offset=first), whole=False)
+    walk = BatchWalk(log, 0, WantedRecords(first_offset=first), whole=False)
     for table in walk.tables():
         return int(table.rows["position"][0])
     return log.size
@@ -484,7 +484,7 @@ def _compare_in_workers(
     units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
     before = engine.done()  # not 0 if the engine has compared files of a copy
 
-    def done() -> Done:
+    def done() -> Progress:
         return engine.done() - before
 
     staged = run_comparison(

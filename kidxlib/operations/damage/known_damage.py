@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import ALSO, Verdict
-from kidxlib.audit.gaps import FACTS, GAP, Directories, FoundGaps, Gap, PolicyOf, finding_row, gaps_in
+from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, finding_row, gaps_in
 from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
@@ -366,7 +366,7 @@ def known_logs(
     return rows
 
 
-def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, directories: Directories) -> KnownGaps:
+def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, directories: GapEvidence) -> KnownGaps:
     """The gaps between the logs that `known_logs` returned."""
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
@@ -377,13 +377,13 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
 
 def _recorded_policies_and_directories(
     tables: TablesToRead, sources: Collection[str], known: KnownTopics
-) -> tuple[PolicyOf, Directories]:
+) -> tuple[PolicyOf, GapEvidence]:
     """What explains gaps of recorded sources: the policies of topics, and the directories of partitions."""
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()
     directories = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}
     policy_of = known.policy_of((row["source"], row["topic"], row["topic_id"]) for row in partitions)
-    return policy_of, Directories(directories)
+    return policy_of, GapEvidence(directories)
 
 
 def _with_accepted_gaps(tables: TablesToRead, found: FoundGaps) -> KnownGaps:
@@ -504,7 +504,7 @@ def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> 
 
 
 def damage_now(
-    tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
+    tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: GapEvidence
 ) -> list[AcceptableDamage]:
     """The damage that the catalog knows: segments by builds, files by the last audit of their partition, and gaps
     between logs, whether an audit has seen these or not.
@@ -528,7 +528,7 @@ def damage_now(
     return sorted(known.values(), key=lambda damage: damage.key)
 
 
-def _gap_as_damage(gap: Gap, directories: Directories) -> AcceptableDamage:
+def _gap_as_damage(gap: Gap, directories: GapEvidence) -> AcceptableDamage:
     """A gap as damage that may be accepted. Its reason is always the same: further evidence makes it no other gap."""
     row = finding_row(gap, directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}

@@ -39,7 +39,7 @@ from kidxlib.operations.damage.acceptances import (
     split_acceptances,
 )
 from kidxlib.reading.brokers_metadata import BrokersMetadata
-from kidxlib.reading.left_out import Why, other_topic_id
+from kidxlib.reading.left_out import WhyLeftOut, other_topic_id
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, NotReached
@@ -726,7 +726,7 @@ def _misnamed_by_id(
             continue
         detail = other_topic_id(topic_id, key[1], known.to_end, names[id(known)])
         if detail is not None:
-            misnamed[key] = Why.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {detail}"
+            misnamed[key] = WhyLeftOut.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {detail}"
     return misnamed
 
 

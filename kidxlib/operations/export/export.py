@@ -33,20 +33,20 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.operations.export.json_kernel import measure_texts, write_texts
 from kidxlib.operations.seek.seek_files import ensure_new_output
-from kidxlib.reading.left_out import LeftOut, LogRead, Why, gaps_between_logs
+from kidxlib.reading.left_out import LeftOut, LogRead, WhyLeftOut, gaps_between_logs
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.walk import Damage, fail_on
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.log_dir import is_broker_log_dir, small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import Done, begin_phase, note, warn
+from kidxlib.terminal.console import Progress, begin_phase, note, warn
 from kidxlib.text.words import counted
 
 #: A part has about this many bytes of segments. A larger segment becomes several parts, or one part if no index tells
@@ -239,7 +239,7 @@ def _make_plan(request: ExportRequest, threads: int) -> PlannedExport:
             units.append([])
         units[-1].append(read)
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    left_out = tuple(item for item in plan.left_out if item.is_problem or item.why is Why.FIRST_LOGS_NOT_KNOWN)
+    left_out = tuple(item for item in plan.left_out if item.is_problem or item.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN)
     return PlannedExport(units, left_out, (*plan.unreadable, *failed))
 
 
@@ -260,7 +260,7 @@ class _Progress:
     """
 
     left: Counter[str]
-    done: Done = field(default_factory=Done)
+    done: Progress = field(default_factory=Progress)
     began: float = field(default_factory=time.monotonic)
     stops: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -269,7 +269,7 @@ class _Progress:
         with self._lock:
             self.left.subtract(read.log_path for read in reads)
             segments = sum(not left for left in self.left.values())
-            self.done = Done(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
+            self.done = Progress(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
 
 
 class _StoppedError(Exception):
@@ -574,14 +574,16 @@ def _read_from_json(read: dict[str, Any]) -> SegmentRead:
         **{
             **read,
             "version": FileVersion(**read["version"]),
-            "wanted": Wanted(**read["wanted"]),
+            "wanted": WantedRecords(**read["wanted"]),
             "aborted": AbortedRanges(base64.b64decode(read["aborted"])),
         }
     )
 
 
 def _left_out_from_json(left_out: dict[str, Any]) -> LeftOut:
-    return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
+    return LeftOut(
+        **{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": WhyLeftOut(left_out["why"])}
+    )
 
 
 class ExportFormat(enum.Enum):

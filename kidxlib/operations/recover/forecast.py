@@ -22,7 +22,7 @@ from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpoch
 from kidxlib.audit.partition_logs import known_by_index, shorter_than_its_index
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import ProducerSnapshots, forgotten_producers, simulate_startup
-from kidxlib.audit.startup.simulation import Recovery, SimulatedSegment, StartupAction, StartupSimulation
+from kidxlib.audit.startup.simulation import SegmentRecovery, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.tiered.local_log import LocalLog
 from kidxlib.errors import (
     CheckpointError,
@@ -49,7 +49,7 @@ from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches, log_path
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -104,8 +104,8 @@ class SeenLog:
     """What a plan has seen of a log.
 
     Attributes:
-        status, next_offset: as `Recovery` has them; `UNREADABLE` and None if the end of the log was not found. A log
-            that has lost only its end is `OK`: what it has is known.
+        status, next_offset: as `SegmentRecovery` has them; `UNREADABLE` and None if the end of the log was not found. A
+            log that has lost only its end is `OK`: what it has is known.
         records: None if they were not counted.
         epochs: the leader epochs of the batches that were looked at.
         is_read: all headers were read.
@@ -224,7 +224,7 @@ def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> 
     )
 
 
-def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[Batch]:
+def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[BatchHeader]:
     """The first batch, and the batches from the last index entry on; none if these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
     log = LogFile(log_path(directory, segment.base_offset), _END_BYTES)
@@ -266,7 +266,7 @@ def _with_headers_read(
         )
 
 
-def _is_cut_off(directory: Path, base_offset: int, recovery: Recovery) -> bool:
+def _is_cut_off(directory: Path, base_offset: int, recovery: SegmentRecovery) -> bool:
     """Whether a log was cut off: its `.index` leads beyond its last batch, and no whole batch is there. Then all
     offsets up to the next log are missing. A damaged log may still have some of them.
     """
@@ -354,7 +354,7 @@ class Forecast:
     stop: PartitionStop
     everything: bool
     headers: HeadersRead | None
-    recoveries: Mapping[int, Recovery]
+    recoveries: Mapping[int, SegmentRecovery]
     kept_scans: KeptScans | None
     broker_start: StartupSimulation
     simulation: StartupSimulation

@@ -60,7 +60,7 @@ from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
-from kidxlib.storage.publisher import Owner, Publisher, sweep_staging_files
+from kidxlib.storage.publisher import FileOwner, Publisher, sweep_staging_files
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.console import begin_phase
 
@@ -169,7 +169,7 @@ def _write_markers(log_dirs: Sequence[Path]) -> None:
 
 
 def _publish_log_dir_file(log_dir: Path, name: str, content: bytes) -> None:
-    owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
+    owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
     with Publisher() as publisher:
         publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()
@@ -298,7 +298,7 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[Directory, l
                 if known.is_new_epoch(epoch):
                     known.assign(epoch, start_offset)
             if known.entries != before:
-                owner = replace(Owner.of(forecast.directory.stat()), mode=0o644)
+                owner = replace(FileOwner.of(forecast.directory.stat()), mode=0o644)
                 publisher.stage(forecast.files, LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
         publisher.commit()
 
@@ -485,7 +485,7 @@ def _write_copy(copy: Path, source: BinaryIO, start: int) -> None:
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f"{copy.name}{_PART_SUFFIX}")
     part.unlink(missing_ok=True)
-    owner = Owner.of(os.fstat(source.fileno()))
+    owner = FileOwner.of(os.fstat(source.fileno()))
     with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as file:
         os.fchmod(file.fileno(), owner.mode)
         with contextlib.suppress(PermissionError):  # only root gives files away; the copy is the caller's own then

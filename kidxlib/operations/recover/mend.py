@@ -37,7 +37,7 @@ from kidxlib.operations.compare.replica import compare_directory_pairs
 from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import log_dir_as_source
-from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir
 from kidxlib.operations.tiered.local_partitions import local_log, local_partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
@@ -47,7 +47,7 @@ from kidxlib.storage.location import Directory
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.publisher import FileOwner, Publisher
 from kidxlib.text.words import counted
 
 _MISSING_OR_EMPTY: Final = "it is missing or empty"
@@ -147,12 +147,12 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
             if mending.content is None:
                 publisher.remove(mending.directory, mending.name)
             else:
-                owner = replace(Owner.of(mending.path.parent.stat()), mode=0o644)
+                owner = replace(FileOwner.of(mending.path.parent.stat()), mode=0o644)
                 publisher.stage(mending.directory, mending.name, mending.content, owner)
                 publisher.commit()
 
 
-def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+def _mend_recovery_points(log_dir: StoppedLogDir) -> Iterator[Mending | Unmended]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
     read = obstacles.accepted_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
@@ -170,7 +170,7 @@ def _mend_recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
 
 
 def _mend_leader_epochs(
-    log_dir: LogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
+    log_dir: StoppedLogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
 ) -> Iterator[Mending | Unmended]:
     """Leader epochs as a broker that recovers all of the log would make them, after those of the remote segments: a
     leader without these would delete remote segments, or not find them.
@@ -231,7 +231,7 @@ def _why_epochs_unusable(path: Path) -> str | None:
     return _MISSING_OR_EMPTY
 
 
-def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
+def _why_perhaps_tiered(log_dir: StoppedLogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
     source = str(log_dir.path)
     tiered = known.config(source, partition.topic, REMOTE_STORAGE_ENABLE)
     if tiered is None or not known.is_settled(source, partition.topic, REMOTE_STORAGE_ENABLE):
@@ -266,7 +266,7 @@ def _epochs_of_batches(directory: Path, base_offsets: Sequence[int]) -> LeaderEp
 
 
 def _mend_topic_id(
-    log_dir: LogDir,
+    log_dir: StoppedLogDir,
     partition: TopicPartition,
     broker: StoppedBroker,
     images: Sequence[ClusterMetadata],
@@ -306,7 +306,7 @@ def _mend_topic_id(
 
 
 def _confirm_topic_id(
-    log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest
+    log_dir: StoppedLogDir, partition: TopicPartition, topic_id: str, request: MendRequest
 ) -> tuple[bool, str]:
     """Whether a replica or an option confirms that a partition's records are the topic's; which one, or why none."""
     testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
@@ -325,7 +325,7 @@ def _confirm_topic_id(
 
 
 def _why_topic_id_uncertain(
-    log_dir: LogDir,
+    log_dir: StoppedLogDir,
     partition: TopicPartition,
     broker: StoppedBroker,
     assigned: Sequence[tuple[ClusterMetadata, Assignment | None]],
@@ -352,7 +352,7 @@ def _why_topic_id_uncertain(
     return None
 
 
-def _mend_metadata_snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+def _mend_metadata_snapshot(log_dir: StoppedLogDir) -> Iterator[Mending | Unmended]:
     """The latest snapshot of the cluster's metadata, if it cannot be read and the other files lead to its end."""
     directory = log_dir.path / METADATA_DIRECTORY
     if not directory.is_dir():
@@ -406,7 +406,7 @@ class ConfirmingReplicas:
     known: KnownTopics
     engine: Engine
 
-    def testimonies(self, log_dir: LogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
+    def testimonies(self, log_dir: StoppedLogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
         """What each place says of the partition with the directory `name`, whose topic has this id by the metadata."""
         if not self.places:
             return

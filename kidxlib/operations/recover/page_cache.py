@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.errors import (
     CheckpointError,
     CorruptIndexError,
@@ -56,7 +56,7 @@ from kidxlib.storage.location import DIRECTORY, Directory
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
 from kidxlib.storage.opened_log import open_regular_file
-from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.publisher import FileOwner, Publisher
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
@@ -267,7 +267,7 @@ def note_down(log_dirs: Sequence[Path]) -> None:
         content = json.dumps(
             {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": last_number}, indent=2
         )
-        owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
+        owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
         with Publisher() as publisher:
             publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
             publisher.commit()
@@ -371,7 +371,7 @@ class _SegmentEnd:
         epochs: the leader epochs of the first batch and of the batches at the end.
     """
 
-    recovery: Recovery
+    recovery: SegmentRecovery
     bytes_read: int
     last_epoch: int
     epochs: tuple[EpochEntry, ...]
@@ -439,7 +439,7 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
     ):
         return None
     next_offset = last_batches[-1].last_offset + 1
-    recovery = Recovery(
+    recovery = SegmentRecovery(
         log_bytes=size,
         end=ScanEnd(Status.OK, None, size, None),
         next_offset=next_offset,

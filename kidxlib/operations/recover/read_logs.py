@@ -13,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.startup.simulation import Recovery, recoveries_of
+from kidxlib.audit.startup.simulation import SegmentRecovery, recoveries_of
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.recovery.kept_scans import PassPlace, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections, scan_logs
@@ -47,7 +47,7 @@ class EarlierRead:
     """
 
     options: RecoverOptions
-    recovery: Recovery
+    recovery: SegmentRecovery
     epochs: tuple[EpochEntry, ...]
     kept: PassPlace | None = None
     number: int = 0
@@ -106,7 +106,7 @@ def _epoch_entries(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
     return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
 
 
-def epochs_of_batches(some: Iterable[Batch]) -> tuple[EpochEntry, ...]:
+def epochs_of_batches(some: Iterable[BatchHeader]) -> tuple[EpochEntry, ...]:
     """The leader epochs of batches, each where its batch begins."""
     return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)
 
@@ -129,11 +129,11 @@ class LogReader:
     threads: int = 1
     kept: ScanWriter | None = None
     known: Mapping[str, EarlierRead] = field(default_factory=dict)
-    recoveries: dict[int, Recovery] = field(default_factory=dict)
+    recoveries: dict[int, SegmentRecovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
     end_epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
-    def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
+    def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> SegmentRecovery:
         """Read what is left of a log (a `ReadLog`). The checksum of the last batch is checked in any case."""
         known = self.known.get(path)
         if known is not None and (known.options, known.recovery.log_bytes) == (options, kept_bytes):
@@ -149,7 +149,7 @@ class LogReader:
             scanned = recover_in_sections(log, base_offset, options, self.threads)
             if not options.verify_crc:
                 scanned = _without_broken_append(log, base_offset, options, scanned)
-            recovery = Recovery.of(log, scanned, base_offset)
+            recovery = SegmentRecovery.of(log, scanned, base_offset)
             if kept_bytes == opened.version.size and base_offset not in self.recoveries:
                 self.recoveries[base_offset] = recovery
                 self.epochs[base_offset] = _epoch_entries(scanned.leader_epochs)
@@ -174,11 +174,11 @@ def _without_broken_append(
     return replace(again, facts=replace(again.facts, log_crc32c=None))  # it was not computed from the start
 
 
-def _last_scanned_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
+def _last_scanned_batch(log: LogBytes, scanned: RecoveredSegment) -> BatchHeader | None:
     entries = np.frombuffer(scanned.offset_index, layouts.OFFSET_INDEX_ENTRY)
     position = int(entries["position"][-1]) if len(entries) else 0
     end, last = scanned.facts.valid_bytes, None
-    coming: Iterator[Batch] = batches(log, position)
+    coming: Iterator[BatchHeader] = batches(log, position)
     while position < end:
         last = next(coming)
         position = last.next_position

@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
+from kidxlib.audit.gaps import FACTS, FoundGaps, GapEvidence, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
@@ -42,7 +42,7 @@ from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, LogReader, SmallLog, log_path, read_together
-from kidxlib.operations.recover.stopped_broker import LogDir, Refusal, StoppedBroker
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
@@ -77,7 +77,7 @@ class PlannedLogDir:
         forecasts: one for each partition that has a segment.
     """
 
-    log_dir: LogDir
+    log_dir: StoppedLogDir
     listed: Plan
     forecasts: Sequence[Forecast]
 
@@ -622,7 +622,7 @@ def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> 
             of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
             rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]
     facts = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
-    return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
+    return gaps_in(facts, policy_of, GapEvidence(places)).with_known(facts)
 
 
 def _missing_metadata_refusal(broker: StoppedBroker, known: KnownTopics) -> Iterator[Refusal]:
@@ -699,7 +699,7 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
         )
 
 
-def list_log_dir_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
+def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
     source = log_dir_as_source(log_dir)
     plan = find_partitions(
@@ -717,6 +717,6 @@ def list_log_dir_partitions(log_dir: LogDir, known: KnownTopics, topics: re.Patt
     return plan.part(kept)
 
 
-def log_dir_as_source(log_dir: LogDir) -> Source:
+def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
     """A log dir as a source, by which it is known to metadata."""
     return Source(str(log_dir.path), location(str(log_dir.path)))

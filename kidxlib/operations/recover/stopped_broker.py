@@ -36,7 +36,7 @@ _SUFFIXES_OF_OTHER_LOGS: Final = ("-future", "-stray")
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class StoppedLogDir:
     """A log dir of a broker that has stopped.
 
     Attributes:
@@ -90,7 +90,7 @@ class StoppedBroker:
     """
 
     node_id: int | None
-    log_dirs: tuple[LogDir, ...]
+    log_dirs: tuple[StoppedLogDir, ...]
     refusals: tuple[Refusal, ...]
     plan_only: tuple[str, ...] = ()
     not_locked: tuple[str, ...] = ()
@@ -101,12 +101,12 @@ class StoppedBroker:
         return self.plan_only + self.not_locked
 
     @property
-    def unclean(self) -> tuple[LogDir, ...]:
+    def unclean(self) -> tuple[StoppedLogDir, ...]:
         """The log dirs without a marker, which a broker recovers."""
         return tuple(log_dir for log_dir in self.log_dirs if not log_dir.stop.clean_shutdown)
 
     @property
-    def clean(self) -> tuple[LogDir, ...]:
+    def clean(self) -> tuple[StoppedLogDir, ...]:
         """The log dirs with a marker."""
         return tuple(log_dir for log_dir in self.log_dirs if log_dir.stop.clean_shutdown)
 
@@ -180,7 +180,7 @@ def _first_readable_metadata(log_dirs: Iterable[Path], given: str | None) -> Clu
     return next((image for image in images if image is not None), None)
 
 
-def _zookeeper_refusal(log_dir: LogDir) -> str:
+def _zookeeper_refusal(log_dir: StoppedLogDir) -> str:
     return (
         f"{log_dir.path / META_PROPERTIES}: version {_VERSION_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan "
         f"holds for Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
@@ -199,13 +199,13 @@ def _distinct_paths(paths: Iterable[str]) -> list[Path]:
     return named
 
 
-def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
+def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> StoppedLogDir:
     try:
         meta = read_meta_properties(path)
     except (CheckpointError, OSError):
         meta = MetaProperties()  # it is among what the broker meets
     directories = [name for name in names if (path / name).is_dir()]  # a broker passes over files of such names
-    return LogDir(
+    return StoppedLogDir(
         path=path,
         meta=meta,
         stop=stop,

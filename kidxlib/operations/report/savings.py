@@ -58,7 +58,7 @@ from kidxlib.operations.report.savings_kernel import (
 from kidxlib.reading.positions import ListedLog, bound_before
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.tables.protocol import TablesToRead, scope_of
@@ -72,7 +72,7 @@ _BYTES_MAX: Final = 4 * 1024 * _KIB
 NO_ESTIMATE: Final = np.float32(1.0)
 _IMPROVING_STEP: Final = np.float32(0.005)
 _DETERIORATE_STEP: Final = np.float32(0.05)
-_ALL_BATCHES: Final = Wanted()
+_ALL_BATCHES: Final = WantedRecords()
 _CHUNK_BYTES: Final = 512 * 1024
 #: Bytes that are decompressed at once; one batch may have more.
 _ROOM_BYTES: Final = 1024 * 1024

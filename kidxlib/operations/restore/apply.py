@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.gaps import FoundGaps, explains_gaps
-from kidxlib.audit.startup.simulation import Recovery, StartupAction
+from kidxlib.audit.startup.simulation import SegmentRecovery, StartupAction
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import KidxError, WorkersDiedError, describe_error
@@ -68,7 +68,7 @@ from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directo
 from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.opened_log import SMALL_BYTES
-from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.publisher import FileOwner, Publisher
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase
@@ -92,7 +92,7 @@ _FILES_COPIED_BESIDE_LOGS: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
 #: A group of partitions is copied, and then looked at, once it has so many files or bytes.
 _GROUP_FILES: Final = 512
 _GROUP_BYTES_A_CORE: Final = 128 * 1024 * 1024
-#: Facts of `Recovery` that are in no part of a log larger than in the log.
+#: Facts of `SegmentRecovery` that are in no part of a log larger than in the log.
 _GROWING: Final = ("batches", "max_timestamp_ms", "highest_producer_id", "transactional_batches")
 
 
@@ -269,7 +269,7 @@ def _known_topics(plan: RestorePlan) -> KnownTopics:
 def _publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
     with Publisher() as publisher:
         for log_dir, contents in files.items():
-            owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
+            owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
             for name, content in contents.items():
                 publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()
@@ -382,7 +382,7 @@ def _groups(
 def _file_copies(replica: PlannedReplica) -> Iterator[FileCopy]:
     """The files to copy; their directory is made first."""
     source, directory = replica.copied_from, replica.directory
-    owner = Owner.of((directory.parent / META_PROPERTIES).stat())
+    owner = FileOwner.of((directory.parent / META_PROPERTIES).stat())
     make_directory(directory, source.directory, owner)
     for base_offset, size in _logs(replica).items():
         name = segment_file(base_offset, LOG_SUFFIX)
@@ -405,7 +405,10 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
             entries = () if epochs is None else epochs.entries
             kept = [entry for entry in entries if entry.start_offset < replica.copied_from.end_offset]
             if len(kept) < len(entries):
-                directory, owner = Directory(str(path.parent), path.name), replace(Owner.of(path.stat()), mode=0o644)
+                directory, owner = (
+                    Directory(str(path.parent), path.name),
+                    replace(FileOwner.of(path.stat()), mode=0o644),
+                )
                 publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
         publisher.commit()
 
@@ -453,7 +456,7 @@ def _logs_found(forecast: Forecast) -> dict[int, dict[str, Any]]:
     }
 
 
-def _fields(recovery: Recovery) -> dict[str, Any]:
+def _fields(recovery: SegmentRecovery) -> dict[str, Any]:
     return {field.name: getattr(recovery, field.name) for field in fields(recovery)}
 
 

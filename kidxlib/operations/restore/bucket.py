@@ -48,7 +48,7 @@ from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import ANY_TOPIC, LAYOUTS
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, ObjectLayout, list_objects, object_name
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
     metadata_partition,
@@ -116,7 +116,7 @@ class Bucket:
         protected, is_cluster_stopped: as in `protection_of`.
     """
 
-    layout: Layout
+    layout: ObjectLayout
     place: Location
     log_dir: Path
     protected: Protected | None

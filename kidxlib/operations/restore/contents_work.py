@@ -14,11 +14,11 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import Skipped, list_segments
+from kidxlib.indexing.listing import SkippedEntries, list_segments
 from kidxlib.indexing.source import ANY_TOPIC, LocalLogs, RemoteBucket, Source
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.restore.record_digest import DIGESTED, READ_UNCOMMITTED, IsolatedRecords, RecordDigest
-from kidxlib.reading.left_out import Why
+from kidxlib.reading.left_out import WhyLeftOut
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import record_rows_of
@@ -30,7 +30,7 @@ _LOGS_AT_ONCE: Final = 2
 #: The most threads that read a log: together four, as in `kidxlib.library.read`, which bounds a worker's memory.
 THREADS_MAX: Final = 4 // _LOGS_AT_ONCE
 
-_BEYOND_STABLE: Final = Why.BEYOND_LAST_STABLE_OFFSET
+_BEYOND_STABLE: Final = WhyLeftOut.BEYOND_LAST_STABLE_OFFSET
 _ISOLATED_RECORDS: Final = pa.struct(
     [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
 )
@@ -154,7 +154,9 @@ def _log_read_request(log: RestoredLog) -> ReadRequest:
             f"{log.bucket.place}: no directory of {log.topic_partition.directory} with topic id {log.topic_id}; "
             "expected the log's beginning there"
         )
-    of_both = replace(log.bucket, local={log.id_partition: LocalLogs(directory, list_segments(local, Skipped()))})
+    of_both = replace(
+        log.bucket, local={log.id_partition: LocalLogs(directory, list_segments(local, SkippedEntries()))}
+    )
     return replace(
         request,
         sources=[Source(str(place), place, of_both)],

@@ -39,7 +39,7 @@ from kidxlib.messages.typed_records import (
 )
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
 from kidxlib.storage.opened_log import LogFile
@@ -110,7 +110,7 @@ class CoordinatorLog:
                     highest[key] = max(highest.get(key, 0), offset)
         return highest
 
-    def add(self, batch: Batch, record: Record, module: str) -> None:
+    def add(self, batch: BatchHeader, record: Record, module: str) -> None:
         if batch.is_control:
             self._end_transaction(batch.producer_id, read_control_record(record).name == _COMMIT)
             return
@@ -128,7 +128,7 @@ class CoordinatorLog:
         elif read.key_message.name.endswith(_OFFSET_COMMIT):
             self._add_offset_commit(batch, read)
 
-    def _add_offset_commit(self, batch: Batch, read: CoordinatorRecord) -> None:
+    def _add_offset_commit(self, batch: BatchHeader, read: CoordinatorRecord) -> None:
         key = (read.key["group"], TopicPartition(read.key["topic"], read.key["partition"]))
         self.names.add(read.key["group"])
         offset = None if read.value is None else int(read.value["offset"])
@@ -189,7 +189,7 @@ def read_coordinator_log(forecast: Forecast) -> CoordinatorLog:
     return read
 
 
-def _records_of_log(forecast: Forecast) -> Iterator[tuple[Batch, Record]]:
+def _records_of_log(forecast: Forecast) -> Iterator[tuple[BatchHeader, Record]]:
     for segment in forecast.simulation.segments:
         log = LogFile(log_path(forecast.directory, segment.base_offset))
         log.keep_valid(segment.kept_bytes)

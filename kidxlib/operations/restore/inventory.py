@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kidxlib.audit.startup.last_stop import LastStop
-from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.catalog.tables import FACTS_VERSION
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
@@ -50,7 +50,7 @@ from kidxlib.operations.compare.place import ComparedPlace, list_place
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_path
 from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, log_dir_as_source, recovery_plan
-from kidxlib.operations.recover.stopped_broker import LogDir, StoppedBroker, stopped_broker
+from kidxlib.operations.recover.stopped_broker import StoppedBroker, StoppedLogDir, stopped_broker
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
     CoordinatorLog,
@@ -80,7 +80,7 @@ _RESTING: Final = timedelta(seconds=2)
 #: What tells that a log has not changed. Nobody but the kernel sets `ctime`.
 _OF_FILE: Final = ("device", "inode", "size", "mtime_ns", "ctime_ns")
 _SCAN_OPTIONS: Final = ("interval_bytes", "max_index_bytes")
-#: Fields of `Recovery`; the others follow from the size, as the log is whole.
+#: Fields of `SegmentRecovery`; the others follow from the size, as the log is whole.
 _FACTS_OF_LOG: Final = (
     "next_offset",
     "map_end_offset",
@@ -264,7 +264,7 @@ class OldBroker:
         return [str(log_dir.path) for log_dir in self.log_dirs] if self.bucket is None else [str(self.bucket)]
 
     @property
-    def log_dirs(self) -> Sequence[LogDir]:
+    def log_dirs(self) -> Sequence[StoppedLogDir]:
         return self.plan.broker.log_dirs
 
     @property
@@ -595,7 +595,7 @@ class ScanCache:
             return None
         if any(row[name] != getattr(options, name) for name in _SCAN_OPTIONS):
             return None
-        recovery = Recovery(
+        recovery = SegmentRecovery(
             log_bytes=state[2],
             end=ScanEnd(Status.OK, None, state[2], None),
             past=NOTHING_PAST,

@@ -47,7 +47,7 @@ from kidxlib.java import parse_int
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
 from kidxlib.operations.restore.inventory import OldBroker, OldReplica
-from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
+from kidxlib.records.batch_headers import BatchHeader, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
@@ -56,7 +56,7 @@ from kidxlib.storage.location import Directory, ensure_text, identity_of, place_
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties, small_file
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.publisher import Owner, Published, publish_if
+from kidxlib.storage.publisher import FileOwner, Published, publish_if
 from kidxlib.storage.store.s3 import is_object
 
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.
@@ -187,7 +187,7 @@ def _required_properties(log_dir: Path) -> MetaProperties:
 def _read_controller_file(log_dir: Path, properties: MetaProperties, below: str, name: str) -> FormattedController:
     path = log_dir / below / name
     content = small_file(path)
-    controls: list[tuple[str | None, bytes, Batch]] = []
+    controls: list[tuple[str | None, bytes, BatchHeader]] = []
     data: list[FramedMessage] = []
     voters: Mapping[int, str] | None = None
     try:
@@ -243,7 +243,7 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
             controller.name,
             controller.content_with(restored),
             controller.content.__eq__,
-            Owner.of(controller.path.stat()),
+            FileOwner.of(controller.path.stat()),
         )
         if outcome is Published.KEPT:
             raise PublishError(f"{controller.path}: it has changed since it was read; format the directory anew")

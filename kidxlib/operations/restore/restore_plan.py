@@ -62,7 +62,7 @@ from kidxlib.operations.restore.surviving_metadata import (
     only_topics,
     surviving_or_refused,
 )
-from kidxlib.operations.restore.until_offsets import Ends, cut_commits, never_ended, plan_ends
+from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
 from kidxlib.text.words import counted
 
 _REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
@@ -118,7 +118,7 @@ class RestorePlan:
     left_out: Sequence[str]
     space: Sequence[FileSystemSpace]
     refusals: Sequence[str]
-    ends: Ends
+    ends: GivenEnds
     groups: GroupOffsets
     bucket: TakenBucket | None = None
 
@@ -348,7 +348,7 @@ def _planned_ends_and_leaders(
     partitions: Sequence[Sequence[OldReplica]],
     surviving: SurvivingMetadata | None,
     engine: Engine,
-) -> tuple[Ends, list[Choice]]:
+) -> tuple[GivenEnds, list[Choice]]:
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     assignments = {} if surviving is None else surviving.metadata.assignments
     ends = plan_ends(options.until, partitions, elsewhere, engine.cores, assignments)
@@ -448,7 +448,7 @@ def _too_few_replicas(cluster: RestoredCluster, assignments: Mapping[TopicPartit
             yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
 
 
-def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: Ends) -> Iterator[str]:
+def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
     """Records that consumers have seen, or whole batches, that no copied log has; but for those behind a given end."""
     marks: Counter[TopicPartition] = Counter()
     for broker in inventory.brokers:
@@ -556,7 +556,7 @@ def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], clus
 
 
 def _why_not_ends(
-    options: RestoreOptions, inventory: Inventory, choices: Iterable[Choice], ends: Ends
+    options: RestoreOptions, inventory: Inventory, choices: Iterable[Choice], ends: GivenEnds
 ) -> Iterator[str]:
     """Refusals of given ends, and of transactions that nobody would end as they were meant to be."""
     leaders = [choice.leader for choice in choices]
@@ -568,7 +568,7 @@ def _why_not_ends(
         yield from never_ended(leaders, ends)
 
 
-def _with_replaced_values_lost(cluster: RestoredCluster, ends: Ends) -> RestoredCluster:
+def _with_replaced_values_lost(cluster: RestoredCluster, ends: GivenEnds) -> RestoredCluster:
     """The cluster, with what no end brings back: a cleaner has removed values that were replaced."""
     compacted = {
         topic.name

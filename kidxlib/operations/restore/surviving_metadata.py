@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from kidxlib.errors import CheckpointError, ClusterMetadataError, UsageError, describe_error
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.log.metadata_image import ClusterMetadata, changes_in, read_despite_damage
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY, Replica, read_replica
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, MetadataReplica, read_replica
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage
 from kidxlib.records.reader import Record
@@ -149,7 +149,7 @@ def only_topics(surviving: SurvivingMetadata | None, topics: re.Pattern[str]) ->
 @dataclass(frozen=True, slots=True)
 class _MetadataCopy:
     metadata: ClusterMetadata
-    replica: Replica
+    replica: MetadataReplica
     properties: MetaProperties
 
     @property
@@ -307,7 +307,7 @@ def _as_hashable(value: Any) -> Any:
     return tuple(sorted((str(part) for part in value), key=str)) if isinstance(value, list) else value
 
 
-def _line_on_batches_behind_damage(replica: Replica) -> str | None:
+def _line_on_batches_behind_damage(replica: MetadataReplica) -> str | None:
     """A line on whole batches behind the place where a log is torn. A node cuts its log there as it starts
     (`LogSegment.recover`), and its quorum gives it again what it lacks: here nobody does.
     """
@@ -328,7 +328,7 @@ def _line_on_batches_behind_damage(replica: Replica) -> str | None:
     )
 
 
-def _carried_records(replica: Replica) -> _CarriedRecords:
+def _carried_records(replica: MetadataReplica) -> _CarriedRecords:
     taken = _CarriedRecords()
     for change in changes_in(chain(replica.snapshot, replica.log)):
         if change.message.name in _RECORDS_READ:

@@ -29,7 +29,7 @@ from kidxlib.operations.restore.choose_replicas import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.records.batch_table import BatchWalk
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
@@ -95,7 +95,7 @@ class PlannedEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class GivenEnds:
     """
     Attributes:
         by_partition: of the partitions for which an end was given.
@@ -205,7 +205,7 @@ def plan_ends(
     elsewhere: Collection[TopicPartition],
     threads: int,
     assignments: Mapping[TopicPartition, Assignment],
-) -> Ends:
+) -> GivenEnds:
     """Where partitions end for which an offset is given. Headers are read of one log for each, and of logs with
     transactions.
 
@@ -214,7 +214,7 @@ def plan_ends(
         elsewhere: partitions of the sources that are left out.
     """
     if given is None:
-        return Ends()
+        return GivenEnds()
     named = ((replicas[0].topic_partition, replicas) for replicas in partitions)
     leaders = {partition: leader_of(replicas, assignments.get(partition)) for partition, replicas in named}
     missing = given.keys() - leaders.keys()
@@ -236,10 +236,10 @@ def plan_ends(
             ends[end.topic_partition] = end
             if end.end < end.leader.start_offset:
                 refusals.append(_why_end_is_below_start(end))
-    return Ends(ends, refusals, without)
+    return GivenEnds(ends, refusals, without)
 
 
-def cut_commits(prepared: Iterable[PreparedCommit], ends: Ends) -> Iterator[str]:
+def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator[str]:
     """Refusals for transactions that coordinators are about to commit, and of which records lie behind an end: they
     would commit in part (`TransactionMarkerChannelManager`).
     """
@@ -254,7 +254,7 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: Ends) -> Iterator[str]
                 )
 
 
-def never_ended(leaders: Iterable[OldReplica], ends: Ends) -> Iterator[str]:
+def never_ended(leaders: Iterable[OldReplica], ends: GivenEnds) -> Iterator[str]:
     """Refusals for logs that end within a transaction, where no coordinator comes back that would end it."""
     for leader in leaders:
         partition, end = leader.topic_partition, leader.end_offset
@@ -393,7 +393,7 @@ def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: in
     """Where the last batch ends that has no record at an offset or behind it, and the offset after it."""
     found = None
     with contextlib.closing(_log_of(replica, segment)) as log:
-        for table in BatchWalk(log, 0, Wanted(last_offset=offset), whole=False).tables():
+        for table in BatchWalk(log, 0, WantedRecords(last_offset=offset), whole=False).tables():
             rows = table.rows[table.rows["last_offset"] < offset]
             if len(rows):
                 last = rows[-1]
@@ -427,7 +427,7 @@ def _proposed_end(leader: OldReplica, time_ms: int) -> ProposedEnd:
             before = max(before, recovery.next_offset)
             continue
         with contextlib.closing(_log_of(leader, segment)) as log:
-            for table in BatchWalk(log, 0, Wanted(), whole=False).tables():
+            for table in BatchWalk(log, 0, WantedRecords(), whole=False).tables():
                 is_later, last = table.rows["max_timestamp"] > time_ms, table.rows["last_offset"]
                 if offset is None:
                     first = int(is_later.argmax()) if is_later.any() else len(last)

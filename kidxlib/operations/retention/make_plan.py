@@ -21,7 +21,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.work import Staged, Work
+from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
@@ -167,7 +167,7 @@ def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[
 
 
 def _ensure_recent(
-    request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
+    request: PlanRequest, staged: StagedRows, own: Configs, configs: Configs, configured: ConfiguredTopics
 ) -> None:
     """Refuse a configuration that is much older than a partition's last record: Kafka's tool deletes by the file at
     once.
@@ -183,7 +183,7 @@ def _ensure_recent(
 
 def _staged(
     backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
-) -> tuple[Staged, Mapping[str, str]]:
+) -> tuple[StagedRows, Mapping[str, str]]:
     """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
     rows = segments.read_columns(FACTS_OF_OFFSETS)
     if request.delete_records_json is not None:
@@ -220,7 +220,7 @@ class _RowsOfPlan:
         of_plan: the columns that are the same in all rows.
     """
 
-    staged: Staged
+    staged: StagedRows
     of_plan: Mapping[str, Any]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -351,7 +351,7 @@ def _segment_name(source: str, topic: str, partition: int, base_offset: int) -> 
     return f"{source}: {topic}-{partition}/{base_offset}"
 
 
-def _findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
+def _findings_of(staged: StagedRows, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
     """The warnings of a plan (rows of `PLANNED`), by policy. `looks_compacted` is of `topics_that_look_compacted`."""
     by = ["policy", "warning"]
     rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_TIME_COLUMNS]))
@@ -440,7 +440,7 @@ class _RetentionReport:
 
 
 def _summary(
-    staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool
+    staged: StagedRows, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool
 ) -> _RetentionReport:
     """Sum up a plan (rows of `PLANNED`) that was made by these configurations. In a what-if, Kafka's defaults stand for
     settings that are not known. `looks_compacted` is of `topics_that_look_compacted`.
@@ -498,7 +498,7 @@ def _assumed_by_topic(configs: Configs) -> dict[str, list[str]]:
     return assumed
 
 
-def _undecided_segments(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+def _undecided_segments(staged: StagedRows, summed: pa.Table) -> tuple[int, list[str]]:
     """How many segments are kept as not all of them is known; and a line on each of the first."""
     is_problem = pc.field("reason") == Reason.NOT_WELL.value
     if not summed.filter(is_problem).num_rows:
@@ -508,7 +508,7 @@ def _undecided_segments(staged: Staged, summed: pa.Table) -> tuple[int, list[str
     return rows.num_rows, [f"{_named(row)}: {what}" for row in _first_rows(rows)]
 
 
-def _differing_decisions(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+def _differing_decisions(staged: StagedRows, summed: pa.Table) -> tuple[int, list[str]]:
     """How many segments their time indexes decide otherwise than the catalog; and a line on each of the first."""
     differ = pc.field("decision") != pc.field("decision_on_disk")
     if not summed.filter(differ).num_rows:
@@ -613,12 +613,12 @@ def _compacted_line(topics: Mapping[str, str]) -> str:
     )
 
 
-def _segments_as_json(staged: Staged) -> list[dict[str, Any]]:
+def _segments_as_json(staged: StagedRows) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = _in_order(staged, _JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
     return rows
 
 
-def _tell_segments(outcome: Outcome, staged: Staged) -> None:
+def _tell_segments(outcome: Outcome, staged: StagedRows) -> None:
     rows = _in_order(staged, ["policy", *SEGMENTS.key, "decision", "reason", "due_ms", "bytes"])
     shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
     outcome.table(
@@ -637,7 +637,7 @@ def _tell_segments(outcome: Outcome, staged: Staged) -> None:
     outcome.more(rows.num_rows - len(shown), " segments: --json has all of them")
 
 
-def _in_order(staged: Staged, names: Sequence[str]) -> pa.Table:
+def _in_order(staged: StagedRows, names: Sequence[str]) -> pa.Table:
     rows = staged.rows("segment", names).select(names)
     return rows.sort_by([(name, "ascending") for name in ("policy", *SEGMENTS.key)])
 
@@ -648,7 +648,7 @@ def _goes(row: Mapping[str, Any]) -> str:
     return "-" if row["due_ms"] is None else show_time(row["due_ms"])
 
 
-def _partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
+def _partitions_to_delete_from(staged: StagedRows) -> dict[PartitionKey, Written]:
     """The partitions that a file for `kafka-delete-records` names, and when each was last written."""
     names = ["decision", "largest_timestamp_ms", "age_from_mtime", "log_mtime_ns"]
     rows = staged.rows("segment", [*PARTITIONS.key, *names])
@@ -666,7 +666,7 @@ def _partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
     return written
 
 
-def _write_delete_records(staged: Staged, path: Path) -> None:
+def _write_delete_records(staged: StagedRows, path: Path) -> None:
     """Write the file for `kafka-delete-records --offset-json-file`: it deletes each partition before an offset."""
     key = ["topic", "partition"]
     rows = staged.rows("segment", [*key, "decision", "next_offset"])

@@ -28,7 +28,7 @@ from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.retention.decide import Bounds, Decisions, Flags, Longs, Segments, decide, keep_all
+from kidxlib.retention.decide import Bounds, Decisions, Flags, Longs, SegmentColumns, decide, keep_all
 from kidxlib.retention.policy import (
     REASONS,
     Cleanup,
@@ -126,7 +126,7 @@ def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def planned_rows(
     rows: pa.Table,
-    partitions: Sequence[Partition],
+    partitions: Sequence[PartitionToPlan],
     name: str,
     configs: Mapping[str, TopicConfig],
     compacted_topics: Collection[str],
@@ -160,7 +160,7 @@ def planned_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionToPlan:
     """A partition's segments by base offset.
 
     Attributes:
@@ -169,7 +169,7 @@ class Partition:
     """
 
     rows: pa.Table
-    segments: Segments
+    segments: SegmentColumns
 
     @property
     def log_end_offset(self) -> int:
@@ -226,7 +226,7 @@ class PartitionRule:
 
     @classmethod
     def of_partition(
-        cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
+        cls, partition: PartitionToPlan, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
     ) -> PartitionRule:
         topic = partition.of_first_row("topic")
         kept = kept_for_its_topic(
@@ -240,13 +240,13 @@ class PartitionRule:
             kept = Reason.NOT_MODELLED  # a copy in tiered storage: RemoteLogManager has other rules
         return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
 
-    def decide(self, segments: Segments) -> Decisions:
+    def decide(self, segments: SegmentColumns) -> Decisions:
         if self.kept is not None:
             return keep_all(segments, self.kept)
         return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
-def partitions_of(rows: pa.Table) -> list[Partition]:
+def partitions_of(rows: pa.Table) -> list[PartitionToPlan]:
     """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
     all partitions together.
     """
@@ -254,14 +254,15 @@ def partitions_of(rows: pa.Table) -> list[Partition]:
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
     whole = _segments(rows)
     return [
-        Partition(rows.slice(start, end - start), whole.part(start, end)) for start, end in itertools.pairwise(starts)
+        PartitionToPlan(rows.slice(start, end - start), whole.part(start, end))
+        for start, end in itertools.pairwise(starts)
     ]
 
 
-def _segments(rows: pa.Table) -> Segments:
+def _segments(rows: pa.Table) -> SegmentColumns:
     # A truncated segment counts with the bytes that are left once a broker has truncated it.
     is_truncated = _among(rows["status"], (Status.TRUNCATED,))
-    return Segments(
+    return SegmentColumns(
         base_offsets=_longs(rows["base_offset"]),
         sizes=np.where(is_truncated, _longs(rows["valid_bytes"]), _longs(rows["log_bytes"])),
         max_timestamps=_longs(rows["max_timestamp_ms"]),
@@ -309,7 +310,7 @@ def _read(path: str, base_offset: int, known: int) -> OnDisk:
 
 
 def _first_unexpired_offset(
-    partition: Partition, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
+    partition: PartitionToPlan, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
 ) -> tuple[int, int | None] | None:
     """The number of the segment with the first record that is not too old, and this record's offset.
 
@@ -332,7 +333,7 @@ def _first_unexpired_offset(
 
 
 def _first_timestamp(
-    partition: Partition, decisions: Decisions, log_start_offset: int
+    partition: PartitionToPlan, decisions: Decisions, log_start_offset: int
 ) -> tuple[int, int | None] | None:
     """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from it
     on. Markers of transactions and records below the log start offset do not count.
@@ -378,7 +379,7 @@ class _Decided:
     the catalog was asked.
     """
 
-    partition: Partition
+    partition: PartitionToPlan
     rule: PartitionRule
     decisions: Decisions
     on_disk: Sequence[OnDisk | None] | None

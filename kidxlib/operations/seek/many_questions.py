@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values, numpy_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.engine.work import Staged, Work
+from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
@@ -176,7 +176,7 @@ def _answer_many(
     return outcome
 
 
-def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
+def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> StagedRows:
     """Rows of `ANSWERED`, in order."""
     engine = backend.engine
     is_small = questions.num_rows <= _FEW_QUESTIONS
@@ -212,7 +212,7 @@ def _write(
         write_answers(answers, request.output)
 
 
-def _count_answers(staged: Staged) -> dict[str, int]:
+def _count_answers(staged: StagedRows) -> dict[str, int]:
     """Counts of answers by their names in JSON; `bytes_read` is of logs."""
     flags = ["found", "answered", "file_error"]
     rows = staged.rows(KIND, [*flags, "bytes_read"])

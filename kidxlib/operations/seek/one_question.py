@@ -34,7 +34,7 @@ from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceRead
 from kidxlib.reading.left_out import (
     COPY_IT,
     LeftOut,
-    Why,
+    WhyLeftOut,
     absent_as_left_out,
     in_older_log_dirs,
     lines_of_left_out,
@@ -180,7 +180,7 @@ class NotAsked:
     def why_not_in(self, partition: TopicPartition) -> str | None:
         """Where a wanted partition is; None if it is not known."""
         for left_out in self.left_out:
-            if left_out.partition == partition and left_out.why is Why.OTHER_LOG_DIR:
+            if left_out.partition == partition and left_out.why is WhyLeftOut.OTHER_LOG_DIR:
                 name = "" if left_out.directory_id is None else f" (directory.id {left_out.directory_id})"
                 remedy = "name that one" if left_out.unmounted is None else mount_remedy(left_out.unmounted)
                 return (

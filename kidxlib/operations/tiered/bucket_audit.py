@@ -31,7 +31,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import cut_by_weight
-from kidxlib.engine.work import Staged, Work, reads_little
+from kidxlib.engine.work import StagedRows, Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -39,7 +39,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.java import parse_long
-from kidxlib.log.remote.layout import Layout
+from kidxlib.log.remote.layout import ObjectLayout
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -84,7 +84,7 @@ class TieredPlan:
         is_recorded: whether listed segments are recorded.
     """
 
-    layout: Layout
+    layout: ObjectLayout
     bucket: Location
     directories: Mapping[TopicIdPartition, Location]
     topics: TieredTopics
@@ -394,7 +394,7 @@ class TieredAudit:
         ]
         return CopiedSegmentRow.of_arrow(self._list_partitions(partitions).rows("segment"))
 
-    def _list_partitions(self, partitions: Sequence[RemotePartition]) -> Staged:
+    def _list_partitions(self, partitions: Sequence[RemotePartition]) -> StagedRows:
         return self.run(audit_listings, partitions, REMOTE_FOUND, is_small=reads_little(0, len(partitions)))
 
     def _read_segments(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
@@ -405,7 +405,9 @@ class TieredAudit:
         staged = self.run(audit_bytes, shares, REMOTE_FOUND, is_small=is_small, maps=True)
         return RemoteFindingRow.of_arrow(staged.rows("finding"))
 
-    def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False) -> Staged:
+    def run(
+        self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False
+    ) -> StagedRows:
         """Divide items into the units of a `Work`, and have workers do it. The other arguments are fields of `Work`."""
         name, units = f"tiered-{uuid.uuid4().hex[:16]}", _units_of(items, self.engine.cores)
         work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
@@ -435,7 +437,7 @@ def _first_of_repeated_findings(findings: Sequence[RemoteFindingRow]) -> list[Re
     return list(reversed(by_key.values()))
 
 
-def _sum_counts(staged: Staged) -> Counts:
+def _sum_counts(staged: StagedRows) -> Counts:
     totals: dict[str, tuple[int, int]] = {}
     object_bytes: Counter[tuple[str, str]] = Counter()
     for row in RemoteCountRow.of_arrow(staged.rows("count")):

@@ -20,7 +20,7 @@ from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import Skipped, list_source_partitions
+from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
@@ -90,7 +90,7 @@ def tiered_partitions(
 def local_partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
     return [
         LocalPartition(directory.log_dir, directory.topic_partition, topic_id_or_none(directory.path))
-        for directory in list_source_partitions(source, Skipped())
+        for directory in list_source_partitions(source, SkippedEntries())
         if topics.fullmatch(directory.topic_partition.topic)
     ]
 

@@ -51,7 +51,7 @@ from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToM
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.storage.location import Location, read_file
-from kidxlib.storage.publisher import Owner, Published, publish_if
+from kidxlib.storage.publisher import FileOwner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
@@ -203,9 +203,9 @@ class _ObjectUpload:
     def _log_location(self, row: RemadeRow) -> Location:
         return self.plan.directory(_partition_of(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
 
-    def _log_owner(self, row: RemadeRow) -> Owner | None:
+    def _log_owner(self, row: RemadeRow) -> FileOwner | None:
         log = self._log_location(row)
-        return Owner.of(os.lstat(log)) if isinstance(log, Path) else None
+        return FileOwner.of(os.lstat(log)) if isinstance(log, Path) else None
 
 
 def _partition_of(row: RemadeRow) -> TopicIdPartition:

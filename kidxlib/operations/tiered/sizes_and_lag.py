@@ -43,7 +43,7 @@ from kidxlib.operations.tiered.tiered_request import (
     TieredRequest,
 )
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.retention.decide import Bounds, Longs, Segments, decide
+from kidxlib.retention.decide import Bounds, Longs, SegmentColumns, decide
 from kidxlib.retention.policy import UNLIMITED, TopicPolicy
 from kidxlib.storage.location import Directory, Location, read_end
 from kidxlib.terminal.console import warn
@@ -70,7 +70,7 @@ class LogInLogDir:
 
     partition: TopicIdPartition
     directory: Location
-    segments: Segments
+    segments: SegmentColumns
 
     @property
     def end(self) -> tuple[int, int]:
@@ -302,7 +302,7 @@ def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LogInLog
         is_seen = sizes >= 0
         if not is_seen.any():
             continue
-        segments = Segments(
+        segments = SegmentColumns(
             base_offsets=rows["base_offset"].to_numpy()[is_seen],
             sizes=sizes[is_seen],
             max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
@@ -471,8 +471,8 @@ def _deleted_by_retention(
     return Deleted(_amount_of_first_segments(remote, gone), in_log_dirs)
 
 
-def _segments_for_retention(rows: pa.Table) -> Segments:
-    return Segments(
+def _segments_for_retention(rows: pa.Table) -> SegmentColumns:
+    return SegmentColumns(
         base_offsets=rows["start_offset"].to_numpy(),
         sizes=rows["log_bytes"].to_numpy(),
         max_timestamps=rows["max_timestamp_ms"].to_numpy(),
@@ -482,8 +482,8 @@ def _segments_for_retention(rows: pa.Table) -> Segments:
 
 
 def _with_local_segments(
-    remote: Segments, log: LogInLogDir | None, copied_to: int, release: KafkaRelease
-) -> tuple[Segments, int]:
+    remote: SegmentColumns, log: LogInLogDir | None, copied_to: int, release: KafkaRelease
+) -> tuple[SegmentColumns, int]:
     """The remote segments and then the local ones that are not copied; and the offset up to which all is copied.
 
     Up to 4.3 a segment that begins at the last copied offset counts as not copied: one of a single offset counts twice
@@ -494,9 +494,9 @@ def _with_local_segments(
     if log is None or not is_local.any():
         return remote, copied_to
     only_local = log.segments.part(int(np.argmax(is_local)), len(log.segments))
-    pairs = ((getattr(remote, name), getattr(only_local, name)) for name in Segments.__slots__)
-    return Segments(*(np.concatenate(pair) for pair in pairs)), max(int(only_local.base_offsets[0]), copied_to)
+    pairs = ((getattr(remote, name), getattr(only_local, name)) for name in SegmentColumns.__slots__)
+    return SegmentColumns(*(np.concatenate(pair) for pair in pairs)), max(int(only_local.base_offsets[0]), copied_to)
 
 
-def _amount_of_first_segments(segments: Segments, count: int) -> _Amount:
+def _amount_of_first_segments(segments: SegmentColumns, count: int) -> _Amount:
     return _Amount(count, int(segments.sizes[:count].sum()))

@@ -18,7 +18,7 @@ from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.indexing.source import LAYOUTS, Source, ensure_no_overlap, parse_topics, source_at, split_name
 from kidxlib.java import parse_long
-from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
+from kidxlib.log.remote.layout import LOCAL, ObjectLayout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
@@ -83,7 +83,7 @@ class TieredRequest:
         asked_before: the requests to object stores that this process had sent before.
     """
 
-    layout: Layout
+    layout: ObjectLayout
     bucket: Location
     places: tuple[Location, ...]
     metadata: tuple[Source, ...]
@@ -226,7 +226,7 @@ def _metadata_place(text: str) -> Location:
     raise UsageError(f"--tiered-metadata {text}: it does not exist; expected what kidx export has written")
 
 
-def bucket_at(text: str, layout: Layout) -> Location:
+def bucket_at(text: str, layout: ObjectLayout) -> Location:
     """The directory or prefix of the partitions' directories at a place that a user gives.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, gaps_in
+from kidxlib.audit.gaps import FACTS, Evidence, FoundGaps, GapEvidence, gaps_in
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
 from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
@@ -143,7 +143,7 @@ def test_each_gap_has_its_evidence(case: _Case, tmp_path: Path) -> None:
         _write_log(tmp_path / name)
     logs = [{**log, "topic": case.topic if log["topic"] == "t" else log["topic"]} for log in case.logs]
     policy = None if case.policy is None else ConfigValue(case.policy, ConfigOrigin.TOPIC)
-    found = gaps_in(_rows(*logs), lambda source, topic: policy, Directories({("a", case.topic, 0): tmp_path}))
+    found = gaps_in(_rows(*logs), lambda source, topic: policy, GapEvidence({("a", case.topic, 0): tmp_path}))
     if case.expected is None:
         assert not found.lost and not found.explained
         return
@@ -228,7 +228,7 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     intruder = [_log(10, 25, **of_other)] if "u-3" in case.path else []
     rows = _rows(*_HOLE, _log(0, 20, **of_other), *intruder)
     places = {("a", "t", 0): tmp_path / "t-0", ("a", "u", 3): tmp_path / "other" / "u-3"}
-    [gap] = gaps_in(rows, directories=Directories(places)).lost
+    [gap] = gaps_in(rows, directories=GapEvidence(places)).lost
     if case.path.startswith("t-0"):  # unless a cleaner was at work: then a broker has what has replaced it
         _write_log(tmp_path / "t-0" / _name(70, ".log.swap"))
         assert all(each.path.parent != tmp_path / "t-0" for each in LogsAside().logs(tmp_path / "t-0", 10, 25))
@@ -268,7 +268,7 @@ def test_a_log_with_0_bytes_beside_an_index_with_entries_is_named(tmp_path: Path
     (partition / _name(10, ".log")).touch()
     (partition / _name(10, ".index")).write_bytes(bytes([0, 0, 0, 5, 0, 0, 0, 9] * 3) + bytes(80))
     rows = _rows(_log(0, 10), _log(10, 10, records=0), _log(25, 40))
-    [gap] = gaps_in(rows, directories=Directories({("a", "t", 0): partition})).lost
+    [gap] = gaps_in(rows, directories=GapEvidence({("a", "t", 0): partition})).lost
     assert f"{_name(10, '.log')} is there with 0 bytes, beside an .index of 3 entries" in gap.consequence
 
 
@@ -279,7 +279,7 @@ def test_a_gap_that_the_cleaner_has_not_come_to_is_left_open(tmp_path: Path, che
     """A replica copies such a gap, and a broker killed as it cleans leaves it: so it is no loss for sure."""
     (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{checkpoint}\n")
     compact = ConfigValue("compact", ConfigOrigin.TOPIC)
-    places = Directories({("a", "t", 0): tmp_path / "t-0"})
+    places = GapEvidence({("a", "t", 0): tmp_path / "t-0"})
     found = gaps_in(_rows(_log(0, 10), _log(25, 40)), lambda source, topic: compact, places)
     assert not found.lost and found.above_cleaner == ((str(tmp_path / "t-0"), int(checkpoint[4:])),) * told
     assert [line.split(": whether")[0] for line in gap_lines(found, many_sources=False)] == [

@@ -22,7 +22,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.finish_partition import FinishedPartition, Listings, fold_and_publish, segment_task
+from kidxlib.indexing.finish_partition import DirectoryListings, FinishedPartition, fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, held_name
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
@@ -274,11 +274,11 @@ def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
     store.gather(AT_ONCE, lambda method, key: not key)
     (tmp_path / "topic-0").mkdir()
     (tmp_path / "topic-0" / "a").touch()
-    with Listings(directories) as listings:
+    with DirectoryListings(directories) as listings:
         assert listings.names_in(directories[0]) == []
         assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
         for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
             assert listings.names_in(directories[number]) == [f"{number}"]
     store.before = lambda method, key: 403
-    with Listings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
+    with DirectoryListings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
         listings.names_in(directories[0])

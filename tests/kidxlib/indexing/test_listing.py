@@ -10,7 +10,13 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import NotASegment, segment_file
-from kidxlib.indexing.listing import ListedSegments, Skipped, list_segments, list_source_partitions, offset_indexes
+from kidxlib.indexing.listing import (
+    ListedSegments,
+    SkippedEntries,
+    list_segments,
+    list_source_partitions,
+    offset_indexes,
+)
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.source import Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -24,8 +30,8 @@ def put(directory: Path, *names: str) -> None:
         (directory / name).write_bytes(name.encode())
 
 
-def listed(path: Path) -> tuple[list[str], Skipped]:
-    skipped = Skipped()
+def listed(path: Path) -> tuple[list[str], SkippedEntries]:
+    skipped = SkippedEntries()
     found = list_source_partitions(Source("it", path), skipped)
     return [os.path.relpath(str(partition.path), path.parent) for partition in found], skipped
 
@@ -45,7 +51,7 @@ def test_partitions_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_a_directory_without_partitions_may_be_one(tmp_path: Path) -> None:
     """What lies in it is told when its segments are listed."""
     put(tmp_path / "t-7", segment_file(0, ".log"), "other")
-    assert listed(tmp_path / "t-7") == (["t-7"], Skipped())
+    assert listed(tmp_path / "t-7") == (["t-7"], SkippedEntries())
     put(tmp_path / "t-8" / "u-0", segment_file(0, ".log"))
     assert listed(tmp_path / "t-8")[0] == ["t-8/u-0"]
 
@@ -72,7 +78,7 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     put(directory, *names, segment_file(3, ".index"), "7.log", f"{names[0]}.deleted")
     (directory / segment_file(500, ".log")).symlink_to(nowhere)
     (directory / "inner").mkdir()
-    skipped = Skipped()
+    skipped = SkippedEntries()
     [partition] = list_source_partitions(Source("it", directory), skipped)
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
     listed_segments.add(0, found)
@@ -109,7 +115,7 @@ def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that
     found, skipped = listed(root)
     assert found == ["logs/t-0", "logs/t-1", "logs/t-2"]
     assert (skipped.counts, skipped.unexpected) == ({NotASegment.OTHER: 3}, [])
-    partitions = list_source_partitions(Source("it", root), Skipped())
+    partitions = list_source_partitions(Source("it", root), SkippedEntries())
     (root / "t-0").rmdir()
     for partition, error in zip(partitions, (errno.ENOENT, errno.ENOENT, errno.ELOOP), strict=True):
         with pytest.raises(OSError) as raised:
@@ -117,7 +123,7 @@ def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that
         assert raised.value.errno == error
     with unlistable_directory() as unlistable:
         (root / "t-0").symlink_to(unlistable)
-        opened, *_ = list_source_partitions(Source("it", root), Skipped())
+        opened, *_ = list_source_partitions(Source("it", root), SkippedEntries())
         with pytest.raises(OSError, match="Invalid argument"):
             list_segments(opened, skipped)
 

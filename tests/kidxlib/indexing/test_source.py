@@ -28,7 +28,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import Skipped, list_source_partitions
+from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import (
     RemoteOptions,
     Source,
@@ -96,7 +96,7 @@ def _id(letter: str) -> str:
 
 def _partitions(place: Path, **said: Any) -> list[str]:
     source = source_at(str(place), remote=RemoteOptions(**said))
-    return [each.topic_partition.directory for each in list_source_partitions(source, Skipped())]
+    return [each.topic_partition.directory for each in list_source_partitions(source, SkippedEntries())]
 
 
 @pytest.mark.parametrize("below", ["", STORAGE_DIRECTORY])

@@ -24,7 +24,7 @@ from kidxlib.records.arrow_columns import BATCHES, RECORDS, records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode
@@ -306,9 +306,9 @@ def test_no_more_is_given_at_once_than_asked_for(sizes: list[list[int]], rows_ma
         data += encoded.batch_v2(found)
         offset += len(found)
         written += found
-    tables = BatchWalk(whole(data), 0, Wanted()).tables()
+    tables = BatchWalk(whole(data), 0, WantedRecords()).tables()
     schema = records_schema(["offset", "value"])
-    given_out = list(record_rows(tables, 0, schema, Wanted(), rows_max=rows_max, bytes_max=bytes_max))
+    given_out = list(record_rows(tables, 0, schema, WantedRecords(), rows_max=rows_max, bytes_max=bytes_max))
     assert [row["offset"] for rows in given_out for row in rows.to_pylist()] == list(range(len(written)))
     for rows in given_out:
         held = [len(value) for value in _column(rows, "value")]

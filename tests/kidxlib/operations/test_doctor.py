@@ -8,7 +8,7 @@ import pytest
 
 from kidxlib.format.checksum_kernel import CHOSEN, checksum_candidates
 from kidxlib.operations import doctor
-from kidxlib.operations.doctor import Fact, fact_of_java, facts_of_kidx, facts_of_packages, requirements_of_kidx
+from kidxlib.operations.doctor import MachineFact, fact_of_java, facts_of_kidx, facts_of_packages, requirements_of_kidx
 
 MEMINFO = "MemTotal:  {total} kB\nMemAvailable:  {available} kB\nCached:  1000000 kB\nHugePages_Total:       0\n"
 
@@ -16,7 +16,7 @@ MEMINFO = "MemTotal:  {total} kB\nMemAvailable:  {available} kB\nCached:  100000
 def test_processors() -> None:
     cpuinfo = "processor\t: 0\nmodel\t\t: 17\nmodel name\t: A CPU\ncpu family\t: 25\n\nprocessor\t: 1\nmodel\t\t: 18\n"
     kind, instructions, cores = doctor.facts_of_processor(cpuinfo)
-    assert kind == Fact("processor", "kind", "A CPU (family 25, model 17)")
+    assert kind == MachineFact("processor", "kind", "A CPU (family 25, model 17)")
     assert (instructions.name, cores.name) == ("instructions", "cores")
 
 
@@ -34,7 +34,7 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
     (group / "memory.max").write_text("2147483648\n")
     (group / "cpu.max").write_text("150000 100000\n")
     *_, memory, cores = doctor.facts_of_memory(MEMINFO.format(total=1, available=2_000_000), group)
-    assert (memory, cores) == (Fact("container", "memory", "2.1 GB"), Fact("container", "cores", "1.5"))
+    assert (memory, cores) == (MachineFact("container", "memory", "2.1 GB"), MachineFact("container", "cores", "1.5"))
     (group / "cpu.max").write_text("max 100000\n")
     (group / "memory.max").write_text("max\n")
     assert len(list(doctor.facts_of_memory(MEMINFO.format(total=1, available=2_000_000), group))) == 2
@@ -61,7 +61,7 @@ def test_packages_by_extra() -> None:
     assert (needed.name, needed.problem) == ("needed", "missing: no-such-package; install kidx again")
     assert (some.name, some.problem) == ("some", "missing: no-other-package; pip install 'WHEEL[some]'")
     assert some.found.startswith("rich ")
-    assert none == Fact("packages", "none", "not installed; pip install 'WHEEL[none]' brings them")
+    assert none == MachineFact("packages", "none", "not installed; pip install 'WHEEL[none]' brings them")
 
 
 def test_packages_of_this_environment_are_all_there() -> None:

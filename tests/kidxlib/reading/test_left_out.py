@@ -47,7 +47,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 from kidxlib.reading import brokers_metadata, ends, positions
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
-from kidxlib.reading.left_out import Why, in_older_log_dirs
+from kidxlib.reading.left_out import WhyLeftOut, in_older_log_dirs
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.walk import Damage
@@ -116,33 +116,36 @@ def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]
     [
         ({}, {}, []),
         ({"replication": 200}, {}, []),
-        ({"replication": 150}, {}, [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]),
-        ({"replication": 50}, {}, [(Why.BEYOND_HIGH_WATERMARK, 50, 200, 150, True)]),
-        ({"replication": 150}, {"to_log_end": False}, [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]),
+        ({"replication": 150}, {}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]),
+        ({"replication": 50}, {}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 50, 200, 150, True)]),
+        ({"replication": 150}, {"to_log_end": False}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]),
         ({"replication": 150}, {"to_log_end": True}, []),
         ({"replication": 150}, {"offsets": (None, 150)}, []),
-        ({"replication": 150}, {"offsets": (None, 160)}, [(Why.BEYOND_HIGH_WATERMARK, 150, 160, None, True)]),
-        ({"replication": 150}, {"offsets": (170, 171)}, [(Why.BEYOND_HIGH_WATERMARK, 170, 171, None, True)]),
+        ({"replication": 150}, {"offsets": (None, 160)}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 160, None, True)]),
+        ({"replication": 150}, {"offsets": (170, 171)}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 170, 171, None, True)]),
         (
             {"replication": 150},
             {"offsets": (190, 210), "to_log_end": False},
-            [(Why.BEYOND_LOG_END, 200, 210, None, False), (Why.BEYOND_HIGH_WATERMARK, 190, 200, 10, True)],
+            [
+                (WhyLeftOut.BEYOND_LOG_END, 200, 210, None, False),
+                (WhyLeftOut.BEYOND_HIGH_WATERMARK, 190, 200, 10, True),
+            ],
         ),
         ({"replication": 150}, {"times": (0, 140_000)}, []),
-        ({"replication": 150}, {"times": (0, 155_000)}, [(Why.BEYOND_HIGH_WATERMARK, 150, 155, 5, True)]),
-        ({"replication": 250}, {}, [(Why.ENDS_BELOW_HIGH_WATERMARK, 200, 250, None, True)]),
-        ({}, {"offsets": (300, 301)}, [(Why.BEYOND_LOG_END, 300, 301, None, True)]),
-        ({}, {"offsets": {"t-0": (200, None)}}, [(Why.BEYOND_LOG_END, 200, None, None, False)]),
-        ({}, {"offsets": (190, 220)}, [(Why.BEYOND_LOG_END, 200, 220, None, False)]),
+        ({"replication": 150}, {"times": (0, 155_000)}, [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 155, 5, True)]),
+        ({"replication": 250}, {}, [(WhyLeftOut.ENDS_BELOW_HIGH_WATERMARK, 200, 250, None, True)]),
+        ({}, {"offsets": (300, 301)}, [(WhyLeftOut.BEYOND_LOG_END, 300, 301, None, True)]),
+        ({}, {"offsets": {"t-0": (200, None)}}, [(WhyLeftOut.BEYOND_LOG_END, 200, None, None, False)]),
+        ({}, {"offsets": (190, 220)}, [(WhyLeftOut.BEYOND_LOG_END, 200, 220, None, False)]),
         ({}, {"offsets": (5, 5)}, []),
-        ({}, {"offsets": {"t-0": (0, 5), "u-3": (0, None)}}, [(Why.NOT_ANYWHERE, 0, None, None, True)]),
-        ({"log_start": 20}, {"offsets": (5, 15)}, [(Why.BELOW_LOG_START, 5, 15, None, True)]),
-        ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, True)]),
-        ({"log_start": 20}, {}, [(Why.HIDDEN_BELOW_LOG_START, 0, 20, None, False)]),
-        ({"log_start": 120}, {"offsets": (None, 50)}, [(Why.HIDDEN_BELOW_LOG_START, 0, 50, None, False)]),
+        ({}, {"offsets": {"t-0": (0, 5), "u-3": (0, None)}}, [(WhyLeftOut.NOT_ANYWHERE, 0, None, None, True)]),
+        ({"log_start": 20}, {"offsets": (5, 15)}, [(WhyLeftOut.BELOW_LOG_START, 5, 15, None, True)]),
+        ({"log_start": 20}, {"offsets": (5, 30)}, [(WhyLeftOut.BELOW_LOG_START, 5, 20, None, True)]),
+        ({"log_start": 20}, {}, [(WhyLeftOut.HIDDEN_BELOW_LOG_START, 0, 20, None, False)]),
+        ({"log_start": 120}, {"offsets": (None, 50)}, [(WhyLeftOut.HIDDEN_BELOW_LOG_START, 0, 50, None, False)]),
         ({"log_start": 20}, {"offsets": (20, None)}, []),
         ({"log_start": 20}, {"times": (0, 140_000)}, []),
-        ({"log_start": 300}, {}, [(Why.LOG_START_ABOVE_END, 0, 200, None, True)]),
+        ({"log_start": 300}, {}, [(WhyLeftOut.LOG_START_ABOVE_END, 0, 200, None, True)]),
     ],
 )
 def test_offsets_that_are_not_read(
@@ -178,7 +181,9 @@ def test_what_lies_before_the_first_segment_is_elsewhere(tmp_path: Path) -> None
     for begins_at, is_elsewhere in ((None, True), (40, True), (100, False)):
         if begins_at is not None:
             epochs.write_text(f"0\n1\n0 {begins_at}\n")
-        assert _told(_plan(log_dir)) == ([(Why.BEFORE_FIRST_SEGMENT, 40, 100, None, True)] if is_elsewhere else [])
+        assert _told(_plan(log_dir)) == (
+            [(WhyLeftOut.BEFORE_FIRST_SEGMENT, 40, 100, None, True)] if is_elsewhere else []
+        )
 
 
 def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
@@ -186,12 +191,12 @@ def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
     log_dir = _log_dir(tmp_path, (100,))
     (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 40\n")
     # The file of log starts may be lost as well: a remark, unless somebody asks for offsets from there on.
-    not_known = Why.FIRST_LOGS_NOT_KNOWN, 40, 100, None, False
+    not_known = WhyLeftOut.FIRST_LOGS_NOT_KNOWN, 40, 100, None, False
     for content in (None, "no checkpoint"):
         if content is not None:
             (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text(content)
         assert _told(_plan(log_dir)) == [not_known]
-        assert _told(_plan(log_dir, offsets=(50, None))) == [(Why.FIRST_LOGS_NOT_KNOWN, 50, 100, None, True)]
+        assert _told(_plan(log_dir, offsets=(50, None))) == [(WhyLeftOut.FIRST_LOGS_NOT_KNOWN, 50, 100, None, True)]
         assert _told(_plan(log_dir, offsets=(100, None))) == []
         exported = run_here(export, log_dir, "--output", tmp_path / f"{content}.jsonl", "--json")
         is_malformed = content is not None
@@ -200,7 +205,7 @@ def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
         assert exported.json["left_out"] == []
         assert exported.err.count("not known: 60 offsets of 1 partition before the first log, ") == 1
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n0\n")
-    lost, gone = (Why.FIRST_LOGS_MISSING, 40, 100, None, True), (Why.BELOW_LOG_START, 5, 40, None, True)
+    lost, gone = (WhyLeftOut.FIRST_LOGS_MISSING, 40, 100, None, True), (WhyLeftOut.BELOW_LOG_START, 5, 40, None, True)
     cases: list[tuple[dict[str, Any], list[Any]]] = [
         ({}, [lost]),
         ({"offsets": (5, None)}, [lost, gone]),
@@ -217,7 +222,7 @@ def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
     log_dir = _log_dir(tmp_path, replication=150)
     first, second = sorted((log_dir / "t-0").glob("*.log"))
     assert _told(_plan(first)) == []
-    assert _told(_plan(second)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
+    assert _told(_plan(second)) == [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
 
 
 @pytest.mark.parametrize("offsets", [None, (50, None)])
@@ -304,7 +309,7 @@ def test_of_the_only_replica_all_is_read(tmp_path: Path) -> None:
         "no broker runs on this log dir and the cluster's metadata has no other replica: 1 partition",
         "not read, as brokers keep them for themselves: __cluster_metadata",
     )
-    assert _told(_plan(log_dir, to_log_end=False)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]
+    assert _told(_plan(log_dir, to_log_end=False)) == [(WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]
     other = tmp_path / "other"
     other.mkdir()
     (log_dir / "__cluster_metadata-0").rename(other / "__cluster_metadata-0")
@@ -331,8 +336,8 @@ def test_otherwise_it_is_not(why: str, tmp_path: Path, held_lock: Path) -> None:
         shutil.copytree(log_dir, held_lock, dirs_exist_ok=True)
         log_dir = held_lock
     [told, *others] = _told(_plan(log_dir))
-    assert told == (Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)
-    assert [each[0] for each in others] == ([Why.OTHER_TOPIC_ID] if why == "id" else [])
+    assert told == (WhyLeftOut.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)
+    assert [each[0] for each in others] == ([WhyLeftOut.OTHER_TOPIC_ID] if why == "id" else [])
 
 
 def test_log_dirs_of_a_broker_are_read_together(tmp_path: Path) -> None:
@@ -399,12 +404,12 @@ def test_offsets_that_an_index_knows_and_its_log_lacks(kept: float, tmp_path: Pa
         with log.open("ab") as file:
             file.write(encoded.batch_v2([Record(180, 1, b"k", b"v")])[:40])
     end = 100 + 10 * int(kept)
-    assert _told(_plan(log_dir)) == [(Why.ENDS_BEFORE_INDEX, end, 190, None, True)]
-    assert _told(_plan(log_dir, to_log_end=False)) == [(Why.ENDS_BEFORE_INDEX, end, 190, None, False)]
+    assert _told(_plan(log_dir)) == [(WhyLeftOut.ENDS_BEFORE_INDEX, end, 190, None, True)]
+    assert _told(_plan(log_dir, to_log_end=False)) == [(WhyLeftOut.ENDS_BEFORE_INDEX, end, 190, None, False)]
     assert _told(_plan(log_dir, offsets=(100, end))) == []
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 185\n")
     whys = {why: (first, until) for why, first, until, *_ in _told(_plan(log_dir))}
-    assert whys == {Why.ENDS_BELOW_HIGH_WATERMARK: (end, 185), Why.ENDS_BEFORE_INDEX: (185, 190)}
+    assert whys == {WhyLeftOut.ENDS_BELOW_HIGH_WATERMARK: (end, 185), WhyLeftOut.ENDS_BEFORE_INDEX: (185, 190)}
 
 
 @pytest.mark.parametrize(
@@ -438,8 +443,8 @@ def test_other_replicas_have_what_an_index_alone_knows(replicas: list[int], is_p
     log_dir = _of_broker(_log_dir(tmp_path / "logs", replication=150), replicas)
     _cut(log_dir, 6)
     told = {why: is_told for why, _, _, _, is_told in _told(_plan(log_dir))}
-    assert told.pop(Why.ENDS_BEFORE_INDEX) is is_problem
-    assert told == ({} if is_problem else {Why.BEYOND_HIGH_WATERMARK: True})
+    assert told.pop(WhyLeftOut.ENDS_BEFORE_INDEX) is is_problem
+    assert told == ({} if is_problem else {WhyLeftOut.BEYOND_HIGH_WATERMARK: True})
     if is_problem:
         assert [each["first_offset"] for each in _exported(log_dir, "--to-log-end")["left_out"]] == [160]
 
@@ -460,7 +465,7 @@ def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
     with max((log_dir / "t-0").glob("*.log")).open("ab") as file:
         file.write(batch)
     plan = _plan(log_dir, isolation="read_committed")
-    assert _told(plan) == [(Why.BEYOND_LAST_STABLE_OFFSET, 200, None, None, False)]
+    assert _told(plan) == [(WhyLeftOut.BEYOND_LAST_STABLE_OFFSET, 200, None, None, False)]
 
 
 def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -514,7 +519,7 @@ def test_a_gap_between_logs_is_told_where_times_in_it_may_be_wanted(
     told = _exported(log_dir, "--times", between, *(["--catalog", str(catalog)] if known else []))
     assert (told["rows"], [(each["first_offset"], each["why"]) for each in told["left_out"]]) == (
         rows,
-        [(50, Why.BETWEEN_LOGS)] if is_told else [],
+        [(50, WhyLeftOut.BETWEEN_LOGS)] if is_told else [],
     )
     assert count(log_dir, times=times, catalog=catalog if known else None) == rows
     assert [record.message.startswith("in no log: 50 offsets") for record in caplog.records] == [True] * is_told
@@ -749,19 +754,19 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
     write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
-        ("t-1", Why.NO_DIRECTORY, True),
-        ("t-2", Why.NO_DIRECTORY, True),  # the broker has said of no other log dir
+        ("t-1", WhyLeftOut.NO_DIRECTORY, True),
+        ("t-2", WhyLeftOut.NO_DIRECTORY, True),  # the broker has said of no other log dir
     ]
     values.append(change("RegisterBrokerRecord", 3, **_registration([_DIRECTORY, other])))
     write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
-        ("t-1", Why.NO_DIRECTORY, True),
-        ("t-2", Why.OTHER_LOG_DIR, False),
+        ("t-1", WhyLeftOut.NO_DIRECTORY, True),
+        ("t-2", WhyLeftOut.OTHER_LOG_DIR, False),
     ]
     assert all(each.is_problem for each in planned("t", _DIRECTORY).left_out)
     assert not planned("__.*|u", _DIRECTORY).left_out
-    nowhere = [each for each in planned("t|nowhere", _DIRECTORY).left_out if each.why is Why.NOT_ANYWHERE]
+    nowhere = [each for each in planned("t|nowhere", _DIRECTORY).left_out if each.why is WhyLeftOut.NOT_ANYWHERE]
     assert [(each.partition.directory, each.is_problem) for each in nowhere] == [("nowhere-0", True)]
     aside = tmp_path / f"t-1.{'0' * 32}-delete"
     for its_id, is_it in ((_ID, True), (other, False)):  # or of a topic of that name that was deleted before
@@ -775,7 +780,7 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         plan = planned(asked, _DIRECTORY)
         found = plan.left_out
         assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
-            ("t-0", Why.NOT_IN_LOG_DIRS, asked == "t")
+            ("t-0", WhyLeftOut.NOT_IN_LOG_DIRS, asked == "t")
         ]
         assert "no __cluster_metadata-0 in it, so that another log dir of its broker has that" in " ".join(plan.notes)
 

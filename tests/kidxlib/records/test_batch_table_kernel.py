@@ -17,7 +17,7 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.reader import Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 from tests.conftest import one_in
 from tests.support.logs import encoded
@@ -38,7 +38,7 @@ def _opened(path: Path) -> Iterator[ChunkedLog]:
         os.close(descriptor)
 
 
-def _rows(log: LogBytes, position: int, wanted: Wanted) -> tuple[list[tuple[int, ...]], str]:
+def _rows(log: LogBytes, position: int, wanted: WantedRecords) -> tuple[list[tuple[int, ...]], str]:
     """The rows, and how the walk ends."""
     walk, found = BatchWalk(log, position, wanted, whole=False), [np.zeros(0, BATCH)]
     try:
@@ -61,7 +61,7 @@ def test_rows_are_those_of_a_log_in_memory(
     data = data[: len(data) - rng.choice([0, 0, 1, 70])]
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(data)
-    wanted = Wanted.between(*sorted(rng.choices(range(31), k=2))) if rng.random() < 0.5 else Wanted()
+    wanted = WantedRecords.between(*sorted(rng.choices(range(31), k=2))) if rng.random() < 0.5 else WantedRecords()
     position = len(_log(sizes[: rng.randrange(len(sizes) + 1)]))
     with _opened(path) as log:
         found = _rows(log, position, wanted)
@@ -79,9 +79,9 @@ def test_of_large_batches_headers_alone_are_read(size: int, least: int, most: in
     path = tmp_path / "log"
     path.write_bytes(_log([size] * 60))
     with _opened(path) as log:
-        _rows(log, 0, Wanted())
+        _rows(log, 0, WantedRecords())
         before = _bytes_asked()
-        rows, _ = _rows(log, 0, Wanted())
+        rows, _ = _rows(log, 0, WantedRecords())
         asked = _bytes_asked() - before
     assert len(rows) == 60 and least <= asked <= most
 
@@ -92,4 +92,4 @@ def test_a_file_that_shrinks_is_an_error(tmp_path: Path) -> None:
     with _opened(path) as log:
         os.truncate(path, 50_000)
         with pytest.raises(LogChangedError, match="file ends at byte 60"):
-            _rows(log, 0, Wanted())
+            _rows(log, 0, WantedRecords())

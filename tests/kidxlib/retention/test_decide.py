@@ -18,7 +18,7 @@ from kidxlib.retention.decide import (
     Candidates,
     Decisions,
     Ladder,
-    Segments,
+    SegmentColumns,
     decide,
     deletions,
     reasons_of_first,
@@ -45,7 +45,7 @@ def _decide(
 ) -> Decisions:
     """Segments of five records each, the first at offset 0."""
     count = len(timestamps)
-    segments = Segments(
+    segments = SegmentColumns(
         base_offsets=np.arange(count, dtype=np.int64) * 5,
         sizes=np.array(sizes or [_SIZE] * count, np.int64),
         max_timestamps=np.array(timestamps, np.int64),
@@ -145,7 +145,7 @@ def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
     def column(values: st.SearchStrategy[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array(data.draw(st.lists(values, min_size=count, max_size=count)), np.int64)
 
-    segments = Segments(
+    segments = SegmentColumns(
         base_offsets=np.arange(count, dtype=np.int64) * 5,
         sizes=column(st.sampled_from([0, 100, 150])),
         max_timestamps=column(_TIMES),

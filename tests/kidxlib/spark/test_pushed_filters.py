@@ -15,7 +15,7 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.spark.pushed_filters import Pushed, push_filters
 from kidxlib.spark.source import KafkaSegmentReader, KafkaSegmentSource
 from tests.support.logs.random_logs import write_random_log
@@ -170,14 +170,14 @@ def test_what_is_pushed_down_is_exact_and_does_not_come_back(kind: Any, column: 
 )
 def test_what_cannot_be_answered_comes_back(each: Filter) -> None:
     pushed, others = push_filters([each], "records")
-    assert others == [each] and pushed.wanted == Wanted()
+    assert others == [each] and pushed.wanted == WantedRecords()
 
 
 def test_some_offsets_are_read_from_the_first_to_the_last() -> None:
     """And Spark chooses among them."""
     some = spark.In(("offset",), (5, 9, 7))
     pushed, others = push_filters([some], "records")
-    assert (others, pushed.wanted) == ([some], Wanted(first_offset=5, last_offset=9))
+    assert (others, pushed.wanted) == ([some], WantedRecords(first_offset=5, last_offset=9))
     assert push_filters([spark.In(("offset",), (6, 5, 7))], "records")[1] == []
     assert push_filters([some], "batches") == (Pushed(), [some])
 

@@ -23,7 +23,7 @@ from kidxlib.storage.log_bytes import (
     RANGES_AHEAD,
     ROOM_BYTES,
     RangedLog,
-    Reads,
+    RangeRequests,
     UncachedReads,
     UncachedWrites,
     WholeLog,
@@ -53,7 +53,7 @@ def test_windows_are_those_of_the_bytes_in_memory(store: ObjectStore, exhaustive
     def check(steps: _Steps, stride: int) -> None:
         nonlocal tried
         tried += 1
-        reads, threads = Reads(), ThreadPoolExecutor(RANGES_AHEAD)
+        reads, threads = RangeRequests(), ThreadPoolExecutor(RANGES_AHEAD)
         file, _ = open_object(path)
         store.requests.clear()
         log = RangedLog(partial(read_object_into, file, path), size, reads, threads, range_bytes)

@@ -14,7 +14,7 @@ from kidxlib.storage.location import Directory, read_end, read_file
 from kidxlib.storage.publisher import (
     STAGING_PREFIX,
     STAGING_SUFFIX,
-    Owner,
+    FileOwner,
     Published,
     Publisher,
     is_staging,
@@ -159,10 +159,10 @@ def test_no_link_is_followed(place: Directory, tmp_path: Path) -> None:
 
 def test_a_new_file_has_the_owner_and_the_mode_that_were_asked_for(place: Directory) -> None:
     with Publisher() as publisher:
-        publisher.stage(place, "a", b"new", Owner(os.getuid(), os.getgid(), 0o640))
+        publisher.stage(place, "a", b"new", FileOwner(os.getuid(), os.getgid(), 0o640))
         publisher.commit()
     status = (Path(str(place)) / "a").stat()
-    assert Owner.of(status) == Owner(os.getuid(), os.getgid(), 0o640)
+    assert FileOwner.of(status) == FileOwner(os.getuid(), os.getgid(), 0o640)
 
 
 def test_only_old_staging_files_are_swept(place: Directory) -> None:
@@ -189,9 +189,9 @@ def test_a_file_is_put_only_where_it_is_as_it_was_seen(place: Directory) -> None
     assert publish_if(place, "free", b"new", _as_seen(None)) is Published.WRITTEN
     assert publish_if(place, "free", b"new", _as_seen(None)) is Published.UNCHANGED
     assert publish_if(place, "free", b"newer", _as_seen(None)) is Published.KEPT
-    owner = Owner(os.getuid(), os.getgid(), 0o640)
+    owner = FileOwner(os.getuid(), os.getgid(), 0o640)
     assert publish_if(place, "free", b"newer", _as_seen(b"new"), owner) is Published.WRITTEN
-    assert (path.read_bytes(), Owner.of(path.stat())) == (b"newer", owner)
+    assert (path.read_bytes(), FileOwner.of(path.stat())) == (b"newer", owner)
 
 
 @pytest.mark.parametrize("before", [None, b"old"])

@@ -17,8 +17,8 @@ from kidxlib.jit import compiling
 from kidxlib.terminal import console, options
 from kidxlib.terminal.command import run as run_command
 from kidxlib.terminal.console import (
-    Done,
     Phase,
+    Progress,
     begin_phase,
     end_phases,
     more,
@@ -129,15 +129,15 @@ def test_a_build_on_a_terminal_leaves_its_result_alone(columns: int, tmp_path: P
 def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name, what is done, and a rate that leaves out what it took to begin; at first what there is
     to do, and when all is read, what goes on then."""
-    done = iter([Done(), Done(1, 1_000_000, 0.5), Done(4, 4_000_000, 2.0)])
+    done = iter([Progress(), Progress(1, 1_000_000, 0.5), Progress(4, 4_000_000, 2.0)])
     asked = threading.Semaphore(0)
 
-    def tell() -> Done:
+    def tell() -> Progress:
         try:
             return next(done)
         except StopIteration:
             asked.release()
-            return Done(4, 4_000_000, 2.0)
+            return Progress(4, 4_000_000, 2.0)
 
     monkeypatch.setattr(console, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(console, "LINE_SECONDS", 0.0)
@@ -159,9 +159,9 @@ def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypa
 def test_where_nobody_knows_how_much_there_is_what_is_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Semaphore(0)
 
-    def tell() -> Done:
+    def tell() -> Progress:
         asked.release()
-        return Done(segments=1_234)
+        return Progress(segments=1_234)
 
     monkeypatch.setattr(console, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(console, "LINE_SECONDS", 0.0)
@@ -204,7 +204,7 @@ def test_the_time_of_reading_is_from_the_first_that_began_to_the_last_that_ended
 
 def test_what_is_left_goes_by_bytes_and_else_by_segments() -> None:
     """A HEAD takes as long for a small object as for a large one."""
-    done = Done(segments=30, log_bytes=1_000, seconds=3.0)
+    done = Progress(segments=30, log_bytes=1_000, seconds=3.0)
     by_bytes = Phase("reading", 0.0, lambda: done, segments=40, log_bytes=4_000, after="")
     by_segments = Phase("asking", 0.0, lambda: done, segments=40, log_bytes=0, after="")
     assert (by_bytes.share(done), by_bytes.seconds_left(done), by_bytes.speed(done)) == (0.25, 9.0, "333 bytes/s")

@@ -11,7 +11,7 @@ import numpy as np
 
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.recovery.partition_fold import Producers
 from kidxlib.recovery.recover import recover
@@ -104,7 +104,7 @@ def _offsets(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Pa
     return changed_entries(layouts.OFFSET_INDEX_ENTRY, change)
 
 
-def _by_batch(offset_of: Callable[[list[Batch], int], int]) -> Callable[[bytes, Path], bytes]:
+def _by_batch(offset_of: Callable[[list[BatchHeader], int], int]) -> Callable[[bytes, Path], bytes]:
     """Entries at the same positions with other offsets; `offset_of` gets all batches and the number of one."""
 
     def changed(content: bytes, directory: Path) -> bytes:

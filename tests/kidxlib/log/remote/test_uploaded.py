@@ -11,7 +11,7 @@ import pytest
 import kidxlib
 from kidxlib.errors import RemoteLogMetadataError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, Layout
+from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, ObjectLayout
 from kidxlib.log.remote.metadata_topic import metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
 from kidxlib.log.remote.uploaded import as_read, read_part, read_uploaded
@@ -77,7 +77,7 @@ def test_the_manifest_of_another_upload_of_the_segment_is_told(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("layout", [LOCAL, AIVEN], ids=lambda layout: layout.name)
-def test_objects_say_what_the_broker_wrote(layout: Layout, tmp_path: Path) -> None:
+def test_objects_say_what_the_broker_wrote(layout: ObjectLayout, tmp_path: Path) -> None:
     bucket = _SAMPLE.bucket
     if layout is AIVEN:
         as_by_aivens_plugin([each for place in _PARTITIONS for each in _SAMPLE.segments(*place)], tmp_path)

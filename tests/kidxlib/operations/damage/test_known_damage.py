@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib import audit_directory
-from kidxlib.audit.gaps import GAP, Directories
+from kidxlib.audit.gaps import GAP, GapEvidence
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.rows import SEGMENT_KEY, Table
 from kidxlib.catalog.segments import SEGMENTS
@@ -192,7 +192,7 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     a = ("a",)
 
     def damages() -> list[AcceptableDamage]:
-        return damage_now(catalog, a, selected, (), Directories())
+        return damage_now(catalog, a, selected, (), GapEvidence())
 
     def orders() -> tuple[int, int]:
         """Damaged and accepted ones."""

@@ -37,7 +37,7 @@ from kidxlib.operations.report.savings import (
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.reader import Header, Record
-from kidxlib.records.wanted_records import Wanted
+from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
@@ -333,8 +333,8 @@ def _read(parts: Sequence[Sequence[Record]]) -> Records:
     for part in parts:
         numbered = [Record(offset + number, *_fields(record)) for number, record in enumerate(part)]
         offset += len(part)
-        for table in BatchWalk(whole(batch_v2(numbered)), 0, Wanted()).tables():
-            for placed in placer.placed(table, Wanted()):
+        for table in BatchWalk(whole(batch_v2(numbered)), 0, WantedRecords()).tables():
+            for placed in placer.placed(table, WantedRecords()):
                 to_be.add(placed.places)
         to_be.end_transaction()
     return to_be.records()

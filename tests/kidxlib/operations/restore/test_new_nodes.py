@@ -16,7 +16,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
 from kidxlib.operations.restore.new_nodes import read_formatted, write_metadata
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.reader import records
 from kidxlib.storage.opened_log import LogFile
 from tests.kidxlib.operations.restore.formatted_log_dir import (
@@ -38,7 +38,7 @@ def _topics(count: int, name_bytes: int = 3) -> list[FramedMessage]:
     return [FramedMessage(message, 0, {"name": name, "topicId": topic_id("a")}) for name in names]
 
 
-def _batches(path: Path) -> list[Batch]:
+def _batches(path: Path) -> list[BatchHeader]:
     with contextlib.closing(LogFile(str(path))) as log:
         return list(batches(log))
 

@@ -28,7 +28,7 @@ from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.new_nodes import UNFINISHED, overlapping_directory
-from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
@@ -101,7 +101,7 @@ def _logs(log_dir: Path) -> list[Path]:
     return sorted((log_dir / _PARTITION).glob(f"*{LOG_SUFFIX}"))
 
 
-def _last_batch(log_dir: Path) -> Batch:
+def _last_batch(log_dir: Path) -> BatchHeader:
     log = LogFile(str(_logs(log_dir)[-1]))
     try:
         return list(batches(log))[-1]
