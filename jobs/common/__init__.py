@@ -1,3 +1,4 @@
-"""The parts that all jobs share: Spark and the catalog (`backend`), places of files that only Spark reaches
-(`spark_places`), `packages` for clusters, and ./spark-submit.sh itself.
+"""The parts that all jobs share: `backend` opens Spark and the catalog, which may be named as a database, and takes
+care of its tables; `spark_places` copies files that only Spark reaches; `packages` are for clusters. And ./spark-
+submit.sh itself.
 """

@@ -85,13 +85,13 @@ def _connected(url: str | None, region: str | None) -> Any:
         max_pool_connections=AT_ONCE,
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
-        retries={"total_max_attempts": 1},  # `answer_of` retries, as for the other client
+        retries={"total_max_attempts": 1},  # `answer_with_retries` tries again, as for the other client
     )
     return botocore.session.get_session().create_client("s3", endpoint_url=url, region_name=region, config=settings)
 
 
 def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
-    """The store's answer to a request of this client, or after all retries of `answer_of` the errors of `_plainly`."""
+    """The store's answer to a request of this client, or after all retries the errors of `_plainly`."""
     return answer_with_retries(
         functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now
     )
