@@ -21,7 +21,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.records.header_search import new_walks, step_to_offsets, walk
-from kidxlib.recovery.coarsen import Indexes, indexes_from_denser, indexes_from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, coarsen_indexes, indexes_from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
@@ -96,7 +96,7 @@ def _measure(path: Path, rounds: int) -> list[dict[str, Any]]:
 
 
 def _through(denser: Indexes, options: RecoverOptions, log: LogBytes) -> Indexes | None:
-    return indexes_from_denser(log, 0, options, denser)
+    return coarsen_indexes(log, 0, options, denser)
 
 
 def _by_headers(options: RecoverOptions, log: LogBytes) -> Indexes:

@@ -29,7 +29,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.operations.recover.page_cache import note_down
+from kidxlib.operations.recover.page_cache import note_page_cache
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.partition_fold import Producers
 from kidxlib.recovery.recover import recover as recover_segment
@@ -300,7 +300,7 @@ def _run(
                     (partition / segment_file(segment.base_offset, suffix)).write_bytes(content)
         os.sync()
         if arguments is not None and "--trust-page-cache" in arguments:
-            note_down([broker.log_dir])
+            note_page_cache([broker.log_dir])
         _drop(moved)
         if not load.from_disk:  # of a file that nobody has read for a while the kernel may have taken pages
             for segment in segments:

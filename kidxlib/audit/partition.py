@@ -32,7 +32,7 @@ from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
 from kidxlib.audit.partition_logs import (
     NO_SWAPS,
-    EpochsOfLogs,
+    PartitionLogEpochs,
     SwappedLogs,
     audit_logs,
     is_missing,
@@ -285,7 +285,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     indexed = None if in_place else _indexed_base_offsets(task, base_offsets)
     log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
     epochs = _epochs_or_error(task.index_directory)
-    epochs_of_logs = EpochsOfLogs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
+    epochs_of_logs = PartitionLogEpochs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
     swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else NO_SWAPS
     on_logs = dict(
         audit_logs(logs, epochs_of_logs, simulation, _stop_as_listed(task, logs, simulation), indexed, swapped)

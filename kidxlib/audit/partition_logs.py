@@ -61,7 +61,7 @@ _FROM_TWO_COPIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class EpochsOfLogs:
+class PartitionLogEpochs:
     """The leader epochs in the logs of a partition.
 
     Attributes:
@@ -102,7 +102,7 @@ class EpochsOfLogs:
 
 def audit_logs(
     logs: Sequence[AuditedLog],
-    epochs: EpochsOfLogs,
+    epochs: PartitionLogEpochs,
     simulation: StartupSimulation,
     stop: PartitionStop,
     indexed: Collection[int] | None,
@@ -408,7 +408,7 @@ def _count_in_words(count: int | None, one: str, more: str) -> str:
 
 
 def is_missing(finding: Finding) -> bool:
-    """Whether a finding is on a missing log, and means a loss."""
+    """Whether a finding on a partition's logs is that one of them is missing, and means a loss."""
     return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
 
 

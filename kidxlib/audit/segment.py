@@ -34,7 +34,7 @@ from kidxlib.records import header_search, reader
 from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.batch_table import BatchTable, BatchWalk
-from kidxlib.records.place_kernel import CONTENTS, fold_contents
+from kidxlib.records.place_kernel import CONTENTS, fold_placed_records
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.record_times import RecordTimes, read_record_times
 from kidxlib.records.wanted_records import WantedRecords
@@ -498,7 +498,7 @@ def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
         try:
             for placed in placer.placed(left, _ALL_BATCHES):
                 first = int(np.searchsorted(positions, placed.batches["position"][0]))
-                fold_contents(placed.places, first, contents)
+                fold_placed_records(placed.places, first, contents)
             break
         except MalformedRecordsError as error:
             number = int(np.searchsorted(positions, error.position))

@@ -47,8 +47,8 @@ _OUTCOME: Final = ("status", "reason", "reason_position", "reason_detail")
 
 
 def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Scanned segments (`segment` of `SCANNED`) that are new, or whose facts differ. The columns that finishing adds
-    become null: the partition is to be finished again.
+    """The update of `segments` by scanned ones (`segment` of `SCANNED`) that are new, or whose facts differ. The
+    columns that finishing adds become null: the partition is to be finished again.
     """
     # The next listing marks a log that vanished before it was read, and keeps its facts.
     segments = found["segment"].filter(pc.field("status") != Status.GONE.value)
@@ -57,12 +57,16 @@ def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def events(known: pa.Table, found: Found) -> TableChange:
-    """The producer events (`segment` and `event` of `SCANNED`), which replace all earlier events of these segments."""
+    """The update of producer events (`segment` and `event` of `SCANNED`), which replace all earlier events of these
+    segments.
+    """
     return _replaced(PRODUCER_EVENTS, known, found["segment"].select(SEGMENTS.key), found["event"])
 
 
 def packed(known: pa.Table, found: Found) -> TableChange:
-    """Index files (`packed` of `SCANNED`, `FINISHED` or `COMPACTED`) that are new or differ, and removed ones."""
+    """The update of `index_bytes` by index files (`packed` of `SCANNED`, `FINISHED` or `COMPACTED`) that are new or
+    differ, and removed ones.
+    """
     rows = found["packed"]
     is_kept = rows["content"].is_valid()
     change = _rows_change(
@@ -75,8 +79,8 @@ def packed(known: pa.Table, found: Found) -> TableChange:
 
 
 def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments of finished partitions (`segment` of `FINISHED`), if finishing changes their rows. Rows that this build
-    has changed before are not counted again.
+    """The update of `segments` by those of finished partitions (`segment` of `FINISHED`), if finishing changes their
+    rows. Rows that this build has changed before are not counted again.
     """
     segments, rows = _with_known_rows(found["segment"], known)
     failed = segments["status"].is_valid()
@@ -90,8 +94,8 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
-    """The aborted transactions of finished partitions (`partition` and `aborted` of `FINISHED`), which replace all
-    earlier rows of these partitions, except those of segments that were not folded again.
+    """The update of aborted transactions by those of finished partitions (`partition` and `aborted` of `FINISHED`),
+    which replace all earlier rows of these partitions, except those of segments that were not folded again.
 
     The segments that were not folded are named one by one. A log may have vanished between the last of them and the
     first folded one: Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows are
@@ -106,13 +110,15 @@ def aborted(known: pa.Table, found: Found) -> TableChange:
 
 
 def states(known: pa.Table, found: Found) -> TableChange:
-    """The states (`partition` and `state` of `FINISHED`), which replace all earlier states of these partitions."""
+    """The update of producers' states (`partition` and `state` of `FINISHED`), which replace all earlier states of
+    these partitions.
+    """
     return _replaced(PARTITION_STATES, known, found["partition"].select(PARTITIONS.key), found["state"])
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments that a listing shows to be missing, moved, active or no longer active: `mark` has their keys and
-    `active`, `log_path` and `status`; null: the value stays.
+    """The update of `segments` that a listing shows to be missing, moved, active or no longer active: `mark` has their
+    keys and `active`, `log_path` and `status`; null: the value stays.
     """
     marks, rows = _with_known_rows(found["mark"], known)
     values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
@@ -120,7 +126,7 @@ def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def coarsened(known: pa.Table, found: Found) -> TableChange:
-    """Segments whose indexes compaction has replaced (`COMPACTED`), if their logs are unchanged."""
+    """The update of `segments` whose indexes compaction has replaced (`COMPACTED`), if their logs are unchanged."""
     changes, rows = _with_known_rows(found["compacted"], known)
     values: dict[str, Any] = {name: changes[name] for name in IndexFacts.names()}
     new = _columns(SEGMENTS, rows, {**values, "interval_source": IntervalSource.COMPACTION.value})
@@ -128,7 +134,9 @@ def coarsened(known: pa.Table, found: Found) -> TableChange:
 
 
 def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
-    """Segments that retention has deleted (keys as `segment`), unless they are marked so already."""
+    """The update of `segments` by those that retention has deleted (keys as `segment`), unless they are marked so
+    already.
+    """
     _, rows = _with_known_rows(found["segment"], known)
     rows = rows.filter(pc.field("status") != Status.DELETED.value)
     values = {"status": Status.DELETED.value, "active": False, "deleted_at": pa.scalar(now, pa.timestamp("us", "UTC"))}
@@ -136,17 +144,19 @@ def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
 
 
 def audited(known: pa.Table, found: Found) -> TableChange:
-    """The findings of an audit (its id as `audit`), which replace all its earlier rows if it is run again."""
+    """The update of findings by those of an audit (its id as `audit`), which replace all its earlier rows if it is run
+    again.
+    """
     return _replaced(FINDINGS, known, found["audit"], found["finding"])
 
 
 def audited_remote(known: pa.Table, found: Found) -> TableChange:
-    """The remote segments of an audit (its id as `audit`), which replace all its earlier rows."""
+    """The update of remote segments by those of an audit (its id as `audit`), which replace all its earlier rows."""
     return _replaced(REMOTE_SEGMENTS, known, found["audit"], found["segment"])
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Remove rows from a table: those with the keys in `key`."""
+    """The update of any table that removes rows: those with the keys in `key`."""
     keys = known.select(table.key)
     keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))
     none = table.schema().empty_table()
@@ -154,7 +164,9 @@ def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
 
 
 def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
-    """Builds (keys as `key`) without a source that is forgotten. Builds that have read no other source are removed."""
+    """The update of `builds` as a source is forgotten: builds (keys as `key`) without that source. Builds that have
+    read no other source are removed.
+    """
     rows = known.filter(pa.array(positions_in(known, found["key"], BUILDS.key) >= 0))
     sources_of_builds: list[Any] = rows["sources"].to_pylist()
     others = [[other for other in sources if other[0] != source] for sources in sources_of_builds]
@@ -165,7 +177,7 @@ def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
 
 
 def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Whole rows (`row`), which replace the rows with their keys."""
+    """The update of any table by whole rows (`row`), which replace the rows with their keys."""
     compared = [name for name in table.column_names if name not in table.key]
     return _rows_change(table, known, found["row"].select(table.column_names).cast(table.schema()), compared)
 

@@ -377,7 +377,7 @@ def run_build(request: Build, backend: Backend) -> Outcome:
 def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
     """The outcome of a build without a catalog. A place that could not be looked at is a problem."""
     from kidxlib.indexing.listing import unlistable_as_json
-    from kidxlib.run.index_options import known_as_json
+    from kidxlib.run.index_options import index_options_as_json
 
     counts, plan = built.scanned.counts, built.plan
     is_lost = bool(built.gaps.lost) or built.lost.is_loss
@@ -402,7 +402,7 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
         partitions=len(plan.partitions),
         skipped={reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
         **unlistable_as_json(plan.unlistable.values()),
-        cluster_metadata=known_as_json(request.known_topics, plan),
+        cluster_metadata=index_options_as_json(request.known_topics, plan),
     )
     if request.repair:
         files = built.broken.files.items()
@@ -416,7 +416,7 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
 
 
 def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
-    from kidxlib.run.index_options import lines_of_known
+    from kidxlib.run.index_options import index_options_lines
     from kidxlib.terminal.run_summary import gap_lines, tell_build_counts, tell_rate, tell_requests, tell_skipped
 
     tell_build_counts(outcome, str(request.sources[0].path), built.scanned.counts)
@@ -424,7 +424,7 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
     tell_skipped(outcome, ((reason.value, count) for reason, count in built.plan.skipped.counts.items()))
     tell_rate(outcome, built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
     tell_requests(outcome, built.requests)
-    outcome.line(*(f"topics:      {line}" for line in lines_of_known(request.known_topics, built.plan)))
+    outcome.line(*(f"topics:      {line}" for line in index_options_lines(request.known_topics, built.plan)))
     outcome.line(f"index files: {request.index_place.index_dir or 'beside the segments'}")
 
 

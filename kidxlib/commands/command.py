@@ -81,7 +81,7 @@ FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
 
 
 def option(*declarations: str, only: str | None = None, at: int = OWN, **attributes: Any) -> Any:
-    """A field that is an option. It takes the arguments of `click.option` and of `parameter`."""
+    """A field of a command's dataclass that is an option. The arguments are those of `click.option` and `parameter`."""
     return parameter(click.option(*declarations, **attributes), only=only, at=at)
 
 

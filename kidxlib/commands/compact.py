@@ -215,10 +215,10 @@ def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) 
         ],
         text_columns=2,
     )
-    outcome.more(len(compacted.topics) - len(shown), " rows")
+    outcome.add_more_line(len(compacted.topics) - len(shown), " rows")
     for count, lines in (compacted.changed, compacted.kept):
         outcome.line(*lines)
-        outcome.more(count - len(lines), "; --json has all")
+        outcome.add_more_line(count - len(lines), "; --json has all")
     before = sum(topic.bytes_before for topic in compacted.topics)
     after = sum(topic.bytes_after for topic in compacted.topics)
     same = f"; same bytes at the new interval: {compacted.unchanged:,}" if compacted.unchanged else ""

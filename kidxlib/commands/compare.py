@@ -303,7 +303,7 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     )
     for kind, findings in compared.by_kind().items():
         outcome.line(*(finding.line() for finding in findings[:LINES_SHOWN]))
-        outcome.more(len(findings) - LINES_SHOWN, f" that are {kind}{MORE_IN_JSON}")
+        outcome.add_more_line(len(findings) - LINES_SHOWN, f" that are {kind}{MORE_IN_JSON}")
     outcome.line(_what_was_compared(request, compared), _conclusion(request, compared))
     return outcome
 
@@ -383,7 +383,7 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
     for kind, verdicts in (("problem", PROBLEMS), ("unknown", NOT_COMPARABLE)):
         rows = itertools.islice(compared.rows(kind), LINES_SHOWN)
         outcome.line(*(f"{row.verdict}: {row.object}: {row.detail}" for row in rows))
-        outcome.more(compared.segments(*verdicts) - LINES_SHOWN, MORE_IN_JSON)
+        outcome.add_more_line(compared.segments(*verdicts) - LINES_SHOWN, MORE_IN_JSON)
     outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
     if compared.requests:
         outcome.line(f"requests:    {compared.requests}")

@@ -21,8 +21,8 @@ from kidxlib.dump.items import (
     DumpedBatch,
     DumpedRecord,
     DumpFinding,
+    DumpFindings,
     DumpItem,
-    Findings,
     NotCompared,
     RecordFormat,
     ValueFormat,
@@ -44,7 +44,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import IntegerRange
 
 if TYPE_CHECKING:
-    from kidxlib.dump.read import ShownAs
+    from kidxlib.dump.read import DumpedAs
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1
@@ -200,13 +200,13 @@ def _print_dump(
     file: str, source: DumpSource, options: DumpOptions, record_format: RecordFormat, json_lines: bool
 ) -> list[str]:
     """Print one file, and return a line for each thing that is wrong with it."""
-    from kidxlib.dump.read import ShownAs
+    from kidxlib.dump.read import DumpedAs
 
     out = sys.stdout.buffer
-    findings = Findings()
+    findings = DumpFindings()
     malformed = []
     heading_before = None
-    shown_as = ShownAs(source.path, options.release)
+    shown_as = DumpedAs(source.path, options.release)
     if not json_lines:
         out.write(_encoded(f"Dumping {file}"))
     for item in _items(file, source, options, shown_as):
@@ -237,7 +237,7 @@ def _print_dump(
     return ([] if findings.line is None else [f"{file}: {findings.line}"]) + malformed
 
 
-def _items(file: str, source: DumpSource, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpItem | str]:
+def _items(file: str, source: DumpSource, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem | str]:
     """The items of a file, and last, if it cannot be read to its end, the message about that."""
     from kidxlib.dump.read import dump_file  # it loads compiled loops, for which help need not wait
 

@@ -71,10 +71,10 @@ def run_fleet(request: Fleet, backend: Backend) -> Outcome:
     Exit codes: 0 said; 2 wrong options or inputs, nothing done; 3 said, and a source cannot be listed, or is empty;
     1 failed.
     """
-    from kidxlib.operations.recover.fleet import RecoveryRates, forecast_starts
+    from kidxlib.operations.recover.fleet import RecoveryRates, forecast_fleet
 
     rates = RecoveryRates(broker=request.broker_rate, kidx=request.kidx_rate, threads=request.recovery_threads)
-    return forecast_starts(rates, backend.catalog.tables)
+    return forecast_fleet(rates, backend.catalog.tables)
 
 
 fleet = kidx_command("fleet", Fleet, run_fleet, reports_as="fleet")

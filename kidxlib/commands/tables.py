@@ -73,7 +73,7 @@ class TidyTables(OnCatalog):
 
 
 def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
-    """Refuse to vacuum files that a run may still read."""
+    """Refuse an option of `kidx tables` or `kidx compact` that would vacuum files which a run may still read."""
     from kidxlib.tables.protocol import VACUUM_KEEPS
 
     run_hours, kept_hours = settings.build.longest_run_hours, VACUUM_KEEPS // timedelta(hours=1)

@@ -74,7 +74,7 @@ def run_unpack(request: Unpack, backend: Backend) -> Outcome:
         f"{unpacked.files['written']:,} written, {unpacked.files['unchanged']:,} were there"
     )
     outcome.line(*(f"not written: {line}" for line in unpacked.broken[:_NAMED]))
-    outcome.more(len(unpacked.broken) - _NAMED)
+    outcome.add_more_line(len(unpacked.broken) - _NAMED)
     outcome.line(f"index files: {place}", f"catalog:     {backend.catalog.path}")
     return outcome
 

@@ -50,7 +50,7 @@ from kidxlib.index.abstract_index import without_room
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.records.batch_headers import batches
-from kidxlib.recovery.coarsen import Indexes, ScanCost, indexes_from_denser, indexes_from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, ScanCost, coarsen_indexes, indexes_from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_end, read_file
@@ -387,7 +387,7 @@ def _indexes(log: LogBytes, segment: SegmentToCompact, interval: int, denser: In
     """The new indexes, or why there are none: Kafka fails on the segment at this interval."""
     options = replace(segment.options, interval_bytes=interval)
     if denser is not None:
-        coarsened = indexes_from_denser(log, segment.base_offset, options, denser)
+        coarsened = coarsen_indexes(log, segment.base_offset, options, denser)
         if coarsened is not None:
             return coarsened
     recovered = indexes_from_headers(log, segment.base_offset, options)

@@ -1,5 +1,5 @@
 """The items that a dump of a segment's files consists of: a log's batches and records, the entries of the other files,
-and findings, where two of them disagree. `Findings` sums up what is wrong with a file in one line.
+and findings, where two of them disagree. `DumpFindings` sums up what is wrong with a file in one line.
 
 The items' fields have the names of `kidx dump --json`. `as_line` and `finding_lines` give them as Kafka's
 `kafka-dump-log` does, with keys and values as text, hex, JSON or a number.
@@ -267,7 +267,7 @@ _WRONG: Final[dict[type, str]] = {
 
 
 @dataclass(slots=True)
-class Findings:
+class DumpFindings:
     """The problems in the items of one file so far."""
 
     _seen: Counter[type] = field(default_factory=Counter)

@@ -71,7 +71,7 @@ _NO_ENTRY: Final = -1
 
 
 @dataclass(slots=True)
-class ShownAs:
+class DumpedAs:
     """The release that one file is shown as. It is not frozen: the release is looked for once something differs by it,
     which may take a read of the cluster's metadata.
 
@@ -115,10 +115,10 @@ class ShownAs:
             return read(self.release())
 
 
-def dump_file(source: DumpSource, options: DumpOptions, shown_as: ShownAs | None = None) -> Iterator[DumpItem]:
+def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpedAs | None = None) -> Iterator[DumpItem]:
     """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
     path = source.path
-    shown_as = shown_as or ShownAs(path, options.release)
+    shown_as = shown_as or DumpedAs(path, options.release)
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
             yield from _dump_log(path, options, shown_as)
@@ -133,7 +133,7 @@ def dump_file(source: DumpSource, options: DumpOptions, shown_as: ShownAs | None
                 yield CheckpointEntry(entry.epoch, entry.start_offset)
 
 
-def _dump_log(path: Path, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpItem]:
+def _dump_log(path: Path, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem]:
     """The items of a log, or of a KRaft snapshot, which has the same layout."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         snapshot = snapshot_id(path)
@@ -171,7 +171,7 @@ def _check_known(batch: BatchHeader) -> None:
 _CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
-def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
+def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpedRecord]:
     """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
     yields none. To hold no records either, such a batch is decompressed twice.
     """
@@ -186,7 +186,7 @@ def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: 
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
+def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpedRecord]:
     for record in records(log, batch):
         sequence = layouts.NO_SEQUENCE
         if batch.base_sequence >= 0:
@@ -223,7 +223,7 @@ def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_a
 
 
 def _legacy_records(
-    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: ShownAs
+    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs
 ) -> Iterator[DumpedRecord]:
     for message in messages(log, batch):
         message.check_not_compressed()
@@ -422,7 +422,7 @@ def _compared(
     return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 
-def _dump_transaction_index(path: Path, shown_as: ShownAs) -> Iterator[DumpItem]:
+def _dump_transaction_index(path: Path, shown_as: DumpedAs) -> Iterator[DumpItem]:
     entries = _content(path)
 
     def ensure_readable(release: KafkaRelease) -> None:

@@ -137,7 +137,7 @@ def _is_there(path: Path) -> bool:
 
 
 def base_offset_in_name(path: Path) -> int:
-    """The offset in a file's name, which has to have one."""
+    """The offset in the name of a file to dump, which has to have one."""
     if (offset := segment_files.offset_in_name(path.name)) is None:
         example = segment_files.segment_file(0, path.suffix)
         raise UsageError(f"{path}: its name has to begin with an offset, as {example}")
@@ -145,7 +145,7 @@ def base_offset_in_name(path: Path) -> int:
 
 
 def snapshot_id(path: Path) -> segment_files.SnapshotId | None:
-    """The snapshot of KRaft's log that a file's name tells; None for that of a controller's first start."""
+    """The snapshot of KRaft's log that a file to dump is, by its name; None for that of a controller's first start."""
     if path.name == segment_files.BOOTSTRAP_SNAPSHOT:
         return None
     if (snapshot := segment_files.parse_kraft_snapshot(path.name)) is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 64 * 1024
 
 
-class ByteStream:
+class CodecStream:
     """Bytes that arrive in chunks of any size, and are taken in other sizes."""
 
     closed = False  # with `read` and `close` it is a file to pyarrow
@@ -72,12 +72,12 @@ class ByteStream:
         """Nothing; files have this method."""
 
 
-def chunks_of(compressed: ByteStream) -> Iterator[bytes]:
+def chunks_of(compressed: CodecStream) -> Iterator[bytes]:
     while chunk := compressed.take(CHUNK_BYTES):
         yield chunk
 
 
-def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
+def _ungzip(compressed: CodecStream) -> Iterator[bytes]:
     """One gzip member after the other; other bytes behind them are ignored, as in Java."""
     member = _new_member()
     data = _without_reserved_flags(compressed.take(CHUNK_BYTES))
@@ -120,7 +120,7 @@ def _new_member() -> zlib._Decompress:
     return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
-def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
+def _unsnappy(compressed: CodecStream) -> Iterator[bytes]:
     """Snappy-java's frame (`SnappyInputStream`): a header, then blocks, each after its size; without a header, one
     block.
     """
@@ -177,7 +177,7 @@ def _snappy_block(block: bytes) -> bytes:
     return content
 
 
-def _plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+def _plain_frame(compressed: CodecStream, *, verify_header: bool) -> Iterator[bytes]:
     """The frame with a correct header checksum, and without the parts that Kafka ignores: content size, content
     checksum, and bytes after the end mark. Frames that Kafka refuses are refused.
     """
@@ -191,10 +191,12 @@ def _plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[byt
         raise MalformedError(f"lz4 block size {block_size_code:#04x}", "0x40, 0x50, 0x60 or 0x70")
     descriptor = head[4:] + compressed.take(8 if flags & _CONTENT_SIZE else 0)
     checksum = compressed.take(1)
-    if not checksum or (verify_header and checksum[0] != header_checksum(descriptor)):
-        raise MalformedError(f"lz4 header checksum {checksum.hex() or 'missing'}", f"{header_checksum(descriptor):02x}")
+    if not checksum or (verify_header and checksum[0] != lz4_header_checksum(descriptor)):
+        raise MalformedError(
+            f"lz4 header checksum {checksum.hex() or 'missing'}", f"{lz4_header_checksum(descriptor):02x}"
+        )
     descriptor = bytes([flags & ~_CONTENT_SIZE & ~_CONTENT_CHECKSUM, block_size_code])
-    yield LZ4_MAGIC + descriptor + bytes([header_checksum(descriptor)])
+    yield LZ4_MAGIC + descriptor + bytes([lz4_header_checksum(descriptor)])
     block_bytes_max = 1 << 8 + 2 * (block_size_code >> 4)
     while True:
         mark = compressed.take(4)
@@ -228,7 +230,7 @@ _PRIME_4: Final = 668265263
 _PRIME_5: Final = 374761393
 
 
-def header_checksum(descriptor: bytes) -> int:
+def lz4_header_checksum(descriptor: bytes) -> int:
     """The second byte of the xxHash32 of a frame's descriptor, which is shorter than the 16 bytes of a whole round."""
     accumulator = _PRIME_5 + len(descriptor)
     words = len(descriptor) & ~3
@@ -251,10 +253,10 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _UINT32_MAX
 
 
-def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+def _unlz4(compressed: CodecStream, *, verify_header: bool) -> Iterator[bytes]:
     import pyarrow as pa
 
-    frame = ByteStream(_plain_frame(compressed, verify_header=verify_header))
+    frame = CodecStream(_plain_frame(compressed, verify_header=verify_header))
     try:
         # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
         stream = pa.CompressedInputStream(pa.PythonFile(frame, mode="r"), "lz4")  # type: ignore[arg-type]
@@ -284,7 +286,7 @@ def zstd_module() -> ModuleType:
 _ZSTD_READ_BYTES: Final = 128 * 1024 + 3
 
 
-def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
+def _unzstd(compressed: CodecStream) -> Iterator[bytes]:
     """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame ended in the
     last read: zstd-jni takes that for the end.
     """
@@ -306,7 +308,7 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
         raise MalformedError("the end of the data within a zstd frame", "its rest")
 
 
-def decompressed_stream(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
+def decompressed_stream(codec: int, compressed: CodecStream, magic: int) -> CodecStream:
     """A stream that decompresses another while it is read (`Compression.wrapForInput`). The codec is an index of
     `layouts.CODECS`, the magic that of the batch or message.
     """
@@ -323,4 +325,4 @@ def decompressed_stream(codec: int, compressed: ByteStream, magic: int) -> ByteS
             chunks = _unzstd(compressed)
         case _:
             raise MalformedError(f"codec {codec}", "0 to 4")
-    return ByteStream(chunks)
+    return CodecStream(chunks)

@@ -26,7 +26,7 @@ from kidxlib.format.codecs import (
     SNAPPY_RATIO_MAX,
     XERIAL_HEAD_BYTES,
     XERIAL_MAGIC,
-    header_checksum,
+    lz4_header_checksum,
 )
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.machine import c_library
@@ -110,7 +110,7 @@ _LZ4_FLAGS: Final = 0x60  # version 1, independent blocks, nothing more
 _LZ4_CONTENT_CHECKSUM: Final = 0x04  # Kafka does not look at it
 #: By the size of a frame's blocks, then by whether it has a checksum of its content: that of its header.
 _LZ4_CHECKSUMS: Final = tuple(
-    header_checksum(bytes([_LZ4_FLAGS | checksum, code << 4])) for code in range(4, 8) for checksum in (0, 4)
+    lz4_header_checksum(bytes([_LZ4_FLAGS | checksum, code << 4])) for code in range(4, 8) for checksum in (0, 4)
 )
 
 

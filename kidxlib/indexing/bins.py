@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self, TypeVar
 
 
-class _Packed(Protocol):
+class _BinItem(Protocol):
     """A segment or a partition, which one worker reads."""
 
     @property
@@ -16,7 +16,7 @@ class _Packed(Protocol):
         """A copy that so many threads may work on at the same time."""
 
 
-_T = TypeVar("_T", bound=_Packed)
+_T = TypeVar("_T", bound=_BinItem)
 
 #: A bin is full at this many bytes of logs or this many segments: a second or so of work from memory, so that progress
 #: is seen.

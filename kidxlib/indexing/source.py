@@ -116,7 +116,7 @@ class PartitionDirectory:
     source: Source
     topic_partition: TopicPartition
     path: Location
-    remote: RemoteLogs | None = field(default=None, compare=False)
+    remote: SourceBucketLogs | None = field(default=None, compare=False)
 
     def file(self, base_offset: int, suffix: str) -> Location:
         if self.remote is not None:
@@ -420,19 +420,19 @@ class RemoteBucket:
     directories: Mapping[TopicIdPartition, Location] | None = None
     local: Mapping[TopicIdPartition, LocalLogs] = field(default_factory=dict)
 
-    def logs(self) -> dict[TopicPartition, RemoteLogs]:
+    def logs(self) -> dict[TopicPartition, SourceBucketLogs]:
         """The logs of each partition, in order. Two topics of one name cannot be read."""
         own = parse_topic_id_partition(self.place.name) if self.layout is LOCAL else None
         directories = self.directories
         if directories is None:
             directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
-        logs: dict[TopicPartition, RemoteLogs] = {}
+        logs: dict[TopicPartition, SourceBucketLogs] = {}
         for partition, place in directories.items():
             if self.visible is not None and not self.visible.get(partition):
                 continue
             name = TopicPartition(partition.topic, partition.partition)
             other_id = None if name not in logs else logs[name].topic_id
-            logs[name] = RemoteLogs(self, partition, place, of_same_name=other_id)
+            logs[name] = SourceBucketLogs(self, partition, place, of_same_name=other_id)
         return dict(sorted(logs.items()))
 
 
@@ -450,7 +450,7 @@ class RemoteFiles:
     visible: Mapping[int, VisibleOffsets] = field(default_factory=dict)
 
 
-class RemoteLogs:
+class SourceBucketLogs:
     """The logs of one partition in a bucket, listed when they are first asked for. `of_same_name` is the id of another
     topic of the same name. Errors are those of `files`.
     """

@@ -20,7 +20,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
 from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
-from kidxlib.retention.decide import Bounds, Decisions, SegmentColumns, decide, keep_all
+from kidxlib.retention.decide import Decisions, RetentionBounds, SegmentColumns, decide, keep_all
 from kidxlib.retention.policy import Reason, TopicPolicy
 from kidxlib.storage.location import Location, given_indexes
 from kidxlib.storage.log_dir import read_offset_checkpoint
@@ -106,7 +106,7 @@ def decide_retention(log: Log, policy: TopicPolicy, now_ms: int, *, high_waterma
     )
     if policy.remote_storage:
         return keep_all(segments, Reason.NOT_MODELLED)
-    bounds = Bounds.at_start(
+    bounds = RetentionBounds.at_start(
         log.segments[0].base_offset,
         _log_end_offset(log),
         log_start_offset=log.log_start_offset,

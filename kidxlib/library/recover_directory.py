@@ -54,7 +54,7 @@ def recover_file(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedSegment:
-    """The result for one segment.
+    """What `recover_directory` gives for one segment.
 
     Attributes:
         base_offset: the offset in its file names.

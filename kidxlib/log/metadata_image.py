@@ -421,8 +421,8 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
 
 
 def release_of_node(path: Location, given: KafkaRelease | None) -> NodeRelease:
-    """Which Kafka counts for a file, or a partition's directory, in a node's log dir. What the node has registered is
-    read where the user has not `given` one. `path` is absolute.
+    """Which Kafka counts for a file, or a partition's directory, in a node's log dir, by the image of the cluster's
+    metadata there. What the node has registered is read where the user has not `given` one. `path` is absolute.
     """
     return NodeRelease(given, _registered_release(path) if given is None else None)
 
@@ -563,7 +563,7 @@ class BrokerSettings:
 
 
 def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, name: str) -> ConfigValue | None:
-    """The value of a topic's setting on a broker.
+    """A topic's setting on a broker, as an image of the cluster's metadata and the broker's own settings have it.
 
     Args:
         topic: a topic of the metadata.

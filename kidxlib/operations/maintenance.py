@@ -195,7 +195,7 @@ class Expired:
 
 
 def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired | None:
-    """The rows of a table that expire; None if no age is set for it."""
+    """The rows of a table that the maintenance of a catalog removes by their age; None if no age is set for it."""
     if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)

@@ -202,8 +202,9 @@ class OnlyReplicas:
 
 
 def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool | None:
-    """Whether a topic is compacted by its policy. If that is not known, whether the cleaner's checkpoint has the topic:
-    it has only cleaned ones (`LogCleanerManager.updateCheckpoints`). None if there is no such checkpoint either.
+    """Whether a topic is compacted by its policy, as `BrokersMetadata` has it. If that is not known, whether the
+    cleaner's checkpoint has the topic: it has only cleaned ones (`LogCleanerManager.updateCheckpoints`). None if there
+    is no such checkpoint either.
     """
     if topic in COMPACTED_BY_BROKERS:
         return True
@@ -236,8 +237,8 @@ class LogDirEvidenceReader:
     def evidence_on_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
     ) -> LogDirEvidence:
-        """What the log dirs say of a partition's log. Files are read at the first question. `first_base` is the base
-        offset of its first log; None for that of the first log that is in the directory now.
+        """What checkpoints and `BrokersMetadata` say of a partition's log. Files are read at the first question.
+        `first_base` is the base offset of its first log; None for that of the first log that is in the directory now.
         """
         # Here, as most workers ask no more than whose a log dir is, and search no log.
         from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints

@@ -307,7 +307,8 @@ def with_other_topic_id(
 
 
 def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
-    """Why the topic id in a `partition.metadata` is not the topic's; None if it is, or if the metadata knows neither.
+    """Why records are left out, or lost, by the topic id in a `partition.metadata`; None if it is the topic's, or if
+    the metadata knows neither.
 
     `metadata` is read to its end, and `names` are those of its topics by id.
     """
@@ -495,7 +496,9 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
 
 
 def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
-    """The gaps that compaction does not explain, by the logs that were read and by their log dirs."""
+    """What is left out between logs: gaps that compaction does not explain, by the logs that were read and by their log
+    dirs.
+    """
     logs_read = list(logs)
     compacted = COMPACTED_BY_BROKERS | {log.topic for log in logs_read if log.lacks_records}
     gaps = [log for log in logs_read if log.next_offset < log.end_offset and log.topic not in compacted]

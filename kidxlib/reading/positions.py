@@ -127,9 +127,9 @@ def reading_bounds(
 
 
 def end_offset_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None:
-    """The offset behind the last batch of a log, by the last index entry and the batches from there on; None if the log
-    cannot be read. If a batch lies at or beyond the base offset of the next log, and does not begin where the one
-    before it ends, it does not count, nor what follows it: checksums do not cover the offset in a header.
+    """The offset after the last batch of a log, from the position of its last index entry on; None if the log cannot be
+    read. If a batch lies at or beyond the base offset of the next log, and does not begin where the one before it ends,
+    it does not count, nor what follows it: checksums do not cover the offset in a header.
 
     With `is_near`, also None if no entry leads near the end: whoever reads the log comes to it, and reads all of it.
     """

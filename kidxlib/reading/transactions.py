@@ -153,14 +153,14 @@ def scan_in_threads(threads: int) -> ScanLogs:
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-scan")
         try:
-            yield from pool.map(scan_log, logs)
+            yield from pool.map(scan_for_transactions, logs)
         finally:
             pool.shutdown(cancel_futures=True)
 
     return scan
 
 
-def scan_log(log: LogToScan) -> ScannedLog:
+def scan_for_transactions(log: LogToScan) -> ScannedLog:
     """The producer events in a log, by piece. If the scan goes on after damage, a transaction that is open there counts
     as aborted: its end may be lost.
     """
@@ -316,7 +316,7 @@ class FollowedTransactions:
                 goes_on=self._goes_on,
                 position=part.start,
             )
-            for piece in scan_log(log):
+            for piece in scan_for_transactions(log):
                 self._fold.add_piece(log, piece)
         self._next_offset = end_offset
         self._fold.forget_before(since)

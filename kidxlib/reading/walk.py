@@ -309,7 +309,8 @@ class _SegmentWalk:
 
 
 def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeDamage, *, goes_on: bool) -> int | None:
-    """The offset of a partition's first record with this timestamp or a later one; None if there is none.
+    """The offset at which a walk over a partition's segments finds the first record with this timestamp or a later one;
+    None if there is none.
 
     Markers and aborted records count, as for a broker (`FileRecords.searchForTimestamp`). Logs are scanned until the
     record is found: timestamps are in any order, and only headers tell which are in a batch.

@@ -20,8 +20,8 @@ from kidxlib.records.batch_table_kernel import (
     NO_ROOM,
     PAST,
     TABLE_WALK,
-    fill_batches,
-    fill_batches_of_file,
+    fill_batch_table,
+    fill_batch_table_of_file,
 )
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
@@ -134,9 +134,11 @@ class BatchWalk:
         room = np.empty(0 if of_file is None else _HEADERS_BYTES, np.uint8)
         while True:
             if of_file is not None:
-                fill_batches_of_file(of_file.descriptor, room, of_file.size, *limits, walks, rows)
+                fill_batch_table_of_file(of_file.descriptor, room, of_file.size, *limits, walks, rows)
             else:
-                fill_batches(window, window_position, self._log.size, self._whole, self._checks, *limits, walks, rows)
+                fill_batch_table(
+                    window, window_position, self._log.size, self._whole, self._checks, *limits, walks, rows
+                )
             if count := int(walks["rows"][0]):
                 yield BatchTable(window_position, window, rows[:count])
                 walks["rows"] = 0

@@ -36,9 +36,9 @@ from kidxlib.records.read_kernel import (
     LEAVES_WINDOW,
     OPTIONS,
     UNDETERMINED,
-    last_offset_of,
-    max_timestamp_of,
-    next_size,
+    read_batch_size,
+    read_last_offset,
+    read_max_timestamp,
 )
 
 #: A batch, with the fields of `records.batch_headers.BatchHeader`.
@@ -104,7 +104,7 @@ _MOST: Final = 2**63 - 1
     ),
     **OPTIONS,
 )
-def fill_batches(
+def fill_batch_table(
     window, window_position, log_bytes, whole, checks, first_offset, last_offset, first_ms, last_ms, walks, rows
 ):
     """Make rows of the batches from the walk's position on.
@@ -123,7 +123,7 @@ def fill_batches(
     walk = walks[0]
     address = np.int64(window.ctypes.data)
     while True:
-        size = next_size(window, window_position, log_bytes, walk)
+        size = read_batch_size(window, window_position, log_bytes, walk)
         if size < 0:
             walk.why = size
             return
@@ -133,13 +133,13 @@ def fill_batches(
             return
         magic = np.int64(np.int8(window[at + MAGIC_AT]))
         offset_field = int64(window, at)
-        last, epoch, is_wrapper = last_offset_of(window, at)
+        last, epoch, is_wrapper = read_last_offset(window, at)
         if last_offset < _MOST and offset_field > last_offset and last > last_offset and not is_wrapper:
             walk.why = PAST
             return
         crc = stored_checksum(window, at, magic)
         crc_is_right = not checks or checksum(address, at, size, magic) == crc
-        max_timestamp = max_timestamp_of(window, at)
+        max_timestamp = read_max_timestamp(window, at)
         if magic >= MAGIC_V2:
             attributes = np.int64(int16(window, at + V2_ATTRIBUTES_AT))
             has_append_time = (attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
@@ -200,8 +200,8 @@ _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
     ),
     **OPTIONS,
 )
-def fill_batches_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
-    """Make rows of the batches from the walk's position on, as `fill_batches` does from headers only.
+def fill_batch_table_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
+    """Make rows of the batches from the walk's position on, as `fill_batch_table` does from headers only.
 
     It ends with `_OUTSIDE` if a header cannot be read.
 
@@ -214,7 +214,7 @@ def fill_batches_of_file(descriptor, room, log_bytes, first_offset, last_offset,
     start, filled = walk.position, np.int64(0)
     while True:
         headers_bytes = walk.bytes_read
-        fill_batches(
+        fill_batch_table(
             room[:filled], start, log_bytes, False, False, first_offset, last_offset, first_ms, last_ms, walks, rows
         )
         if walk.why != _OUTSIDE:

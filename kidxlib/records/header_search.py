@@ -24,9 +24,9 @@ from kidxlib.records.read_kernel import (
     LEAVES_WINDOW,
     OPTIONS,
     UNDETERMINED,
-    last_offset_of,
-    max_timestamp_of,
-    next_size,
+    read_batch_size,
+    read_last_offset,
+    read_max_timestamp,
 )
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -95,7 +95,7 @@ def step_to_offsets(window, window_position, log_bytes, walks, number):
     while number < len(walks):
         walk = walks[number]
         while walk.outcome == SearchOutcome.UNDECIDED:
-            size = next_size(window, window_position, log_bytes, walk)
+            size = read_batch_size(window, window_position, log_bytes, walk)
             if size == LEAVES_WINDOW:
                 return number
             if size == UNDETERMINED:
@@ -107,7 +107,7 @@ def step_to_offsets(window, window_position, log_bytes, walks, number):
                 break
             at = walk.position - window_position
             first_offset = int64(window, at)
-            last_offset, epoch, is_wrapper = last_offset_of(window, at)
+            last_offset, epoch, is_wrapper = read_last_offset(window, at)
             if is_wrapper and last_offset >= walk.target:
                 walk.outcome = SearchOutcome.NOT_IN_HEADERS  # its base offset is inside the wrapper
                 break
@@ -131,7 +131,7 @@ def step_to_timestamps(window, window_position, log_bytes, walks, number):
     while number < len(walks):
         walk = walks[number]
         while walk.outcome == SearchOutcome.UNDECIDED:
-            size = next_size(window, window_position, log_bytes, walk)
+            size = read_batch_size(window, window_position, log_bytes, walk)
             if size == LEAVES_WINDOW:
                 return number
             if size == UNDETERMINED:
@@ -140,7 +140,7 @@ def step_to_timestamps(window, window_position, log_bytes, walks, number):
             if size == ENDS:
                 walk.outcome = SearchOutcome.NONE
                 break
-            if max_timestamp_of(window, walk.position - window_position) >= walk.target:
+            if read_max_timestamp(window, walk.position - window_position) >= walk.target:
                 walk.outcome = SearchOutcome.FOUND
                 break
             walk.position += size
@@ -183,7 +183,7 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
     """
     sweep = sweeps[0]
     while number < len(measures):
-        size = next_size(window, window_position, log_bytes, sweep)
+        size = read_batch_size(window, window_position, log_bytes, sweep)
         if size == LEAVES_WINDOW:
             return number
         at = sweep.position - window_position
@@ -192,11 +192,11 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
             measure.last_offset_before, measure.max_timestamp_before = sweep.last_offset, sweep.max_timestamp
             measure.is_batch = size >= 0 and measure.position == sweep.position
             if measure.is_batch:
-                measure.base_offset, measure.last_offset = int64(window, at), last_offset_of(window, at)[0]
+                measure.base_offset, measure.last_offset = int64(window, at), read_last_offset(window, at)[0]
             number += 1
         if size >= 0:
-            sweep.last_offset = max(sweep.last_offset, last_offset_of(window, at)[0])
-            sweep.max_timestamp = max(sweep.max_timestamp, max_timestamp_of(window, at))
+            sweep.last_offset = max(sweep.last_offset, read_last_offset(window, at)[0])
+            sweep.max_timestamp = max(sweep.max_timestamp, read_max_timestamp(window, at))
             sweep.position += size
     return number
 

@@ -309,7 +309,7 @@ def place_records(
     types.void(types.Array(from_dtype(PLACE), 1, "C"), types.int64, types.Array(from_dtype(CONTENTS), 1, "C")),
     **OPTIONS,
 )
-def fold_contents(places, first, contents):
+def fold_placed_records(places, first, contents):
     """Add records to the facts of their batches.
 
     Args:

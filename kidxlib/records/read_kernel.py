@@ -39,7 +39,7 @@ OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @njit
-def next_size(window, window_position, log_bytes, walk):
+def read_batch_size(window, window_position, log_bytes, walk):
     """The size of the batch at a walk's position (`batch_headers.batches`), or why it is not known."""
     position = walk.position
     if position >= log_bytes - HEADER_SIZE_UP_TO_MAGIC:
@@ -63,7 +63,7 @@ def next_size(window, window_position, log_bytes, walk):
 
 
 @njit(forceinline=True)
-def last_offset_of(window, at):
+def read_last_offset(window, at):
     """The last offset and the leader epoch of a batch, and whether it is a wrapper of magic 0 or 1."""
     offset = int64(window, at)
     if np.int8(window[at + MAGIC_AT]) >= MAGIC_V2:
@@ -73,7 +73,7 @@ def last_offset_of(window, at):
 
 
 @njit(forceinline=True)
-def max_timestamp_of(window, at):
+def read_max_timestamp(window, at):
     """The largest timestamp in a batch's header; −1 for magic 0."""
     magic = np.int8(window[at + MAGIC_AT])
     if magic >= MAGIC_V2:

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.codecs import ByteStream, decompressed_stream
+from kidxlib.format.codecs import CodecStream, decompressed_stream
 from kidxlib.java import as_long, text_of
 from kidxlib.records.batch_headers import BatchHeader, stream_of
 from kidxlib.storage.log_bytes import LogBytes
@@ -116,7 +116,7 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
     raise MalformedError(f"a record of {len(body)} bytes ({shown})", expected)
 
 
-def content(log: LogBytes, batch: BatchHeader) -> ByteStream:
+def content(log: LogBytes, batch: BatchHeader) -> CodecStream:
     """The content of a v2 batch after its header: the records in sequence, decompressed lazily."""
     stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
     return decompressed_stream(batch.codec, stored, batch.magic)
@@ -147,7 +147,7 @@ def _records_v2(log: LogBytes, batch: BatchHeader) -> Iterator[Record]:
         yield record
 
 
-def _size_of_record(content: ByteStream, number: int, count: int) -> int:
+def _size_of_record(content: CodecStream, number: int, count: int) -> int:
     varint = b""
     while len(varint) < 5:
         byte = content.take(1)
@@ -264,7 +264,7 @@ def _messages_of_wrapper(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRe
         _wrapper_empty()
 
 
-def wrapper_content(log: LogBytes, batch: BatchHeader) -> ByteStream:
+def wrapper_content(log: LogBytes, batch: BatchHeader) -> CodecStream:
     """The content of a wrapper: messages in sequence, decompressed lazily."""
     if batch.magic < 0:
         raise MalformedError(f"magic {batch.magic}", "0 or 1")
@@ -274,7 +274,7 @@ def wrapper_content(log: LogBytes, batch: BatchHeader) -> ByteStream:
     return decompressed_stream(batch.codec, stream_of(log, start, end), batch.magic)
 
 
-def _last_inner_offset(stream: ByteStream) -> int:
+def _last_inner_offset(stream: CodecStream) -> int:
     last = None
     while (entry := _next_entry(stream)) is not None:
         offset, size = entry
@@ -283,7 +283,7 @@ def _last_inner_offset(stream: ByteStream) -> int:
     return _wrapper_empty() if last is None else last
 
 
-def _next_entry(stream: ByteStream) -> tuple[int, int] | None:
+def _next_entry(stream: CodecStream) -> tuple[int, int] | None:
     """Offset and size of the next message in a wrapper; None if the rest is too short, as in Kafka."""
     head = stream.take(layouts.LOG_OVERHEAD)
     if len(head) < layouts.LOG_OVERHEAD:

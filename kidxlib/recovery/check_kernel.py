@@ -210,7 +210,7 @@ def with_batch(crc, data, address, at, batch_bytes, stored):
 
 @njit(types.uint32(types.uint32, types.uint32, types.int64), cache=True)
 def joined_crc32c(first, second, second_bytes):
-    """The CRC-32C of two pieces of bytes in sequence, from the checksum of each."""
+    """The CRC-32C of two sections of a log in sequence, from that which `check_section` returns of each."""
     return _crc32c_before(first, second_bytes) ^ second
 
 

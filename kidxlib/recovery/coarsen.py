@@ -61,7 +61,7 @@ def indexes_from_headers(log: LogBytes, base_offset: int, options: RecoverOption
     return recover(log, base_offset, replace(options, verify_crc=False))
 
 
-def indexes_from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
+def coarsen_indexes(log: LogBytes, base_offset: int, options: RecoverOptions, denser: Indexes) -> Indexes | None:
     """Make the same indexes through denser ones, for a log whose offsets increase from batch to batch.
 
     Args:

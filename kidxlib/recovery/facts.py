@@ -40,7 +40,7 @@ class HourRecords(NamedTuple):
     certain_records: int
 
 
-def new_header_facts(log_bytes: Sequence[int], log_crc32c: int = 0) -> NDArray[np.void]:
+def empty_facts(log_bytes: Sequence[int], log_crc32c: int = 0) -> NDArray[np.void]:
     """Facts of logs of which nothing was read, of dtype `header_facts_kernel.HEADER_FACTS`.
 
     Args:
@@ -187,7 +187,7 @@ def magics_of(mask: int) -> tuple[int, ...]:
 
 @cache
 def codecs_of(mask: int) -> tuple[str, ...]:
-    """The names of the codecs in a scan's state."""
+    """The fact which codecs a segment's batches have: their names, from the bits in a scan's state."""
     return tuple(layouts.CODECS[codec] for codec in _bits(mask))
 
 

@@ -107,7 +107,7 @@ def _unpickled(path: str, position: int, size: int) -> Any:
 
 
 @dataclass(slots=True)
-class ScanWriter:
+class KeptScansWriter:
     """Writes scans to the file, partition by partition. If the disk is full, a scan is dropped and its log read again.
 
     Args:

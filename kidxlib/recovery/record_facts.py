@@ -12,8 +12,8 @@ from kidxlib.format.layouts import batch_size
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.record_times import read_record_times
-from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, new_header_facts, smallest_of
-from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
+from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, empty_facts, smallest_of
+from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_record_facts, fold_timestamps
 from kidxlib.storage.log_bytes import LogBytes
 
 #: The most records of one batch that are read in place.
@@ -61,12 +61,12 @@ def _fold_records(log: LogBytes, end: int) -> tuple[tuple[SmallestTimestamp, ...
         end: where the log's valid batches end.
     """
     cells = Cells.empty()
-    into = new_header_facts([log.size]), cells.stretches, cells.hours
+    into = empty_facts([log.size]), cells.stretches, cells.hours
     room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     position, window_position, window, outcome = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
     window.setflags(write=False)
     while True:
-        position, outcome = fold_window(window, window_position, position, end, *into, *room)
+        position, outcome = fold_record_facts(window, window_position, position, end, *into, *room)
         if outcome == DONE:
             return cells.gather()
         if outcome == NEEDS_BYTES:

@@ -28,8 +28,8 @@ from kidxlib.jit.compiler import njit
 from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_offsets_and_timestamps
 from kidxlib.recovery.scan.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
 
-#: Why `fold_window` returns: all batches are folded; it needs more bytes from the position on; or it cannot read a
-#: batch's records.
+#: Why `fold_record_facts` returns: all batches are folded; it needs more bytes from the position on; or it cannot read
+#: a batch's records.
 DONE: Final = 0
 NEEDS_BYTES: Final = 1
 _NEEDS_RECORDS: Final = 2
@@ -72,7 +72,7 @@ def fold_timestamps(header_facts, stretches, hours, position, timestamps):
     ),
     **OPTIONS,
 )
-def fold_window(window, window_position, position, end, header_facts, stretches, hours, offsets, timestamps):
+def fold_record_facts(window, window_position, position, end, header_facts, stretches, hours, offsets, timestamps):
     """Fold the batches from a position on, up to the end of the window.
 
     Args:

@@ -31,8 +31,8 @@ from kidxlib.recovery.facts import (
     Cells,
     SegmentFacts,
     codecs_of,
+    empty_facts,
     magics_of,
-    new_header_facts,
     offset_digests,
     records_by_hour,
     smallest_of,
@@ -299,7 +299,7 @@ class _Scan:
         return cls(
             logs=np.array(rows, LOG),
             states=states,
-            header_facts=new_header_facts([log.size for log in logs], checked_crc32c),
+            header_facts=empty_facts([log.size for log in logs], checked_crc32c),
             bounds=np.zeros(count + 1, BOUNDS),
             offset_entries=np.empty(offset_room, scan_state.OFFSET_ENTRY),
             time_entries=np.empty(time_room, scan_state.TIME_ENTRY),
@@ -321,7 +321,7 @@ class _Scan:
     def go_on(self, first: int) -> int:
         """The number of the log whose scan needs something; the number of logs once all are scanned."""
         return int(
-            scan_kernel.scan_logs(
+            scan_kernel.scan_windows(
                 first,
                 self.logs,
                 self.states,
@@ -442,7 +442,7 @@ def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
 
 
 def recovered_of(scanned: ScannedLogs, number: int) -> RecoveredSegment:
-    """One of the scanned segments."""
+    """One log of `ScannedLogs`, as the `RecoveredSegment` that `recover` returns."""
     state = scanned.states[number]
     return RecoveredSegment(
         end=scan_end(state),

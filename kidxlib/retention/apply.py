@@ -33,7 +33,7 @@ from kidxlib.errors import CheckpointError, KidxError, PublishError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.retention.decide import Bounds, SegmentColumns, decide
+from kidxlib.retention.decide import RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, TopicPolicy, Written
 from kidxlib.storage.location import Directory, location, read_file
 from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
@@ -263,7 +263,7 @@ def _not_due(
         mtimes_ms=np.array([status.st_mtime_ns // NS_PER_MS for _, status in present], np.int64),
         fully_read=np.array([segment.fully_read for segment, _ in present], np.bool_),
     )
-    bounds = Bounds.at_start(
+    bounds = RetentionBounds.at_start(
         int(segments.base_offsets[0]),
         present[-1][0].next_offset,
         log_start_offset=then.log_start_offset,

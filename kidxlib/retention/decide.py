@@ -116,7 +116,7 @@ class SegmentColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RetentionBounds:
     """The log start offset and the high watermark of a partition on a running broker."""
 
     log_start_offset: int
@@ -126,7 +126,7 @@ class Bounds:
     @classmethod
     def at_start(
         cls, first_base_offset: int, log_end_offset: int, *, log_start_offset: int | None, high_watermark: int | None
-    ) -> Bounds:
+    ) -> RetentionBounds:
         """The bounds that a starting broker takes from its checkpoints (`LogLoader.load`,
         `UnifiedLog.updateHighWatermark`). An offset that is unknown (None) is no limit.
         """
@@ -134,10 +134,10 @@ class Bounds:
         known = log_end_offset if high_watermark is None else high_watermark
         return cls(start, min(max(known, start), log_end_offset), log_end_offset)
 
-    def deleted_up_to(self, offset: int) -> Bounds:
+    def deleted_up_to(self, offset: int) -> RetentionBounds:
         """The bounds after a request to delete the records below `offset`, which the high watermark limits."""
         start = max(self.log_start_offset, min(offset, self.high_watermark))
-        return Bounds(start, self.high_watermark, self.log_end_offset)
+        return RetentionBounds(start, self.high_watermark, self.log_end_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Candidates:
     by_start: int
 
     @classmethod
-    def of_partition(cls, segments: SegmentColumns, bounds: Bounds, now_ms: int) -> Candidates:
+    def of_partition(cls, segments: SegmentColumns, bounds: RetentionBounds, now_ms: int) -> Candidates:
         """The candidates of a partition, which has at least one segment."""
         next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
         age_from_mtime = segments.max_timestamps < 0
@@ -216,7 +216,7 @@ class Candidates:
         ).astype(np.int8)
 
 
-def decide(segments: SegmentColumns, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
+def decide(segments: SegmentColumns, bounds: RetentionBounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments, at least one."""
     candidates = Candidates.of_partition(segments, bounds, now_ms)
     too_old = candidates.too_old(policy.retention_ms)
@@ -281,7 +281,7 @@ class Ladder:
     sizes: Sequence[int]
 
 
-def deletions(candidates: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
+def decide_for_limits(candidates: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
     """How many of a partition's segments each pair of limits deletes, from the first on; of shape (times, sizes). The
     limits of the policy do not count.
     """
@@ -299,7 +299,7 @@ def deletions(candidates: Candidates, policy: TopicPolicy, ladder: Ladder) -> Lo
 
 def reasons_of_first(candidates: Candidates, policy: TopicPolicy, ladder: Ladder, deleted: Longs) -> NDArray[np.int8]:
     """The reason of the first segment that stays, as a number in `REASONS`; `NONE_STAYS` if all are deleted. `deleted`
-    is the result of `deletions`; the reasons have its shape.
+    is the result of `decide_for_limits`; the reasons have its shape.
     """
     stays = np.empty(deleted.shape, np.int8)
     unlimited = np.array([size == UNLIMITED for size in ladder.sizes])

@@ -122,8 +122,8 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
 
 
 def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
-    """A topic's configuration from its described values; nobody has set the others. `where`, a file or a directory, is
-    named in errors.
+    """A topic's configuration from described values, checked as a policy file's table is; nobody has set the others.
+    `where`, a file or a directory, is named in errors.
     """
     try:
         table = _TopicTable.model_validate({name: _value(config.value) for name, config in configs.items()})

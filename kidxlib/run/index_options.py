@@ -112,7 +112,7 @@ def _taken_from_metadata(known: KnownTopics, plan: Plan) -> Iterator[_TakenFromM
         yield _TakenFromMetadata(metadata, len({partition.key[1] for partition in partitions}), counts)
 
 
-def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
+def index_options_lines(known: KnownTopics, plan: Plan) -> list[str]:
     """A line for each copy of metadata: how far it was read, and for how many topics it gave options of indexes, by who
     set them.
     """
@@ -132,7 +132,7 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
     return lines
 
 
-def known_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
+def index_options_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
     return [
         metadata_as_json(taken.metadata, taken.topics, taken.by_origin) for taken in _taken_from_metadata(known, plan)
     ]

@@ -30,9 +30,9 @@ from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
     ensure_no_copies,
-    listed,
     node_id_of,
     parse_properties,
+    parse_property_list,
     read_meta_properties,
     small_file,
 )
@@ -179,7 +179,7 @@ def read_known_topics(
     static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
     log_dirs = {source.name: source.log_dir for source in sources}
-    reader = _Reader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
+    reader = _KnownTopicsReader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
     from_option = None if options.cluster_metadata is None else _metadata_directory(options.cluster_metadata)
     of_sources: dict[str, TopicsOfSource] = {}
     for source, log_dir in log_dirs.items():
@@ -353,7 +353,7 @@ def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared
         ("broker", None if broker is None or is_dynamic else broker.endpoints),
         ("controller", None if is_dynamic else metadata.controllers.get(node_id)),
     ):
-        if kind == "broker" or "controller" in listed(static[_ROLES]):
+        if kind == "broker" or "controller" in parse_property_list(static[_ROLES]):
             _compare_listeners(static, kind, f"by {metadata.directory} {kind} {node_id}", endpoints, compared)
     compared.add(
         _VOTERS, _other_voters(static, metadata), is_known=None not in (metadata.static_voters, static.get(_VOTERS))
@@ -364,7 +364,7 @@ def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared
 def _compare_roles(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
     """Compare a node's roles: a voter is a controller, and a controller since Kafka 3.7 registers when it starts."""
     roles = static[_ROLES]
-    is_controller = "controller" in listed(roles)
+    is_controller = "controller" in parse_property_list(roles)
     voters = metadata.static_voters if metadata.dynamic_voters is None else metadata.dynamic_voters.keys()
     differs = None
     if voters and node_id in voters and not is_controller:
@@ -406,7 +406,7 @@ def _advertised(static: Mapping[str, str], *, of_controller: bool) -> list[Endpo
     """The listeners that a node registers (`KafkaConfig.effectiveAdvertisedBrokerListeners`,
     `effectiveAdvertisedControllerListeners`), with names in capitals; None if the file does not contain them.
     """
-    names = {name.upper() for name in listed(static.get("controller.listener.names", ""))}
+    names = {name.upper() for name in parse_property_list(static.get("controller.listener.names", ""))}
     bound = _endpoints(static.get("listeners", _DEFAULT_LISTENERS))
     advertised = _endpoints(static["advertised.listeners"]) if "advertised.listeners" in static else bound
     if advertised is None or bound is None:
@@ -419,7 +419,7 @@ def _advertised(static: Mapping[str, str], *, of_controller: bool) -> list[Endpo
 
 def _endpoints(text: str) -> list[Endpoint] | None:
     """Parse a list of listeners; None if one cannot be parsed, such as a value from a config provider."""
-    matches = [_LISTENER.fullmatch(listener) for listener in listed(text)]
+    matches = [_LISTENER.fullmatch(listener) for listener in parse_property_list(text)]
     if not all(matches):
         return None
     return [
@@ -446,7 +446,7 @@ def _compare_addresses(static: Mapping[str, str], node_id: int, metadata: Cluste
     is_own_name = all(_OWN_HOST.fullmatch(endpoint.host) for endpoint in own)
     any_host = node_id if compared.confirmed and is_own_name else None
     for setting in filter(static.__contains__, (_BOOTSTRAP, _VOTERS)):
-        matches = [_ADDRESS.fullmatch(address) for address in listed(static[setting])]
+        matches = [_ADDRESS.fullmatch(address) for address in parse_property_list(static[setting])]
         if not matches or not all(matches) or not any(known.values()):
             compared.add(f"addresses in {setting}", None, is_known=False)
             continue
@@ -508,7 +508,7 @@ def _other_voters(static: Mapping[str, str], metadata: ClusterMetadata) -> str |
     in_file, voters = static.get(_VOTERS), metadata.to_end.static_voters
     if in_file is None or voters is None:
         return None
-    ids = {int(node_id) for voter in listed(in_file) if (node_id := voter.partition("@")[0]).isdecimal()}
+    ids = {int(node_id) for voter in parse_property_list(in_file) if (node_id := voter.partition("@")[0]).isdecimal()}
     if ids == voters:
         return None
     return f"{_VOTERS}={in_file}, and by {metadata.directory} the voters are {', '.join(map(str, sorted(voters)))}"
@@ -525,7 +525,7 @@ def _log_dirs(static: Mapping[str, str]) -> str:
 
 
 def _named_log_dirs(static: Mapping[str, str]) -> list[str]:
-    return listed(static.get("log.dirs", static.get("log.dir", "")))
+    return parse_property_list(static.get("log.dirs", static.get("log.dir", "")))
 
 
 def newest_ms(directory: Location) -> int | None:
@@ -651,7 +651,7 @@ def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _KnownTopicsReader:
     """Reads a log dir once. The `recorded` sources are those of `read_known_topics`."""
 
     high_watermark: int | None
@@ -799,7 +799,7 @@ def _server_properties(file: Path) -> Mapping[str, str]:
             f"--server-properties {file}: no {' and no '.join(lacking)} in it, expected the file that a broker with "
             "KRaft is started with: what it does not set is then Kafka's default"
         )
-    if "broker" not in listed(properties[_ROLES]):
+    if "broker" not in parse_property_list(properties[_ROLES]):
         raise UsageError(
             f"--server-properties {file}: {_ROLES}={properties[_ROLES]}, expected broker among them: a controller has "
             "no topics; name the file of the source's broker"

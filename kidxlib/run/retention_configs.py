@@ -42,7 +42,7 @@ _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ConfiguredTopics:
+class RetentionConfigs:
     """The configurations of topics in their clusters' metadata.
 
     Attributes:

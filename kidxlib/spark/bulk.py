@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
-from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_log
+from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_for_transactions
 from kidxlib.reading.walk import fail_on, warn_of
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.source import nullable_schema
@@ -37,7 +37,7 @@ def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         tasks = tasks_of(logs)
         if len(tasks) < 2:
-            yield from map(scan_log, logs)
+            yield from map(scan_for_transactions, logs)
             return
         for start in range(0, len(tasks), _TASKS_AT_ONCE):
             yield from _scanned(spark, tasks[start : start + _TASKS_AT_ONCE])
@@ -67,7 +67,7 @@ def _scanned(spark: SparkSession, tasks: Sequence[Sequence[LogToScan]]) -> Itera
 def _scanned_or_error(log: LogToScan) -> ScannedLog | Exception:
     """The result of a scan, or an error for the driver to raise."""
     try:
-        return scan_log(log)
+        return scan_for_transactions(log)
     except (KidxError, OSError) as error:
         return error
 

@@ -69,7 +69,7 @@ def listed_in(directory: Location) -> dict[str, Listed]:
 
 
 def size_of(file: Listed) -> int:
-    """The size of a file in bytes; an object's is that of its listing.
+    """The size of the file at a location in bytes; an object's is that of its listing.
 
     Raises:
         OSError: it is no longer there, or cannot be looked at.

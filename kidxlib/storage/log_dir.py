@@ -469,7 +469,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
     return settings
 
 
-def listed(value: str) -> list[str]:
+def parse_property_list(value: str) -> list[str]:
     """The items of a list (`ConfigDef.Type.LIST`)."""
     return [word for word in map(str.strip, value.split(",")) if word]
 

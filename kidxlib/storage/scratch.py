@@ -62,8 +62,8 @@ def writing_in(place: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beating(beat: Callable[[], None]) -> Iterator[None]:
-    """Call `beat` at once in this thread, and then every minute in a thread of its own until the context is left. A
-    later failure does not end the run: the next beat comes a minute later.
+    """Keep the heartbeat of a scratch directory: call `beat` at once in this thread, and then every minute in a thread
+    of its own until the context is left. A later failure does not end the run: the next beat comes a minute later.
     """
     beat()
     ended = threading.Event()

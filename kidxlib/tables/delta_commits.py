@@ -72,7 +72,7 @@ def was_dropped(error: Exception) -> bool:
 
 
 def whole_answer(read: Callable[[], _T]) -> _T:
-    """Read, again each time that a connection ends in mid-answer. `read` has no effects."""
+    """Read a Delta table, again each time that a connection to its store ends in mid-answer. `read` has no effects."""
     for _ in attempts():
         try:
             return read()

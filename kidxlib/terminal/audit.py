@@ -51,14 +51,14 @@ _CLEANER_EVIDENCE: Final = {
 
 
 def start_takes(size: int) -> str:
-    """How long a starting broker takes to read a number of bytes, in words."""
+    """How long a starting broker takes to read a number of bytes, in words for an audit's lines on screen."""
     seconds = size / START_RATE
     return f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"
 
 
 def say_before_repair(broken: Iterable[JudgedFile]) -> int:
-    """Say which indexes a repair shortens to fit their logs, and which logs it does not mend. Such an index may be the
-    only trace of records that its log has lost. Return the number of broken logs.
+    """Print, from an audit's findings, which indexes a repair will shorten to fit their logs, and which logs it does
+    not mend. Such an index may be the only trace of records that its log has lost. Return the number of broken logs.
     """
     files = sorted(broken, key=lambda file: file.path)
     shortened = [file for file in files if file.reason == PROMISES_OTHER_END]
@@ -72,7 +72,9 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
 
 
 def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
-    """The values of the JSON object. Rows are functions, called only for JSON; `all_rows` is called at most once."""
+    """The values of an audit's JSON object, as its command prints it. Rows are functions, called only for JSON;
+    `all_rows` is called at most once.
+    """
     by_kind = functools.cache(lambda: all_rows().by_kind())
     kinds = [kind for kind in RowKind if kind is not RowKind.NOT_READY or summary.not_ready is not None]
     return {
@@ -137,7 +139,7 @@ def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, look
 def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence[NotReadyRow]) -> None:
     for segment in not_ready[:LINES_SHOWN]:
         outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
-    outcome.more(summary.not_ready_count - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(summary.not_ready_count - LINES_SHOWN, MORE_IN_JSON)
     if not summary.not_ready_count:
         outcome.line("ready for tiering: all inactive segments")
 
@@ -149,7 +151,7 @@ def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
         outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at_byte}: {detail}")
         rebuilt = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
         outcome.line(f"  {file.consequence}{rebuilt}")
-    outcome.more(summary.reported_count - len(summary.reported), MORE_IN_JSON)
+    outcome.add_more_line(summary.reported_count - len(summary.reported), MORE_IN_JSON)
 
 
 def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FilesAlike]) -> None:
@@ -195,7 +197,7 @@ def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
         lost_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
         outcome.line(f"{segment.action}: {summary.name(segment)}: {lost_bytes}, {lost_records}")
         outcome.line(f"  {segment.detail}")
-    outcome.more(summary.lost_count - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(summary.lost_count - LINES_SHOWN, MORE_IN_JSON)
     for reason, count in sorted(summary.removed.items()):
         singular, plural = _REMOVED[Removal(reason)]
         outcome.line(f"a broker will remove: {counted(count, singular, plural)}")

@@ -107,7 +107,7 @@ def print_line(line: str) -> None:
     results().print(_styled(printable(line)), soft_wrap=True)
 
 
-def more(left_out: int, what: str = "") -> Iterator[str]:
+def more_line(left_out: int, what: str = "") -> Iterator[str]:
     """The line that says how many were left out; no line if none was. `what` names them, or says where they are."""
     if left_out > 0:
         yield _and_more(left_out) + what

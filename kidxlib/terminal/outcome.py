@@ -22,7 +22,7 @@ from kidxlib.terminal.console import (
     MORE_IN_JSON,
     STYLES,
     first_of_each_kind,
-    more,
+    more_line,
     note,
     print_json,
     print_line,
@@ -84,9 +84,9 @@ class Outcome:
         if shows_details():
             self.line(line)
 
-    def more(self, left_out: int, what: str = "") -> None:
-        """Add the line of `console.more`."""
-        self.items.extend(more(left_out, what))
+    def add_more_line(self, left_out: int, what: str = "") -> None:
+        """Add the line of `console.more_line`."""
+        self.items.extend(more_line(left_out, what))
 
     def first_lines(self, what: str, lines: Iterable[str]) -> None:
         """Add the first lines of each kind (`console.first_of_each_kind`), each after `what` it tells."""

@@ -19,7 +19,7 @@ from kidxlib.indexing.build_counts import BuildCounts
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, more, rate
+from kidxlib.terminal.console import MORE_IN_JSON, first_of_each_kind, more_line, rate
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
 
@@ -49,13 +49,13 @@ def tell_build_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None
             ],
             text_columns=1,
         )
-    outcome.more(len(topics) - TOPICS_SHOWN, " topics")
+    outcome.add_more_line(len(topics) - TOPICS_SHOWN, " topics")
     for segment in counts.problems[:LINES_SHOWN]:
         outcome.line(
             f"{segment.status}: {segment.log_path}: byte {segment.reason_position or 0}: "
             f"{segment.reason}: {segment.reason_detail}"
         )
-    outcome.more(counts.problem_count - LINES_SHOWN, " segments with problems")
+    outcome.add_more_line(counts.problem_count - LINES_SHOWN, " segments with problems")
     if counts.by_published[Published.KEPT]:
         outcome.line(
             f"kept: the index files of {counted(counts.by_published[Published.KEPT], 'truncated segment')}: beside a "
@@ -70,7 +70,7 @@ def tell_build_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None
         )
     for name in counts.kept[:LINES_SHOWN]:
         outcome.line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
-    outcome.more(len(counts.kept) - LINES_SHOWN, " files kept")
+    outcome.add_more_line(len(counts.kept) - LINES_SHOWN, " files kept")
 
 
 def tell_skipped(outcome: Outcome, counts: Iterable[tuple[str, int]]) -> None:
@@ -120,8 +120,8 @@ class LostPart(Protocol):
 
 
 def lost_lines(lost: Iterable[LostPart], what: str, *, many_sources: bool) -> Iterator[str]:
-    """The lines about losses, for each topic and reason. `what` is the word for one of them; with `many_sources` they
-    are named with their sources.
+    """The lines of a run's summary about losses, for each topic and reason. `what` is the word for one of them; with
+    `many_sources` they are named with their sources.
     """
     topics: defaultdict[tuple[str, str, str], list[LostPart]] = defaultdict(list)
     for loss in lost:
@@ -135,7 +135,7 @@ def lost_lines(lost: Iterable[LostPart], what: str, *, many_sources: bool) -> It
         )
         yield f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{others_named}"
         yield f"  {first.consequence}"
-    yield from more(len(topics) - LINES_SHOWN, MORE_IN_JSON)
+    yield from more_line(len(topics) - LINES_SHOWN, MORE_IN_JSON)
 
 
 def first_logs_not_known(names: Sequence[str]) -> Iterator[str]:

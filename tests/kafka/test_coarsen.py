@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.recovery.coarsen import Indexes, indexes_from_denser, indexes_from_headers
+from kidxlib.recovery.coarsen import Indexes, coarsen_indexes, indexes_from_headers
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import recover
@@ -54,7 +54,7 @@ def _as_kafka(
         assert Indexes(by_headers.offset_index, by_headers.time_index) == expected
         tried["by headers"] += 1
         if interval > first and built.facts.offsets_increase:
-            assert indexes_from_denser(valid, base_offset, options, at_hand) == expected
+            assert coarsen_indexes(valid, base_offset, options, at_hand) == expected
             tried["through the denser"] += 1
         first, at_hand = interval, expected
 

@@ -37,7 +37,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from kidxlib.operations.recover.page_cache import note_down
+from kidxlib.operations.recover.page_cache import note_page_cache
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
@@ -439,7 +439,7 @@ def test_what_becomes_of_each_damage(
 def _compare(disk: _Disk, broker: Broker, way: _Way, alone: Outcome) -> int:
     """Recover a damaged disk, start a broker on it, and compare; how many partitions."""
     if way.trusts:
-        note_down(broker.log_dirs)  # it is a copy, of what the kernel has
+        note_page_cache(broker.log_dirs)  # it is a copy, of what the kernel has
     refused = _make_whole(disk, broker, way)
     names = [
         f"{kind}-{number}"

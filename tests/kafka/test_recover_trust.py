@@ -34,7 +34,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.operations.recover.page_cache import NOTE, note_down
+from kidxlib.operations.recover.page_cache import NOTE, note_page_cache
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
@@ -224,7 +224,7 @@ class _KilledBroker:
         self.trusted, self.read = directory / "trusted", directory / "read"
         for copy in (self.trusted, self.read):
             shutil.copytree(self.alone, copy)
-        note_down([self.trusted])
+        note_page_cache([self.trusted])
 
     def _note_checkpoints(self, high_watermarks: dict[TopicPartition, int]) -> None:
         for name, offsets in (
@@ -399,7 +399,7 @@ def test_headers_are_enough(crashed: Crashed) -> None:
     and right. The disk of the next test gets a marker.
     """
     broker = crashed.copy()
-    note_down(broker.log_dirs)  # it is a copy, of what the kernel has
+    note_page_cache(broker.log_dirs)  # it is a copy, of what the kernel has
     but = _index_files(broker)
     ended = kidx("recover", *broker.log_dirs, *_TRUST)
     assert ended.code == 0 and ended.json["untrusted"] == {}, ended
@@ -442,13 +442,13 @@ def test_what_lies_between_headers_is_not_read(killed: Broker, tmp_path: Path) -
             file.write(b"\xff")
     refused = kidx("recover", *broker.log_dirs, "--json")
     assert refused.code == ExitCode.USAGE and "plain-0" in refused.json["refused"][0], refused
-    note_down(broker.log_dirs)
+    note_page_cache(broker.log_dirs)
     assert kidx("recover", *broker.log_dirs, "--trust-page-cache", "--json").json["refused"] == []
 
 
 def test_an_error_that_the_broker_tells_of(killed: Broker, tmp_path: Path) -> None:
     broker, log = killed.copy(tmp_path / "broker"), tmp_path / "server.log"
-    note_down(broker.log_dirs)
+    note_page_cache(broker.log_dirs)
     log.write_text("INFO started\nERROR Error while flushing log for plain-0 in dir /data (LogDirFailureChannel)\n")
     ended = kidx("recover", *broker.log_dirs, "--trust-page-cache", "--broker-log", log, "--json")
     assert ended.code == 0 and len(ended.json["untrusted"]) == len(broker.log_dirs)

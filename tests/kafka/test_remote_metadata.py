@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kidxlib.log.remote.metadata_topic import MetadataRecord, metadata_partition, possible_counts
-from kidxlib.log.remote.segments import fold_metadata
+from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition, read_remote_log_metadata
 from kidxlib.messages.typed_records import FramedMessage
 from tests.conftest import Say
@@ -27,7 +27,7 @@ def test_states_and_lineage(kafka: Kafka, rng: random.Random, say: Say, exhausti
         messages = list(_messages(rng))
         values = [value_of(message) for message in messages]
         records = (MetadataRecord(number, 0, read_remote_log_metadata(value)[1]) for number, value in enumerate(values))
-        folded = fold_metadata(records).segments.to_pylist()
+        folded = fold_remote_segments(records).segments.to_pylist()
         states, found = _of_kafka(kafka, messages, values)
         gone = SegmentState.DELETE_SEGMENT_FINISHED.name
         assert {row["segment_id"]: row["state"] for row in folded if row["state"] != gone} == states

@@ -20,7 +20,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaRelation, ReplicaVerdict
-from kidxlib.operations.compare.catalog_replicas import compare_replicas
+from kidxlib.operations.compare.catalog_replicas import compare_catalog_replicas
 from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.storage.log_dir import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
@@ -73,7 +73,7 @@ class _Fleet:
         built = kidx("build", *sources, "--index-dir", catalog / "index", "--catalog", catalog / "tables")
         assert built.code == ExitCode.OK, built
         found: dict[tuple[str, int], list[ReplicaVerdict]] = {}
-        for verdict in compare_replicas(DeltaTables(str(catalog / "tables"))):
+        for verdict in compare_catalog_replicas(DeltaTables(str(catalog / "tables"))):
             if verdict.topic in _TOPICS:
                 found.setdefault((verdict.topic, verdict.partition), []).append(verdict)
         return found

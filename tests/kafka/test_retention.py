@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.operations.retention.plan_work import max_timestamp_on_disk
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover
-from kidxlib.retention.decide import Bounds, SegmentColumns, decide
+from kidxlib.retention.decide import RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
@@ -108,7 +108,7 @@ def _compare(
 ) -> Counter[str]:
     """The same segments go, and the log starts at the same offset afterwards; counts reasons."""
     segments = partition.segments(clean=clean)
-    bounds = Bounds.at_start(
+    bounds = RetentionBounds.at_start(
         int(segments.base_offsets[0]),
         partition.log_end_offset,
         log_start_offset=log_start_offset,

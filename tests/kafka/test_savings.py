@@ -22,8 +22,8 @@ from kidxlib.library.read import read_batches, read_records
 from kidxlib.operations.report.savings import (
     BATCH_SIZES,
     CODECS,
-    ProducerBatches,
-    RecordsToBe,
+    SampledRecordsBuilder,
+    SimulatedBatches,
     TopicSavings,
     measure_savings,
 )
@@ -254,11 +254,11 @@ def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: 
         Record(number, 1_700_000_000_000 + rng.randrange(-9, 9_000), _bytes(rng, 30), _bytes(rng, 300))
         for number in range(120)
     ]
-    to_be = RecordsToBe()
+    to_be = SampledRecordsBuilder()
     for table in BatchWalk(whole(batch_v2(records)), 0, WantedRecords()).tables():
         for placed in RecordPlacer(1_000, 1_000_000).placed(table, WantedRecords()):
             to_be.add(placed.places)
-    contents = ProducerBatches([to_be.records()])
+    contents = SimulatedBatches([to_be.records()])
     batch_size, first = rng.choice([150, 400, 1_000]), 0
     while first < len(records):
         after, plain, _ = contents.batch(0, first, codec, batch_size, np.float32(1))

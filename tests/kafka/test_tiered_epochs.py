@@ -34,7 +34,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition as PartitionName
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.operations.tiered.local_partitions import refusals_on_lost_epochs
+from kidxlib.operations.tiered.local_partitions import lost_epochs_of_local_partitions
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.pages import PROJECT
@@ -151,7 +151,7 @@ def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings:
     reasons = [each["reason"] for each in on_epochs if each["verdict"] == "broken"]
     assert reasons == ([] if disk.reason is None else [disk.reason])
     directory = log_dir / f"{_PLACE[0]}-{_PLACE[1]}"
-    refused = refusals_on_lost_epochs([log_dir], [] if disk.has_folder else [directory])
+    refused = lost_epochs_of_local_partitions([log_dir], [] if disk.has_folder else [directory])
     assert any(str(directory) in line for line in refused) == (disk.reason is not None)
     all_of_them = len(_SAMPLE.segments(*_PLACE))
     for version in recordings.versions("tiered_epochs"):

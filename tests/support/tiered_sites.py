@@ -32,7 +32,7 @@ from kidxlib.log.remote.layout import (
     object_name,
 )
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataPartition, metadata_partitions
-from kidxlib.log.remote.segments import fold_metadata
+from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
 from kidxlib.records.batch_headers import batches
@@ -62,7 +62,7 @@ class Site:
         rows = [
             (number, row)
             for number, metadata in metadata_partitions([self.log_dir]).items()
-            for row in fold_metadata(metadata.records()).segments.to_pylist()
+            for row in fold_remote_segments(metadata.records()).segments.to_pylist()
         ]
         directories = {name: Path(place) for name, place in list_bucket_partitions(self.bucket).items()}
         return [
@@ -74,7 +74,7 @@ class Site:
 
     def last_ms(self) -> int:
         partitions = metadata_partitions([self.log_dir]).values()
-        times = [fold_metadata(metadata.records()).last_ms for metadata in partitions]
+        times = [fold_remote_segments(metadata.records()).last_ms for metadata in partitions]
         return max(last_ms for last_ms in times if last_ms is not None)
 
 

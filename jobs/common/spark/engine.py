@@ -87,7 +87,9 @@ def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator
 
 
 def wait_for_loops() -> None:
-    """Wait until setup.sh no longer compiles loops: each worker would compile them itself."""
+    """Wait, before Spark's executors start, until setup.sh no longer compiles loops: each worker would compile them
+    itself.
+    """
     if not os.access(_LOCK, os.R_OK):
         return
     import fcntl  # here, as not each system has it that a job starts on

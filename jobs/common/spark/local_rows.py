@@ -48,7 +48,7 @@ def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
 
 
 def as_column(condition: Condition) -> SparkColumn:
-    """Whether the condition is true of a row; never null."""
+    """The condition on rows as a column of Spark, true or false and never null."""
     column = F.col(condition.column)
     if isinstance(condition, Among):
         is_among = F.coalesce(column.isin(*condition.values), F.lit(False))

@@ -84,7 +84,7 @@ def read_snapshot_file(path: Location) -> bytes | None:
     return path.read_bytes()
 
 
-class FindingBuilder:
+class IndexFileFindings:
     """Makes the findings on one index file."""
 
     def __init__(

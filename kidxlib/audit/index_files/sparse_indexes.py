@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import PROMISES_OTHER_END, Finding
-from kidxlib.audit.index_files.index_file import Bytes, FindingBuilder
+from kidxlib.audit.index_files.index_file import Bytes, IndexFileFindings
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.index.abstract_index import filled_bytes
@@ -97,7 +97,7 @@ def _find_first_miss(
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class SparseIndexEntries:
     """The entries of an index file as they are stored, and whether preallocated room follows them.
 
     Attributes:
@@ -128,7 +128,7 @@ def audit_offset_index(
     """The finding on an `.index`; `log` reaches to the end of its last valid batch. A broker finds the log end offset
     with the index of the `active` segment, the last of its partition.
     """
-    findings = FindingBuilder(
+    findings = IndexFileFindings(
         segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index
     )
     if content is None or findings.is_identical:
@@ -137,7 +137,7 @@ def audit_offset_index(
     if (refused := findings.refused(index)) is not None:
         return refused
     next_offset = recovered.facts.next_offset
-    entries = Entries.of(content, layouts.OFFSET_INDEX_ENTRY)
+    entries = SparseIndexEntries.of(content, layouts.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", base_offset)
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
     positions = index.lookup_many(targets)["position"]
@@ -193,7 +193,7 @@ def _next_offset_or_none(segment: LogSegment) -> int | None:
         return None
 
 
-def _kind_of_offset_index(log: LogBytes, offsets: Longs, entries: Entries, active: bool) -> str:
+def _kind_of_offset_index(log: LogBytes, offsets: Longs, entries: SparseIndexEntries, active: bool) -> str:
     """How a right index that differs from recovery's was made, as its entries show."""
     positions = entries.keys("position")
     if len(offsets) > 0 and positions[-1] == 0 and offsets[-1] <= offsets.min():
@@ -226,7 +226,7 @@ def audit_time_index(
     which lookups use next. If `rebuilt`, the `.index` is missing, and a broker rebuilds all indexes of the segment.
     """
     base_offset = offset_index.base_offset
-    findings = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
+    findings = IndexFileFindings(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
     if content is None or findings.is_identical:
         return findings.missing_or_identical(
             REBUILT_WITH_OFFSET_INDEX
@@ -243,7 +243,7 @@ def audit_time_index(
             if _ends_with_zero_entry(content, TimeIndex.entry_bytes)
             else refused
         )
-    timestamps = Entries.of(content, layouts.TIME_INDEX_ENTRY).keys("timestamp")
+    timestamps = SparseIndexEntries.of(content, layouts.TIME_INDEX_ENTRY).keys("timestamp")
     largest = recovered.facts.max_timestamp_ms
     targets = one_of_each_class(timestamps, 0, largest)
     offsets = np.maximum(index.lookup_many(targets)["offset"], base_offset)

@@ -243,7 +243,9 @@ class Aside:
 
 
 def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
-    """A folder that cannot be read has 0 bytes; its failure is reported elsewhere."""
+    """The directories in log dirs that Kafka moves, deletes or has set aside; one that cannot be read has 0 bytes, and
+    its failure is reported elsewhere.
+    """
     return [
         Aside(directory, f"-{directory.name.rpartition('-')[2]}", log_bytes(directory))
         for log_dir in log_dirs

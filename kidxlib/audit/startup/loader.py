@@ -99,7 +99,7 @@ def simulate_startup(
     return state.simulation
 
 
-class ProducerSnapshots:
+class LoaderSnapshots:
     """The producer snapshots of a partition: by offset, whether a broker can read the snapshot."""
 
     def __init__(self, is_good: Mapping[int, bool] | None = None) -> None:
@@ -199,7 +199,7 @@ class _LoadState:
     read_log: ReadLog
     simulation: StartupSimulation
     files: dict[str, Listed]
-    snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
+    snapshots: LoaderSnapshots = field(default_factory=LoaderSnapshots)
     recoveries: dict[int, SegmentRecovery] = field(default_factory=dict)
 
     @classmethod
@@ -249,7 +249,7 @@ class _LoadState:
 def _load_partition(state: _LoadState) -> None:
     _ensure_readable(state)
     _finish_swaps(state)
-    state.snapshots = ProducerSnapshots.of_files(state.files)
+    state.snapshots = LoaderSnapshots.of_files(state.files)
     _remove_orphans(state)
     _load_segments(state)
     if not state.arguments.clean_shutdown:

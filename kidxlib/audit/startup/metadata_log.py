@@ -107,8 +107,8 @@ _BAD_SNAPSHOT_DOES: Final = (
 
 
 def read_to_end(directory: Location) -> ClusterMetadata | None:
-    """A node's copy of the cluster's metadata to its end, committed or not, as the node has directories of uncommitted
-    partitions, too. None where it cannot be read.
+    """What a starting node has of the cluster's metadata: its own copy to its end, committed or not, as the node has
+    directories of uncommitted partitions, too. None where it cannot be read.
     """
     try:
         return read_despite_damage(directory, _NO_LIMIT)

@@ -319,7 +319,9 @@ def _parse_int(line: str, number: int) -> int:
 
 
 def read_lines(path: Location | Listed) -> list[str]:
-    """The lines of a file, as `BufferedReader.readLine` returns them."""
+    """The lines of a small file as a starting broker reads them (`BufferedReader.readLine`); bytes that are not UTF-8
+    raise `KafkaThrows`.
+    """
     content = small_file(path)
     try:
         lines = _LINE_END.split(content.decode())

@@ -20,7 +20,12 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import FAILS_CHECK, OTHER_VERSION, Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
-from kidxlib.audit.index_files.sparse_indexes import Entries, audit_offset_index, audit_time_index, one_of_each_class
+from kidxlib.audit.index_files.sparse_indexes import (
+    SparseIndexEntries,
+    audit_offset_index,
+    audit_time_index,
+    one_of_each_class,
+)
 from kidxlib.audit.index_files.transaction_index import (
     TransactionsOfSegment,
     audit_transaction_index,
@@ -213,7 +218,7 @@ def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> I
     ) is not None:
         yield outside
         return
-    entries = Entries.of(np.frombuffer(content, np.uint8), layouts.OFFSET_INDEX_ENTRY)
+    entries = SparseIndexEntries.of(np.frombuffer(content, np.uint8), layouts.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", segment.start_offset)
     targets = one_of_each_class(offsets, segment.start_offset, segment.end_offset)
     positions = index.lookup_many(targets)["position"]

@@ -188,7 +188,7 @@ class FoldedMetadata:
     last_ms: int | None
 
 
-def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
+def fold_remote_segments(records: Iterable[MetadataRecord]) -> FoldedMetadata:
     """Apply the records of one metadata partition, in order. It has all records of each of its topic partitions."""
     partitions, count, last_ms = _folded(records)
     ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))

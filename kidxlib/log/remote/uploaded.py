@@ -93,7 +93,7 @@ class UploadedPartition:
 
 
 def as_read(records: Iterable[RemoteSegment | RemoteSegmentUpdate]) -> Iterator[MetadataRecord]:
-    """Records as they are read back from a metadata partition."""
+    """The records of uploaded segments, as they are read back from a metadata partition."""
     for offset, record in enumerate(records):
         yield MetadataRecord(offset, record.event_timestamp_ms, record)
 
@@ -224,7 +224,9 @@ def _by_manifest(segment: RemoteSegmentId, places: Mapping[str, Location], objec
     )
 
 
-def read_part(layout: ObjectLayout, directory: Location, start_offset: int, segment_id: str, suffix: str) -> bytes:
+def read_uploaded_part(
+    layout: ObjectLayout, directory: Location, start_offset: int, segment_id: str, suffix: str
+) -> bytes:
     """The bytes of a small part of a segment, in whichever object it is.
 
     Raises:

@@ -59,7 +59,7 @@ from kidxlib.operations.damage.acceptances import VERSION_NAMES
 from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.run.index_options import index_options_as_json, index_options_lines
 from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
 from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
@@ -621,7 +621,7 @@ def _run_as_json(
     return recorded | {
         **unlistable_as_json(plan.unlistable.values()),
         "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
-        "cluster_metadata": known_as_json(request.known_topics, plan),
+        "cluster_metadata": index_options_as_json(request.known_topics, plan),
         "aside": [
             {"path": as_text(folder.path), "kind": folder.kind, "bytes": folder.bytes} for folder in planned.aside
         ],
@@ -649,7 +649,7 @@ def _tell(
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:LINES_SHOWN]))
-    outcome.more(len(not_compared) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(not_compared) - LINES_SHOWN, MORE_IN_JSON)
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         outcome.line(
@@ -658,7 +658,7 @@ def _tell(
         )
     if audit_id is not None:
         outcome.line(f"source:  {sources_line(request.sources)}")
-    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, planned.plan)))
+    outcome.line(*(f"topics:  {line}" for line in index_options_lines(request.known_topics, planned.plan)))
     if catalog is not None:
         outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
 

@@ -96,7 +96,7 @@ class AcceptedFindings:
                 f"(table {ACCEPTED.name})"
             )
             outcome.line(*(f"  {acceptance.line}" for acceptance in self.acceptances[:LINES_SHOWN]))
-            outcome.more(self.count - LINES_SHOWN, f"; all of them are in the table {ACCEPTED.name}")
+            outcome.add_more_line(self.count - LINES_SHOWN, f"; all of them are in the table {ACCEPTED.name}")
 
     def as_json(self) -> list[dict[str, Any]]:
         names = (*_FILE_KEY, "reason")

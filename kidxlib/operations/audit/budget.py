@@ -94,7 +94,7 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
         pc.is_in(logs["verdict"], value_set=pa.array(_READ_IN_FULL)),
         pc.not_equal(pc.coalesce(logs["reason"], pa.scalar("")), pa.scalar(IN_USE)),
     )
-    same = same_versions(plan.segments, LogVersion.names(), logs, VERSION_NAMES, at)
+    same = _same_versions(plan.segments, LogVersion.names(), logs, VERSION_NAMES, at)
     same &= np.append(was_read.to_numpy().astype(np.bool_), False)[at]
     count = len(plan.partitions)
     unchanged = np.bincount(partitions[same], minlength=count)
@@ -113,7 +113,7 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
     )
 
 
-def same_versions(
+def _same_versions(
     rows: pa.Table, names: Sequence[str], others: pa.Table, other_names: Sequence[str], at: Positions
 ) -> Flags:
     """Which rows have the same size, modification time and inode as rows of another table, whose positions are in `at`;
@@ -289,7 +289,7 @@ class _Known:
         topics = sorted({topic for _, topic, _ in audits})
         known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics), PRESENT])
         at = positions_in(keys, known, SEGMENT_KEY).copy()
-        at[~same_versions(listed, LogVersion.names(), known, LogVersion.names(), at)] = -1
+        at[~_same_versions(listed, LogVersion.names(), known, LogVersion.names(), at)] = -1
         places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
         ids = [partition.topic_id for partition in plan.partitions]
         return cls(

@@ -27,7 +27,7 @@ from kidxlib.operations.damage.known_damage import (
 )
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_as_line
-from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.run.index_options import index_options_as_json, index_options_lines
 from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
@@ -166,7 +166,7 @@ def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
         "emptied_sources": emptied(built.plan, built.damage),
         "requests": built.requests.as_json(),
         "optimized": optimized_as_json(built.optimized),
-        "cluster_metadata": known_as_json(request.known_topics, built.plan),
+        "cluster_metadata": index_options_as_json(request.known_topics, built.plan),
         "catalog": built.catalog,
         "new_catalog": built.is_new,
     }
@@ -189,7 +189,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
         tell_rate(outcome, row.log_bytes, built.scanned.read_seconds, row.seconds)
     tell_requests(outcome, built.requests)
     outcome.line(f"source:      {sources_line(request.sources)}")
-    for line in lines_of_known(request.known_topics, built.plan):
+    for line in index_options_lines(request.known_topics, built.plan):
         outcome.line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.index_place.index_dir
     if request.packs:

@@ -128,7 +128,7 @@ class Copies:
         return Copies(self.rows.slice(start, after - start), groups)
 
 
-def compare_replicas(
+def compare_catalog_replicas(
     tables: TablesToRead,
     *,
     sources: Collection[str] | None = None,
@@ -151,7 +151,7 @@ def compare_replicas(
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSegments:
+class CatalogReplicaSegments:
     """Segments of copies, in the order of copies and base offsets.
 
     Attributes:
@@ -224,7 +224,7 @@ class _Ranges:
     is_known: Flags
 
     @classmethod
-    def of(cls, segments: ReplicaSegments, copies: int) -> Self:
+    def of(cls, segments: CatalogReplicaSegments, copies: int) -> Self:
         """The ranges of segments: a range ends where its segment does; offsets behind valid batches are not known."""
         lists, starts, lengths = _lists(segments, "offset_digests")
         lengths = np.where(segments.is_known, lengths, 0)
@@ -261,7 +261,7 @@ class _Epochs:
     epoch: NDArray[np.int32]
 
     @classmethod
-    def of(cls, segments: ReplicaSegments, copies: int) -> Self:
+    def of(cls, segments: CatalogReplicaSegments, copies: int) -> Self:
         lists, starts, lengths = _lists(segments, "leader_epochs")
         taken = _positions(starts, lengths)
         bounds = np.concatenate([[0], np.cumsum(lengths)])[segments.bounds(copies)]
@@ -275,7 +275,7 @@ def _positions(starts: Numbers, lengths: Numbers) -> Numbers:
     return positions
 
 
-def _lists(segments: ReplicaSegments, name: str) -> tuple[Values, Numbers, Numbers]:
+def _lists(segments: CatalogReplicaSegments, name: str) -> tuple[Values, Numbers, Numbers]:
     """The elements of a column of lists, and where the list of each segment begins and how long it is."""
     column: Values = segments.rows[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
@@ -313,7 +313,7 @@ class ReplicaBounds:
     has_gaps: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, copies: Copies, segments: ReplicaSegments) -> ReplicaBounds:
+    def of(cls, copies: Copies, segments: CatalogReplicaSegments) -> ReplicaBounds:
         rows, count = copies.rows, copies.rows.num_rows
         bounds = segments.bounds(count)
         has_segment = np.diff(bounds) > 0
@@ -347,7 +347,9 @@ class Pairs:
     compared: NDArray[np.void]
 
     @classmethod
-    def of(cls, copies: Copies, segments: ReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]) -> Pairs:
+    def of(
+        cls, copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
+    ) -> Pairs:
         count = copies.rows.num_rows
         numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
         one, other = np.array(numbers, np.int64).reshape(-1, 2).T
@@ -395,7 +397,7 @@ def _with(column: Values, others: Numbers) -> Numbers:
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
-    segments = ReplicaSegments.from_catalog(tables, copies.rows)
+    segments = CatalogReplicaSegments.from_catalog(tables, copies.rows)
     bounds = ReplicaBounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
     of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))

@@ -15,14 +15,14 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation, ReplicaVerdict
-from kidxlib.operations.compare.catalog_replicas import compare_replicas
+from kidxlib.operations.compare.catalog_replicas import compare_catalog_replicas
 from kidxlib.operations.compare.comparison import (
     As,
     Comparison,
     ComparisonFinding,
     FindingKind,
     PartitionResult,
-    verdict_of,
+    comparison_verdict,
 )
 from kidxlib.operations.compare.copy import compare_copy
 from kidxlib.operations.compare.place import ComparedPlace, MetadataOfPlaces, ensure_two_places, list_place
@@ -72,7 +72,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
             findings.append(finding)
             results.append(PartitionResult(directory=str(finding.directory), verdict=finding.kind.value))
     damaged = _damaged(tables, (one, other))
-    for verdict in compare_replicas(tables, sources=(one, other)):
+    for verdict in compare_catalog_replicas(tables, sources=(one, other)):
         if topics.fullmatch(verdict.topic):
             of_partition = list(_findings(verdict, one))
             key = verdict.topic, verdict.partition, verdict.topic_id
@@ -84,7 +84,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
             results.append(
                 PartitionResult(
                     directory=TopicPartition(verdict.topic, verdict.partition).directory,
-                    verdict=verdict_of(of_partition),
+                    verdict=comparison_verdict(of_partition),
                     same_to_offset=verdict.compared_to if not of_partition else None,
                 )
             )

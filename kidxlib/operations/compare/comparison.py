@@ -159,7 +159,7 @@ class Comparison:
         return {kind: of_kind for kind, of_kind in findings.items() if of_kind}
 
 
-def verdict_of(findings: Iterable[ComparisonFinding]) -> str:
+def comparison_verdict(findings: Iterable[ComparisonFinding]) -> str:
     """The worst kind of a partition's findings. Harmless ones leave the partition the same, but for a cleaner's."""
     kinds = {
         finding.kind for finding in findings if finding.kind not in HARMLESS or finding.kind is FindingKind.CLEANED

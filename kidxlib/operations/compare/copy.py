@@ -33,8 +33,8 @@ from kidxlib.operations.compare.comparison import (
     ComparisonFinding,
     FindingKind,
     PartitionResult,
+    comparison_verdict,
     run_comparison,
-    verdict_of,
 )
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
@@ -57,7 +57,7 @@ from kidxlib.operations.compare.place import (
     other_origin_findings,
     pair_directories,
 )
-from kidxlib.operations.compare.replica import ReplicaFindings, compare_directory_pairs
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_replica_directories
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted
@@ -563,7 +563,7 @@ def compare_copy(
         results.append(
             PartitionResult(
                 directory=partition.one.name,
-                verdict=verdict_of(of_partition),
+                verdict=comparison_verdict(of_partition),
                 a_end_offset=_logs_end(partition.logs, "one"),
                 b_end_offset=_logs_end(partition.logs, "other"),
                 same_to_offset=_same_to_offset(partition.logs) if batches is None else batches.same_to,
@@ -595,7 +595,7 @@ def _by_offset(
     elsewhere = [partition for partition in compared if _PartitionFindings(partition).is_cut_elsewhere]
     if not elsewhere:
         return {}
-    by_offset = compare_directory_pairs(elsewhere, one, other, known, engine, as_copy=True)
+    by_offset = compare_replica_directories(elsewhere, one, other, known, engine, as_copy=True)
     return {partition.directory: partition for partition in by_offset}
 
 

@@ -172,7 +172,7 @@ class CopyShare:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedCopies:
+class ExpectedInStore:
     """The segments of a source that should have a copy.
 
     Attributes:
@@ -186,7 +186,7 @@ class ExpectedCopies:
     counts: pa.Table
 
     @classmethod
-    def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ExpectedCopies:
+    def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ExpectedInStore:
         """The segments that a user asked for; `path` is the catalog's."""
         version = tables.version(SEGMENTS)
         present: list[Condition] = [PRESENT, *([Among("active", (False,))] if request.inactive_only else [])]
@@ -234,7 +234,7 @@ class ExpectedCopies:
                 )
 
 
-def compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
+def _compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
     """Rows of `COMPARED`."""
     client = connect()  # before there are threads: it takes half a second, and all threads share one client
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -282,7 +282,7 @@ def _compared(
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedCopies:
+class ComparedInStore:
     """
     Attributes:
         staged: rows of `COMPARED`.
@@ -296,7 +296,7 @@ class ComparedCopies:
     requests: Requests
 
     @classmethod
-    def of(cls, staged: StagedRows, source: str, requests: Requests) -> ComparedCopies:
+    def of(cls, staged: StagedRows, source: str, requests: Requests) -> ComparedInStore:
         rows = staged.rows("count").group_by("verdict")
         names = ("segments", "log_bytes")
         sums = rows.aggregate([(name, "sum") for name in names]).rename_columns(["verdict", *names])
@@ -316,7 +316,7 @@ class ComparedCopies:
             yield from CopyRow.of_arrow(batch)
 
 
-def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies:
+def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedInStore:
     """Ask the store for each segment's object, and compare what it says with the catalog. Nothing is written."""
     tables, path, engine = backend.catalog.tables.for_workers(), backend.catalog.path, backend.engine
     if tables is None:
@@ -325,7 +325,7 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies
             "name a catalog in a directory or at s3://"
         )
     begin_phase("reading the catalog")
-    expected = ExpectedCopies.of(request, tables, path)
+    expected = ExpectedInStore.of(request, tables, path)
     try:
         ensure_any_object(connect(), request.copy)
     except OSError as error:
@@ -333,11 +333,11 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies
     units = [[share] for share in expected.shares(request.copy, engine.cores)]
     name, is_small = f"{request.context.run_id()}-copies", expected.segments <= _FEW_SEGMENTS
     staged = run_comparison(
-        Work(name, units, compare_copies, COMPARED, is_small=is_small),
+        Work(name, units, _compare_copies, COMPARED, is_small=is_small),
         engine,
         "asking the store",
         done=engine.done,
         so_far=lambda: f"{engine.done().segments:,} of {counted(expected.segments, 'segment')}",
         segments=expected.segments,
     )
-    return ComparedCopies.of(staged, expected.source, request.context.requests(engine.requests()))
+    return ComparedInStore.of(staged, expected.source, request.context.requests(engine.requests()))

@@ -1,6 +1,6 @@
 """Compares the logs of two replicas batch by batch, by offset. Their segments may begin at different offsets.
 
-`compare_directory_pairs` divides partitions into ranges of offsets, which workers compare (`_compare_range`).
+`compare_replica_directories` divides partitions into ranges of offsets, which workers compare (`_compare_range`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kidxlib.operations.compare.comparison import (
     ComparisonFinding,
     FindingKind,
     PartitionResult,
+    comparison_verdict,
     run_comparison,
-    verdict_of,
 )
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.place import (
@@ -74,13 +74,13 @@ def compare_replicas_of_places(
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += other_origin_findings(one, other, as_copy=False)
     findings += _one_broker_finding(one, other) if not pairs else ()
-    for partition in compare_directory_pairs(pairs, one, other, known, engine):
+    for partition in compare_replica_directories(pairs, one, other, known, engine):
         partition_findings = partition.findings()
         findings += partition_findings
         results.append(
             PartitionResult(
                 directory=partition.directory,
-                verdict=verdict_of(partition_findings),
+                verdict=comparison_verdict(partition_findings),
                 a_end_offset=partition.one_end,
                 b_end_offset=partition.other_end,
                 same_to_offset=partition.same_to,
@@ -95,7 +95,7 @@ def compare_replicas_of_places(
     )
 
 
-def compare_directory_pairs(
+def compare_replica_directories(
     pairs: Sequence[DirectoryPair],
     one: ComparedPlace,
     other: ComparedPlace,

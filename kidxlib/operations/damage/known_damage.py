@@ -1,6 +1,6 @@
 """The damage that a catalog knows: damaged segments by builds or by the last audits, gaps between logs, and what log
 dirs have lost; and which of it somebody has accepted. A build tells of it (`KnownDamage`), a plan or a report names
-what is missing (`Missing`), and `kidx accept` asks for what is new (`NewDamage`).
+what is missing (`KnownLosses`), and `kidx accept` asks for what is new (`NewDamage`).
 
 A run does not read unchanged segments again. So a run that reports only what it has read itself would report a damaged
 source as free of problems the second time.
@@ -323,8 +323,8 @@ def _is_of_own_bytes(findings: pa.Table) -> Values:
 def last_findings(
     tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str]
 ) -> pa.Table:
-    """Rows of `findings` by the last audit of each partition; an audit of other topics does not count. Segments that
-    are missing from their source are left out.
+    """What is known of damage by audits: rows of `findings` by the last audit of each partition; an audit of other
+    topics does not count. Segments that are missing from their source are left out.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names
@@ -349,7 +349,8 @@ def audited_sources(tables: Tables) -> list[str]:
 def known_logs(
     tables: TablesToRead, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> pa.Table:
-    """`FACTS` of the segments that the catalog has of some sources and topics, null those that `_COLUMNS_OF_ALL` lacks.
+    """The logs between which known damage has its gaps: `FACTS` of the segments that the catalog has of some sources
+    and topics, null those that `_COLUMNS_OF_ALL` lacks.
 
     `gone` has the keys of segments that a listing did not find, if the catalog does not say so yet.
     """
@@ -367,7 +368,9 @@ def known_logs(
 
 
 def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, directories: GapEvidence) -> KnownGaps:
-    """The gaps between the logs that `known_logs` returned."""
+    """The known damage between logs: the gaps between those that `known_logs` returned, and which of them somebody has
+    accepted.
+    """
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
         return KnownGaps(found)
@@ -404,7 +407,7 @@ def _gap_as_finding(gap: Gap) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class KnownLosses:
     """What is missing and was not deleted by retention: offsets between logs, whole partitions, ends of logs.
 
     Attributes:

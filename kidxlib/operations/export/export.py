@@ -1,6 +1,6 @@
 """Exports records into files. `export_request` checks the options before anything is listed; `export_records` plans,
 writes parts in the wanted format (`ExportFormat`) and puts them together. Until the export is complete, its parts are
-in a directory beside the output (`Staging`), and a later run goes on from there.
+in a directory beside the output (`ExportStaging`), and a later run goes on from there.
 
 In JSON lines, a key or a value that is valid UTF-8 is a string. Any other value is null, and a second member with
 `_base64` after its name has the bytes in base64. So each member has values of one kind.
@@ -176,7 +176,7 @@ def export_records(request: ExportRequest, threads: int) -> Exported:
     """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
     damage. The other partitions are exported completely.
     """
-    staging = Staging(request.output, request.form.value)
+    staging = ExportStaging(request.output, request.form.value)
     try:
         with staging.locked():
             plan = staging.earlier_plan(request.asked)
@@ -277,7 +277,7 @@ class _StoppedError(Exception):
 
 
 def _write_parts(
-    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: Staging, threads: int
+    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: ExportStaging, threads: int
 ) -> list[FinishedPart]:
     progress = _Progress(Counter(read.log_path for unit in units for read in unit))
     begin_phase(
@@ -315,7 +315,7 @@ def _write_parts(
 
 
 def _write_part(
-    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
+    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: ExportStaging, progress: _Progress
 ) -> FinishedPart:
     damage_lines: list[str] = []
     ended: list[_EndedPartition] = []
@@ -351,7 +351,7 @@ def _write_part(
     return finished
 
 
-def _make_output(request: ExportRequest, staging: Staging, units: int) -> None:
+def _make_output(request: ExportRequest, staging: ExportStaging, units: int) -> None:
     if request.form is ExportFormat.PARQUET:
         staging.rename_to(request.output)
         return
@@ -446,7 +446,7 @@ class FinishedPart:
     logs: tuple[LogRead, ...] = ()
 
 
-class Staging:
+class ExportStaging:
     """A directory with the plan of an export and its finished parts. A part gets its final name once it is complete."""
 
     def __init__(self, output: Path, suffix: str) -> None:

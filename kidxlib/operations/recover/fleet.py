@@ -103,7 +103,7 @@ class SourceStart:
     seconds_marker: float
 
 
-def starts_of(tables: TablesToAsk, rates: RecoveryRates) -> tuple[Sequence[SourceStart], Sequence[str]]:
+def _starts_of(tables: TablesToAsk, rates: RecoveryRates) -> tuple[Sequence[SourceStart], Sequence[str]]:
     """The next start of each source, the longest first; and the sources that were stopped cleanly, by name."""
     rows = tables.ask(UNFLUSHED).to_pylist()
     starts = [_estimated_start(row, rates) for row in rows if not row["clean_shutdown"]]
@@ -129,7 +129,7 @@ def _seconds_reading(log_bytes: int, largest_bytes: int, rates: RecoveryRates) -
     return max(log_bytes / rates.threads, largest_bytes) / rates.broker
 
 
-def forecast_starts(rates: RecoveryRates, tables: Tables) -> Outcome:
+def forecast_fleet(rates: RecoveryRates, tables: Tables) -> Outcome:
     """Ask a catalog of brokers' log dirs, and give a row for each. Nothing is recorded, and no log is read; what the
     catalog says of a log dir that is not there may be long past.
     """
@@ -137,7 +137,7 @@ def forecast_starts(rates: RecoveryRates, tables: Tables) -> Outcome:
         raise CatalogError(
             f"{tables.path}: this kind of catalog answers no SQL; expected a directory, an s3:// URL or one of Spark's"
         )
-    starts, clean = starts_of(tables, rates)
+    starts, clean = _starts_of(tables, rates)
     sources = as_sources(source_paths(tables))
     seen = list_sources(sources)
     not_reached = seen.not_reached

@@ -21,7 +21,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs, of_lost_logs
 from kidxlib.audit.partition_logs import known_by_index, shorter_than_its_index
 from kidxlib.audit.startup.last_stop import PartitionStop
-from kidxlib.audit.startup.loader import ProducerSnapshots, forgotten_producers, simulate_startup
+from kidxlib.audit.startup.loader import LoaderSnapshots, forgotten_producers, simulate_startup
 from kidxlib.audit.startup.simulation import SegmentRecovery, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.tiered.local_log import LocalLog
 from kidxlib.errors import (
@@ -46,7 +46,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
-from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
+from kidxlib.operations.recover.page_cache import HeadersRead, read_cached_headers
 from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches, log_path
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.records.batch_headers import BatchHeader, batches
@@ -453,7 +453,7 @@ def lacks_snapshot(directory: Path, simulation: StartupSimulation, options: Reco
         return False
     deleted = {segment.base_offset for segment in simulation.segments} - {segment.base_offset for segment in kept}
     offsets = set(map(parse_snapshot, os.listdir(directory)))
-    snapshots = ProducerSnapshots(
+    snapshots = LoaderSnapshots(
         {offset: True for offset in offsets if offset is not None and offset <= end and offset not in deleted}
     )
     snapshots.remove_strays([segment.base_offset for segment in kept])
@@ -515,7 +515,7 @@ def forecast_partition(
     without_marker: StartupSimulation | None = None
     try:
         if trusts and not stop.clean_shutdown:
-            headers = read_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
+            headers = read_cached_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
         simulation = broker_start = _simulate_start(directory, options, stop, stop.recovery_point, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):

@@ -33,7 +33,7 @@ from kidxlib.log.metadata_image import Assignment, ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.compare.comparison import FindingKind
 from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, MetadataOfPlaces, list_place
-from kidxlib.operations.compare.replica import compare_directory_pairs
+from kidxlib.operations.compare.replica import compare_replica_directories
 from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.recover.recovery_plan import log_dir_as_source
@@ -444,7 +444,7 @@ class _Testimony:
 def _testimony_of_replica(
     pair: DirectoryPair, one: ComparedPlace, other: ComparedPlace, known: MetadataOfPlaces, engine: Engine
 ) -> _Testimony:
-    [comparison] = compare_directory_pairs([pair], one, other, known, engine)
+    [comparison] = compare_replica_directories([pair], one, other, known, engine)
     against = [finding for finding in comparison.findings() if finding.kind in _KINDS_SPEAKING_AGAINST]
     where = f"{pair.other.path}, a replica with that topic id,"
     if differing := [finding for finding in against if finding.kind is FindingKind.DIFFERS]:

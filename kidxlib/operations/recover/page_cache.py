@@ -260,7 +260,7 @@ def _file_system_type(mount_id: int) -> str | None:
     return None
 
 
-def note_down(log_dirs: Sequence[Path]) -> None:
+def note_page_cache(log_dirs: Sequence[Path]) -> None:
     """Note in each log dir that all in it is right and flushed. The caller has seen to that, and holds the locks."""
     last_number = last_message_number()
     for log_dir in log_dirs:
@@ -282,7 +282,7 @@ _DIFFERENCES: Final = {
 }
 
 
-def ensure_nothing_lost(log_dir: Path) -> None:
+def ensure_page_cache_kept(log_dir: Path) -> None:
     """Raise an error unless the kernel has all that was written into a log dir since its note, on the disk or not."""
     note = log_dir / NOTE
     try:
@@ -337,10 +337,10 @@ class HeadersRead:
     bytes_read: int = 0
 
 
-def read_headers(
+def read_cached_headers(
     directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
 ) -> HeadersRead | None:
-    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_nothing_lost`).
+    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_page_cache_kept`).
 
     `options` must be without checksums. `reader` gets the result of recovering each segment. Return None if a log is
     not on the file system of its log dir.

@@ -19,7 +19,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.batch_headers import BatchHeader, batches
-from kidxlib.recovery.kept_scans import PassPlace, ScanWriter
+from kidxlib.recovery.kept_scans import KeptScansWriter, PassPlace
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections, scan_logs
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
@@ -63,7 +63,7 @@ def log_path(directory: Path, base_offset: int) -> str:
 
 
 def read_together(
-    logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: ScanWriter | None
+    logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: KeptScansWriter | None
 ) -> dict[str, EarlierRead]:
     """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
     left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
@@ -127,7 +127,7 @@ class LogReader:
 
     use_mmap: bool = False
     threads: int = 1
-    kept: ScanWriter | None = None
+    kept: KeptScansWriter | None = None
     known: Mapping[str, EarlierRead] = field(default_factory=dict)
     recoveries: dict[int, SegmentRecovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)

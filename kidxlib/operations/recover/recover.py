@@ -20,7 +20,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, truncate_logs
+from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, make_truncated_ready
 from kidxlib.operations.recover.mend import (
     ConfirmingReplicas,
     Mending,
@@ -30,7 +30,7 @@ from kidxlib.operations.recover.mend import (
     mendings_of,
     replica_places,
 )
-from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_nothing_lost, note_down
+from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
 from kidxlib.operations.recover.recovery_plan import (
     PlannedLogDir,
     RecoverLevel,
@@ -120,7 +120,7 @@ def _tell_plan(
             who = "cut off" if applies and not refusals else "would cut off"
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(forecast) else ""
         outcome.line(f"{who}: {forecast.directory.name} {segment.base_offset}: {segment.amount}{kept}")
-    outcome.more(len(dropped) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(dropped) - LINES_SHOWN, MORE_IN_JSON)
     outcome.line(*gap_lines(plan.gaps, many_sources=False))
     _tell_findings(outcome, plan.lost_epochs)
     _tell_findings(outcome, plan.shorter_logs)
@@ -153,7 +153,7 @@ def _tell_findings(outcome: Outcome, findings: Sequence[tuple[Forecast, Finding]
     for forecast, finding in findings[:LINES_SHOWN]:
         outcome.line(f"broken: {forecast.directory.name} {finding.file}: {finding.reason}: {finding.detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(findings) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(findings) - LINES_SHOWN, MORE_IN_JSON)
 
 
 def _accepted_losses(plan: RecoveryPlan, refusals: Sequence[Refusal]) -> list[str]:
@@ -455,7 +455,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = truncate_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = make_truncated_ready(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)
@@ -493,7 +493,7 @@ def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) ->
     reasons: dict[Path, str] = {}
     for log_dir in broker.unclean:
         try:
-            ensure_nothing_lost(log_dir.path)
+            ensure_page_cache_kept(log_dir.path)
             for broker_log in request.broker_logs:
                 ensure_no_errors_in(broker_log)
         except UntrustedError as error:
@@ -504,7 +504,7 @@ def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) ->
 def _note_page_cache(broker: StoppedBroker) -> None:
     """Note that all is right. Without a note the next run reads more; nothing else depends on it."""
     try:
-        note_down([log_dir.path for log_dir in broker.log_dirs])
+        note_page_cache([log_dir.path for log_dir in broker.log_dirs])
     except UntrustedError as error:
         warn(f"the page cache cannot be trusted the next time: {error}")
 

@@ -43,7 +43,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, LogReader, SmallLog, log_path, read_together
 from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir
-from kidxlib.recovery.kept_scans import ScanWriter
+from kidxlib.recovery.kept_scans import KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
@@ -466,9 +466,9 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
     ):
         for of_pass in small_log_passes(tasks):
             if len(coming) < _PASSES_AT_ONCE:
-                writer: ScanWriter | None = None
+                writer: KeptScansWriter | None = None
                 if (scans := of_pass[0].scans) is not None:
-                    writer = writers.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
+                    writer = writers.enter_context(contextlib.closing(KeptScansWriter(scans / str(of_pass[0].number))))
                 rooms.put(_PassRoom(room_of_pass(), writer))
             else:
                 yield coming.popleft().result()
@@ -488,7 +488,7 @@ class _PassRoom:
     """
 
     log_bytes: NDArray[np.uint8]
-    writer: ScanWriter | None
+    writer: KeptScansWriter | None
 
 
 def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_PassRoom]) -> ItemRows:
@@ -718,5 +718,5 @@ def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: 
 
 
 def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
-    """A log dir as a source, by which it is known to metadata."""
+    """A stopped broker's log dir as a source, by which metadata knows it."""
     return Source(str(log_dir.path), location(str(log_dir.path)))

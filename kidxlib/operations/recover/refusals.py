@@ -13,7 +13,7 @@ from kidxlib.format.topic_partition import is_moved
 from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
 from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.operations.tiered.local_partitions import refusals_on_lost_epochs
+from kidxlib.operations.tiered.local_partitions import lost_epochs_of_local_partitions
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted
@@ -26,7 +26,7 @@ def refusals_to_apply(plan: RecoveryPlan, *, applies: bool) -> Iterator[Refusal]
     yield from (refusal for refusal in plan.refusals if not (refusal.is_loss and plan.accepts_loss))
     log_dirs = [log_dir.path for log_dir in plan.broker.log_dirs]
     made_anew = [absent.directory for absent in plan.absent]
-    yield from map(Refusal, refusals_on_lost_epochs(log_dirs, made_anew))
+    yield from map(Refusal, lost_epochs_of_local_partitions(log_dirs, made_anew))
     if applies:
         yield from (Refusal(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _log_dir_refusals(plan)

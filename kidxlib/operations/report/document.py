@@ -32,9 +32,9 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import Missing
+from kidxlib.operations.damage.known_damage import KnownLosses
 from kidxlib.operations.report.attention import attention
-from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, CatalogAnswers, future
+from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, ReportAnswers, future
 from kidxlib.operations.report.sections import (
     audited_before_build,
     builds_section,
@@ -122,13 +122,13 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     begin_phase("asking the catalog")
     started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
     built_ms = min(max(started, default=now_ms), now_ms)
-    answers, paths = CatalogAnswers.ask(tables, now_ms, built_ms), source_paths(tables)
+    answers, paths = ReportAnswers.ask(tables, now_ms, built_ms), source_paths(tables)
     seen = list_sources(as_sources(paths))
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
     known = read_known_topics(as_sources(seen.answering(paths)), options=metadata)
-    missing = Missing.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
+    missing = KnownLosses.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
@@ -223,7 +223,7 @@ def _gone_flags(statuses: Values) -> Any:
 
 
 def _partition_timelines(
-    tables: TablesToAsk, answers: CatalogAnswers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
+    tables: TablesToAsk, answers: ReportAnswers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
 ) -> dict[PartitionName, list[dict[str, Any]]]:
     audits = {row["audit_id"] for row in tables.ask(LAST_REMOTE_AUDITS).to_pylist()}
     broken = [{name: row[name] for name in SEGMENTS.key} for row in answers[LOCAL_FINDINGS]]

@@ -1,5 +1,5 @@
 """The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. An answer that
-may be too long for a page is `Listed`. `CatalogAnswers.ask` asks each question once.
+may be too long for a page is `Listed`. `ReportAnswers.ask` asks each question once.
 """
 
 from __future__ import annotations
@@ -448,7 +448,9 @@ SELECT audit_id FROM ordered WHERE newest = 1
 
 
 def future(now_ms: int) -> Listed:
-    """Segments whose largest timestamp is more than an hour ahead, and how much waits behind each."""
+    """The report's question for segments whose largest timestamp is more than an hour ahead, and how much waits behind
+    each.
+    """
     return _make_listed(
         "future timestamps",
         (SEGMENTS,),
@@ -503,7 +505,7 @@ QUESTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogAnswers:
+class ReportAnswers:
     """The catalog's answers.
 
     Attributes:

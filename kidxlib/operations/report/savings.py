@@ -182,7 +182,7 @@ class TopicSample:
 
 
 def compressed_bytes(codec: str, content: memoryview) -> int:
-    """The size of a batch's content, compressed by one of `CODECS`."""
+    """The size of a batch's content as a simulated producer compresses it, by one of `CODECS`."""
     return _COMPRESSED_SIZES[codec](content)
 
 
@@ -324,7 +324,7 @@ def _paths_by_segment(
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class SampledRecords:
     """Records of one producer, in the order in which it sent them.
 
     Attributes:
@@ -347,7 +347,7 @@ class Records:
 
 
 @dataclass(slots=True)
-class RecordsToBe:
+class SampledRecordsBuilder:
     """Collects records of one producer as they are read."""
 
     _bodies: list[NDArray[np.uint8]] = field(default_factory=list)
@@ -375,9 +375,9 @@ class RecordsToBe:
         self._begins.append(begins)
         return len(bodies)
 
-    def records(self) -> Records:
+    def records(self) -> SampledRecords:
         ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
-        return Records(
+        return SampledRecords(
             bodies=np.concatenate(self._bodies),
             ends=ends,
             timestamps=np.concatenate(self._timestamps),
@@ -390,12 +390,12 @@ class RecordsToBe:
 
 
 @dataclass(slots=True)
-class ProducerBatches:
+class SimulatedBatches:
     """Batches of the records of each producer, and their compressed sizes. Each batch is compressed once, though
     producers with several `batch.size` may write it.
     """
 
-    records: Sequence[Records]
+    records: Sequence[SampledRecords]
     _rooms: list[NDArray[np.uint8]] = field(default_factory=list)
     _sizes: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
@@ -419,7 +419,7 @@ class ProducerBatches:
         return after, plain, self._sizes[key]
 
 
-class Producer:
+class SimulatedProducer:
     """A producer with some settings, and what it has written. `ratio` is its first estimate of compressed bytes of a
     byte.
     """
@@ -430,7 +430,7 @@ class Producer:
         self._plain_bytes = self._bytes = self._batches = self._full_batches = 0
         self._missing = 0.0  # of batches that end as there are no more records
 
-    def write(self, contents: ProducerBatches, producer: int) -> None:
+    def write(self, contents: SimulatedBatches, producer: int) -> None:
         """Write all records of a producer, the last batch too, which may not be full."""
         records = contents.records[producer]
         first, count = 0, len(records.timestamps)
@@ -470,13 +470,15 @@ class Producer:
 
 
 def updated(ratio: np.float32, observed: np.float32) -> np.float32:
-    """A producer's estimate after a batch (`CompressionRatioEstimator.updateEstimation`)."""
+    """The compression ratio that a simulated producer estimates after a batch
+    (`CompressionRatioEstimator.updateEstimation`).
+    """
     if observed > ratio:
         return np.float32(max(ratio + _DETERIORATE_STEP, observed))
     return np.float32(max(ratio - _IMPROVING_STEP, observed))
 
 
-def settled_ratio(contents: ProducerBatches, producer: int, codec: str, batch_size: int) -> np.float32:
+def settled_ratio(contents: SimulatedBatches, producer: int, codec: str, batch_size: int) -> np.float32:
     """The estimate of a producer that has run for a while, from its first records."""
     if codec == _UNCOMPRESSED:
         return NO_ESTIMATE
@@ -502,7 +504,9 @@ class ReadSample:
         not_read: reasons.
     """
 
-    producers: dict[_ProducerKey, RecordsToBe] = field(default_factory=lambda: defaultdict(RecordsToBe))
+    producers: dict[_ProducerKey, SampledRecordsBuilder] = field(
+        default_factory=lambda: defaultdict(SampledRecordsBuilder)
+    )
     segments: int = 0
     batches: int = 0
     batch_bytes: int = 0
@@ -592,7 +596,7 @@ class _RunReader:
             for table in BatchWalk(log, bound.position, _ALL_BATCHES, checks=True).tables():
                 yield table.filtered(table.rows["position"] >= start)
 
-    def _add_batch(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
+    def _add_batch(self, path: str, batch: BatchTable, records: SampledRecordsBuilder) -> None:
         try:
             for placed in self._placer.placed(batch, _ALL_BATCHES):
                 self._read.record_bytes += records.add(placed.places)
@@ -612,7 +616,7 @@ def _topic_savings(
     has_just_started: bool,
 ) -> TopicSavings:
     read = _read_sample(sample, places, bytes_max)
-    contents = ProducerBatches([records.records() for records in read.producers.values() if len(records)])
+    contents = SimulatedBatches([records.records() for records in read.producers.values() if len(records)])
     return TopicSavings(
         topic=sample.topic,
         segments=sample.segments,
@@ -630,12 +634,12 @@ def _topic_savings(
 
 
 def _batches_with_settings(
-    contents: ProducerBatches, settings: Sequence[tuple[str, int]], *, has_just_started: bool
+    contents: SimulatedBatches, settings: Sequence[tuple[str, int]], *, has_just_started: bool
 ) -> list[WrittenBatches]:
     if not contents.records:
         return []
     most = max(range(len(contents.records)), key=lambda number: len(contents.records[number].bodies))
-    written, before = [], dict[str, Producer]()
+    written, before = [], dict[str, SimulatedProducer]()
     for codec, batch_size in settings:
         if has_just_started:
             ratio = NO_ESTIMATE
@@ -643,7 +647,7 @@ def _batches_with_settings(
             ratio = before[codec].settled_ratio
         else:
             ratio = settled_ratio(contents, most, codec, batch_size)
-        producer = before[codec] = Producer(codec, batch_size, ratio)
+        producer = before[codec] = SimulatedProducer(codec, batch_size, ratio)
         for number in range(len(contents.records)):
             producer.write(contents, number)
         written.append(producer.written)

@@ -54,7 +54,7 @@ def _record_headers_bytes(address):
 
 @njit(cache=True, nogil=True)
 def measure_bodies(places, ends):
-    """Find how large each record is from its key on, with the sizes before its parts.
+    """Find for the report's savings how large each record is from its key on, with the sizes before its parts.
 
     Args:
         places: of `PLACE`.
@@ -71,7 +71,7 @@ def measure_bodies(places, ends):
 
 @njit(cache=True, nogil=True)
 def copy_bodies(places, ends, out):
-    """Copy each record from its key on to where `measure_bodies` has found that it begins."""
+    """Copy for the report's savings each record from its key on to where `measure_bodies` has found that it begins."""
     to = np.int64(out.ctypes.data)
     for number in range(len(places)):
         place = places[number]
@@ -99,7 +99,8 @@ def _estimated_batch_bytes(body_bytes, ratio, compresses):
 
 @njit(cache=True, nogil=True)
 def fill_batch(bodies, ends, timestamps, begins, first, batch_size, ratio, compresses, out):
-    """Lay records down from one on until there is no room for the next (`MemoryRecordsBuilder.hasRoomFor`).
+    """Lay records down as a simulated producer does, from one on until there is no room for the next
+    (`MemoryRecordsBuilder.hasRoomFor`).
 
     Args:
         bodies: records from their keys on, one after the other.

@@ -47,7 +47,7 @@ from kidxlib.operations.report.questions import (
     TOTALS,
     UNTIMED,
     VERDICTS,
-    CatalogAnswers,
+    ReportAnswers,
     future_by_partition,
     written_lately,
 )
@@ -106,7 +106,7 @@ _LOSSES_IN_WORDS: Final = {
 }
 
 
-def health_section(answers: CatalogAnswers, paths: Mapping[str, str], catalog: str, gaps: KnownGaps) -> dict[str, Any]:
+def health_section(answers: ReportAnswers, paths: Mapping[str, str], catalog: str, gaps: KnownGaps) -> dict[str, Any]:
     """Damage, gaps, and what was never audited. `paths` of sources by name and the catalog's place are for commands."""
     by_status: Counter[str] = Counter()
     for row in answers[TOTALS]:
@@ -213,7 +213,7 @@ def _gap_as_json(gap: Gap) -> dict[str, Any]:
     return {**gap.as_json(), "detail": gap.detail, "consequence": gap.consequence}
 
 
-def _verdicts_by_source(answers: CatalogAnswers) -> list[dict[str, Any]]:
+def _verdicts_by_source(answers: ReportAnswers) -> list[dict[str, Any]]:
     """For each source the number of files by verdict, and when the oldest of the last audits was."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     audited: dict[str, int] = {}
@@ -224,12 +224,12 @@ def _verdicts_by_source(answers: CatalogAnswers) -> list[dict[str, Any]]:
     return [{"source": source, "audited_ms": audited[source], "files": dict(files)} for source, files in counts.items()]
 
 
-def _sources_not_audited(answers: CatalogAnswers) -> list[str]:
+def _sources_not_audited(answers: ReportAnswers) -> list[str]:
     audited = {row["source"] for row in answers[VERDICTS]} | {row["source"] for row in answers[REMOTE]}
     return sorted({row["source"] for row in answers[PARTITION_COUNTS] if row["present"]} - audited)
 
 
-def _sources_partly_audited(answers: CatalogAnswers) -> list[dict[str, Any]]:
+def _sources_partly_audited(answers: ReportAnswers) -> list[dict[str, Any]]:
     """Sources some of whose partitions were audited, and how many never were."""
     audited = {row["source"] for row in answers[VERDICTS]}
     never = Counter(row["source"] for row in answers[HELD] if not row["is_audited"])
@@ -250,7 +250,7 @@ def audited_before_build(health: Mapping[str, Any], builds: Mapping[str, Any]) -
     return [row["source"] for row in health["verdicts"] if row["audited_ms"] < built.get(row["source"], 0)]
 
 
-def builds_section(answers: CatalogAnswers, tables: TablesToRead) -> dict[str, Any]:
+def builds_section(answers: ReportAnswers, tables: TablesToRead) -> dict[str, Any]:
     """The last builds, the newest first: how long, how fast, and the problems they met."""
     recorded = tables.read(BUILDS, ["build_id", "by_status", "sources"])
     builds = {row["build_id"]: row for row in recorded.to_pylist(maps_as_pydicts="strict")}
@@ -272,7 +272,7 @@ def builds_section(answers: CatalogAnswers, tables: TablesToRead) -> dict[str, A
     return {"builds": rows}
 
 
-def growth_section(answers: CatalogAnswers) -> dict[str, Any]:
+def growth_section(answers: ReportAnswers) -> dict[str, Any]:
     """Days from first to last, and the records and bytes of each topic on each day.
 
     Days are whole days since the epoch, in UTC. Records count for the day of their batch's largest timestamp; bytes are
@@ -297,7 +297,7 @@ def growth_section(answers: CatalogAnswers) -> dict[str, Any]:
     }
 
 
-def overview_section(answers: CatalogAnswers) -> dict[str, Any]:
+def overview_section(answers: ReportAnswers) -> dict[str, Any]:
     """Sums over segments that are present."""
     present = [row for row in answers[TOTALS] if row["status"] not in _ABSENT_STATUSES]
     partitions: dict[str, Counter[str]] = {"source": Counter(), "topic": Counter()}
@@ -326,7 +326,7 @@ def _sums_by(rows: list[dict[str, Any]], name: str, partitions: Counter[str]) ->
     return sorted(summed, key=lambda row: (-row["log_bytes"], row[name]))
 
 
-def shape_section(answers: CatalogAnswers, savings: Sequence[TopicSavings]) -> dict[str, Any]:
+def shape_section(answers: ReportAnswers, savings: Sequence[TopicSavings]) -> dict[str, Any]:
     """A row for each topic, the largest first; and the savings of other settings of producers that were measured."""
     codecs, magics = _rows_by_topic(answers[CODECS], "codec"), _rows_by_topic(answers[MAGICS], "magic")
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
@@ -381,7 +381,7 @@ def _ratio(value: int, by: int) -> float | None:
 
 
 def replicas_section(
-    tables: TablesToRead, answers: CatalogAnswers, compacted: Collection[str], known: KnownTopics
+    tables: TablesToRead, answers: ReportAnswers, compacted: Collection[str], known: KnownTopics
 ) -> dict[str, Any]:
     """A row for each replica that was compared, differing ones first; those that are the same are only counted.
     `compacted` are topics configured so; others are known by what their logs lack. A source whose node and metadata are
@@ -392,10 +392,12 @@ def replicas_section(
     ):  # without importing what compares them, which takes long to be compiled
         return {"verdicts": {}, "partitions": [], "missing": []}
     from kidxlib.operations.compare.catalog_replica_verdict import missing_partitions
-    from kidxlib.operations.compare.catalog_replicas import compare_replicas
+    from kidxlib.operations.compare.catalog_replicas import compare_catalog_replicas
 
     buckets = {row["source"] for row in answers[REMOTE]}
-    replicas = [replica for replica in compare_replicas(tables, compacted=compacted) if replica.source not in buckets]
+    replicas = [
+        replica for replica in compare_catalog_replicas(tables, compacted=compacted) if replica.source not in buckets
+    ]
     settled = {name for name, topics in known.of_sources.items() if topics.broker.node_id is not None}
     order = list(PairVerdict)
     replicas.sort(key=lambda replica: order.index(replica.verdict))
@@ -415,13 +417,13 @@ def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
     return replica.verdict is PairVerdict.NOT_COMPARABLE and replica.compacted is None and replica.undecided_offsets > 0
 
 
-def _is_topic_in_several_sources(answers: CatalogAnswers) -> bool:
+def _is_topic_in_several_sources(answers: ReportAnswers) -> bool:
     topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
     return len(topics) > len(set(topics))
 
 
 def fleet_section(
-    answers: CatalogAnswers, sections: Mapping[str, Any], not_audited: Collection[str], now_ms: int
+    answers: ReportAnswers, sections: Mapping[str, Any], not_audited: Collection[str], now_ms: int
 ) -> dict[str, Any]:
     """The state of each partition (columns, in the order of topic and number) in each source (rows, by name).
     `not_audited` are sources of which no audit is newer than the last build. `now_ms` is the report's time, ms since
@@ -463,7 +465,7 @@ def fleet_section(
     }
 
 
-def _problems_of_partitions(answers: CatalogAnswers, sections: Mapping[str, Any], now_ms: int) -> _Problems:
+def _problems_of_partitions(answers: ReportAnswers, sections: Mapping[str, Any], now_ms: int) -> _Problems:
     """What is wrong with a partition in a source, and nobody has accepted."""
     for row in answers[DAMAGED_BY_PARTITION]:
         yield _key_of_row(row), State.BAD, f"{counted(row[COUNTED], 'segment')} damaged"
@@ -502,7 +504,7 @@ def _key_of_row(row: Mapping[str, Any]) -> PartitionKey:
 
 
 def outlook_section(
-    answers: CatalogAnswers, sections: Mapping[str, Any], paths: Mapping[str, str], built_ms: int
+    answers: ReportAnswers, sections: Mapping[str, Any], paths: Mapping[str, str], built_ms: int
 ) -> dict[str, Any]:
     """What comes next and what is stored, in bytes and ms since the epoch. A day's bytes are a seventh of those of the
     seven days before the last build, at `built_ms`. `paths` are of the sources that can be listed here, by name.

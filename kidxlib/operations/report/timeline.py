@@ -100,8 +100,8 @@ def _marks_by_neighbours(
 
 
 def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
-    """All segments of log dirs in any order, with the marks of their status. Those whose keys are in `broken` are also
-    marked: an audit found a file of them torn or broken.
+    """The segments of all log dirs for the report's timelines, in any order, with the marks of their status. Those
+    whose keys are in `broken` are also marked: an audit found a file of them torn or broken.
     """
     names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
     rows = tables.read(SEGMENTS, names)

@@ -31,9 +31,9 @@ from kidxlib.operations.retention.segments_to_plan import (
     present_topics,
     topics_that_look_compacted,
 )
-from kidxlib.retention.decide import NONE_STAYS, Candidates, Ladder, Longs, deletions, reasons_of_first
+from kidxlib.retention.decide import NONE_STAYS, Candidates, Ladder, Longs, decide_for_limits, reasons_of_first
 from kidxlib.retention.policy import DECIDING_CONFIGS, REASONS, UNLIMITED, Origin, Policy, TopicConfig
-from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.retention_configs import RetentionConfigs
 from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn_of_first
@@ -151,7 +151,7 @@ def _deleted_by_ladder(partition: PartitionToPlan, rule: PartitionRule, now_ms: 
     if rule.kept is not None:
         return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None
     candidates = Candidates.of_partition(partition.segments, rule.bounds, now_ms)
-    return deletions(candidates, rule.policy, LADDER), candidates
+    return decide_for_limits(candidates, rule.policy, LADDER), candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def try_ladder(
     known = present_topics(tables)
     topics = sorted(set().union(*known.values()))
     segments = PresentSegments(tables, None, list(known), topics)
-    configured = ConfiguredTopics.from_metadata(
+    configured = RetentionConfigs.from_metadata(
         metadata, paths, segments.sources, lambda: segments.read_columns(["topic_id"])
     )
     warn_of_first(configured.known.warnings)
@@ -222,7 +222,7 @@ def what_if_partitions(what_if: WhatIf) -> dict[str, list[dict[str, Any]]]:
     return {topic: rows.select(names).to_pylist() for topic, rows in _rows_by_topic(what_if.rows)}
 
 
-def _configs_by_topic(configured: ConfiguredTopics, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
+def _configs_by_topic(configured: RetentionConfigs, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
     own = {topic: {_CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics}
     completed = configured.complete(own, deletes=False)
     return {topic: of_topic[_CONFIGURED_POLICY] for topic, of_topic in completed.items()}

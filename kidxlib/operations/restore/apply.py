@@ -55,8 +55,8 @@ from kidxlib.operations.recover.recovery_plan import (
 )
 from kidxlib.operations.recover.stopped_broker import StoppedBroker, stopped_broker
 from kidxlib.operations.restore.bucket import TakenBucket
-from kidxlib.operations.restore.choose_replicas import PlannedReplica
-from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, read_logs
+from kidxlib.operations.restore.choose_replicas import ChosenReplica
+from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, digest_logs
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.new_nodes import UNFINISHED, NewBroker, write_metadata
 from kidxlib.operations.restore.record_digest import IsolatedRecords
@@ -195,7 +195,7 @@ def _telling_what_is_left() -> Iterator[None]:
 
 def _fill_log_dirs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend, reader: _RecordReader) -> _Copies:
     """Copy the logs, and make the new log dirs ready for the first start."""
-    by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
+    by_log_dir: dict[Path, list[ChosenReplica]] = defaultdict(list)
     for replica in plan.copied:
         assert replica.log_dir is not None
         by_log_dir[replica.log_dir].append(replica)
@@ -208,7 +208,7 @@ def _fill_log_dirs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend
     return copies
 
 
-def _checkpoint_contents(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
+def _checkpoint_contents(replicas: Sequence[ChosenReplica]) -> dict[str, bytes]:
     """The checkpoints of a log dir. Recovery points come once all is made ready.
 
     Log starts and what cleaners have done are as the sources say. The high watermark is the end of each copy: those in
@@ -336,7 +336,7 @@ class _ForecastTasks:
         brokers = (stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers)
         self._stops = {log_dir.path: log_dir.stop for broker in brokers for log_dir in broker.log_dirs}
 
-    def of(self, replica: PlannedReplica) -> ForecastTask:
+    def of(self, replica: ChosenReplica) -> ForecastTask:
         log_dir, partition, logs = replica.log_dir, replica.topic_partition, _logs(replica)
         assert log_dir is not None
         source = Source(str(log_dir), location(str(log_dir)))
@@ -358,17 +358,17 @@ class _ForecastTasks:
         )
 
 
-def _logs(replica: PlannedReplica) -> dict[int, int]:
+def _logs(replica: ChosenReplica) -> dict[int, int]:
     """The bytes that are copied of each log, up to its last whole batch, by base offset."""
     segments = replica.copied_from.forecast.simulation.segments
     return {each.base_offset: each.kept_bytes for each in segments if each.action is not StartupAction.DELETE}
 
 
 def _groups(
-    replicas: Iterable[PlannedReplica], group_bytes: int
-) -> Iterator[tuple[list[PlannedReplica], list[FileCopy]]]:
+    replicas: Iterable[ChosenReplica], group_bytes: int
+) -> Iterator[tuple[list[ChosenReplica], list[FileCopy]]]:
     """Replicas that are copied together, and their files."""
-    group, files = list[PlannedReplica](), list[FileCopy]()
+    group, files = list[ChosenReplica](), list[FileCopy]()
     for replica in replicas:
         group.append(replica)
         files += _file_copies(replica)
@@ -379,7 +379,7 @@ def _groups(
         yield group, files
 
 
-def _file_copies(replica: PlannedReplica) -> Iterator[FileCopy]:
+def _file_copies(replica: ChosenReplica) -> Iterator[FileCopy]:
     """The files to copy; their directory is made first."""
     source, directory = replica.copied_from, replica.directory
     owner = FileOwner.of((directory.parent / META_PROPERTIES).stat())
@@ -394,7 +394,7 @@ def _file_copies(replica: PlannedReplica) -> Iterator[FileCopy]:
                 yield FileCopy(source.directory / entry.name, directory / entry.name, entry.stat().st_size, owner)
 
 
-def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
+def _cut_epochs(replicas: Iterable[ChosenReplica]) -> None:
     """Take leader epochs away that begin behind the ends of the copies, as a start does
     (`LeaderEpochFileCache.truncateFromEndAsyncFlush`).
     """
@@ -413,7 +413,7 @@ def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
         publisher.commit()
 
 
-def _ensure_as_planned(forecast: Forecast, replica: PlannedReplica) -> None:
+def _ensure_as_planned(forecast: Forecast, replica: ChosenReplica) -> None:
     """See that a copy is what its source is by the plan, which may have that from a file (`ScanCache`)."""
     source, simulation = replica.copied_from, forecast.simulation
     expected = (source.start_offset, source.end_offset, source.kept_bytes)
@@ -460,7 +460,7 @@ def _fields(recovery: SegmentRecovery) -> dict[str, Any]:
     return {field.name: getattr(recovery, field.name) for field in fields(recovery)}
 
 
-def _is_read_alone(replica: PlannedReplica) -> bool:
+def _is_read_alone(replica: ChosenReplica) -> bool:
     """Whether a copy tells by itself what consumers will get: it leads, all of its partition is in the log dir, and no
     transaction has to be looked for.
     """
@@ -515,7 +515,7 @@ class _RecordReader:
     def _rows(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
         units = into_bins(logs, self.engine.cores)
         with self.engine.abandoning():
-            staged = self.engine.run(Work(name, units, read_logs, CONTENTS, is_small=is_small))
+            staged = self.engine.run(Work(name, units, digest_logs, CONTENTS, is_small=is_small))
         rows = [row for batch in staged.batches("contents") for row in batch.to_pylist()]
         staged.remove()
         return {row["number"]: row for row in rows}
@@ -534,7 +534,7 @@ def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> _PartitionC
     )
 
 
-def _restored_logs(leaders: Iterable[PlannedReplica], cores: int) -> list[RestoredLog]:
+def _restored_logs(leaders: Iterable[ChosenReplica], cores: int) -> list[RestoredLog]:
     listed = list(leaders)
     bytes_of_core = sum(leader.kept_bytes for leader in listed) // cores
     return [replace(_restored_log(leader, bytes_of_core), number=number) for number, leader in enumerate(listed)]
@@ -560,7 +560,7 @@ def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     return [replace(log, number=number) for number, log in enumerate(logs)]
 
 
-def _restored_log(leader: PlannedReplica, bytes_of_core: int) -> RestoredLog:
+def _restored_log(leader: ChosenReplica, bytes_of_core: int) -> RestoredLog:
     """The log of a leader. `bytes_of_core` is a core's share of all logs: several threads read a log of more."""
     source = leader.copied_from
     return RestoredLog(
@@ -575,7 +575,7 @@ def _restored_log(leader: PlannedReplica, bytes_of_core: int) -> RestoredLog:
     )
 
 
-def _with_beginning(leader: PlannedReplica, log: RestoredLog, bucket: RemoteBucket | None, why_not: str) -> RestoredLog:
+def _with_beginning(leader: ChosenReplica, log: RestoredLog, bucket: RemoteBucket | None, why_not: str) -> RestoredLog:
     """A log with what a bucket has before it."""
     if not leader.copied_from.begins_in_bucket:
         return log

@@ -57,11 +57,11 @@ from kidxlib.log.remote.metadata_topic import (
 from kidxlib.log.remote.segments import (
     VisibleOffsets,
     epochs_read,
-    fold_metadata,
+    fold_remote_segments,
     read_segments,
     visible_offsets,
 )
-from kidxlib.log.remote.uploaded import as_read, read_part, read_uploaded
+from kidxlib.log.remote.uploaded import as_read, read_uploaded, read_uploaded_part
 from kidxlib.messages.remote_log_metadata import (
     RemoteSegment,
     RemoteSegmentUpdate,
@@ -69,10 +69,10 @@ from kidxlib.messages.remote_log_metadata import (
     write_remote_log_metadata,
 )
 from kidxlib.operations.restore.bucket_protection import Protected, protection_of
-from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_made_log_dir
+from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, InventoryReplica, read_made_log_dir
 from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker, overlapping_directory
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
@@ -280,7 +280,7 @@ def take_from_bucket(
         bucket, [*new_dirs, *(controller.log_dir for controller in controllers)]
     )
     try:
-        metadata = MetadataReader(inventory.paths, ANY_TOPIC).read()
+        metadata = RemoteMetadataReader(inventory.paths, ANY_TOPIC).read()
         taken.metadata_partitions = _count_metadata_partitions(taken, metadata, surviving)
         wanted = _wanted_directories(taken, surviving, topics)
         remotes = [*_remote_partitions(taken, wanted, metadata)]
@@ -491,7 +491,7 @@ def _remote_partition_by_objects(
     return _TakenPartition(
         partition=partition,
         directory=directory,
-        rows=fold_metadata(as_read(written)).segments,
+        rows=fold_remote_segments(as_read(written)).segments,
         records=written,
         visible=visible,
         highest_epoch=max((epoch for each in uploaded.segments for epoch in each.leader_epochs), default=-1),
@@ -560,7 +560,7 @@ def _tell_gaps(taken: TakenBucket, remote: _TakenPartition, local_start: int | N
             )
 
 
-def _compare_with_local_log(taken: TakenBucket, remote: _TakenPartition, replica: OldReplica) -> None:
+def _compare_with_local_log(taken: TakenBucket, remote: _TakenPartition, replica: InventoryReplica) -> None:
     """Whether a leader that starts with a log dir's directory deletes remote segments, or does not find them."""
     simulation = replica.forecast.simulation
     try:
@@ -604,7 +604,7 @@ def _made_folder(taken: TakenBucket, remote: _TakenPartition) -> _MadeFolder | N
     layout = taken.bucket.layout
     try:
         epochs, snapshot = (
-            read_part(layout, remote.directory, last["start_offset"], last["segment_id"], suffix)
+            read_uploaded_part(layout, remote.directory, last["start_offset"], last["segment_id"], suffix)
             for suffix in (EPOCHS_SUFFIX, SNAPSHOT_SUFFIX)
         )
         read_snapshot(snapshot)

@@ -624,7 +624,9 @@ class RunningCluster:
 
 
 def topic_id_text(topic_id: Any) -> str:
-    """A topic id as Kafka shows it (`Uuid.toString`). In librdkafka's text, `+` and `/` stand for `-` and `_`."""
+    """A topic id that the running cluster's client gives, as Kafka shows it (`Uuid.toString`). In librdkafka's text,
+    `+` and `/` stand for `-` and `_`.
+    """
     halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     return base64.urlsafe_b64encode(b"".join(half.to_bytes(8, signed=True) for half in halves)).decode()[:-2]
 

@@ -25,8 +25,8 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loade
 from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind
 from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, MetadataOfPlaces
-from kidxlib.operations.compare.replica import ReplicaFindings, compare_directory_pairs
-from kidxlib.operations.restore.inventory import Inventory, OldReplica
+from kidxlib.operations.compare.replica import ReplicaFindings, compare_replica_directories
+from kidxlib.operations.restore.inventory import Inventory, InventoryReplica
 from kidxlib.operations.restore.new_nodes import NewBroker, disk_sizes
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata, only_topics
 from kidxlib.run.known_topics import KnownTopics
@@ -59,7 +59,7 @@ class JudgedReplica:
         disagrees: how its records differ from the leader's; empty where they do not.
     """
 
-    replica: OldReplica
+    replica: InventoryReplica
     is_copied: bool
     in_sync: bool
     why: str
@@ -74,7 +74,7 @@ class Choice:
         others: all other replicas that the sources have, in the order of nodes.
     """
 
-    leader: OldReplica
+    leader: InventoryReplica
     others: tuple[JudgedReplica, ...] = ()
 
     @property
@@ -88,7 +88,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedReplica:
+class ChosenReplica:
     """A replica of a restored partition on a new broker.
 
     Attributes:
@@ -100,13 +100,13 @@ class PlannedReplica:
     topic_partition: TopicPartition
     node_id: int
     log_dir: Path | None
-    source: OldReplica | None
+    source: InventoryReplica | None
     is_leader: bool
     in_sync: bool
     why: str
 
     @property
-    def copied_from(self) -> OldReplica:
+    def copied_from(self) -> InventoryReplica:
         """The source of one that does not begin empty."""
         assert self.source is not None
         return self.source
@@ -130,19 +130,19 @@ class SortedOut:
         left_out, refusals: as in `RestorePlan`.
     """
 
-    partitions: Sequence[Sequence[OldReplica]]
+    partitions: Sequence[Sequence[InventoryReplica]]
     left_out: Sequence[str]
     refusals: Sequence[str]
 
 
 def sort_out_replicas(inventory: Inventory, newest: SurvivingMetadata | None, topics: re.Pattern[str]) -> SortedOut:
     """Which replicas of these topics may be restored, by the newest metadata."""
-    of_other_topics = list(left_out_topics(inventory, newest, topics))
+    of_other_topics = list(_left_out_topics(inventory, newest, topics))
     sorted_out = _sort_out_directories(inventory, only_topics(newest, topics), topics)
     return replace(sorted_out, left_out=[*of_other_topics, *sorted_out.left_out])
 
 
-def left_out_topics(
+def _left_out_topics(
     inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
 ) -> Iterator[str]:
     """A line for each topic of a source, or of all surviving metadata, that does not match.
@@ -175,7 +175,7 @@ def _sort_out_directories(
     inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
 ) -> SortedOut:
     """Leave out directories of other topics of the same name, and of nodes that the metadata does not assign."""
-    partitions: list[list[OldReplica]] = []
+    partitions: list[list[InventoryReplica]] = []
     left_out: list[str] = []
     refusals: list[str] = []
     ids: dict[str, set[str]] = defaultdict(set)
@@ -225,11 +225,11 @@ def _sort_out_directories(
     return SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
 
 
-def on_two_disks(replicas: Sequence[OldReplica]) -> Iterator[str]:
+def on_two_disks(replicas: Sequence[InventoryReplica]) -> Iterator[str]:
     """Refusals of partitions that a broker has in two log dirs: it does not start with both, and nothing tells which of
     them it used (`LogManager.loadLog`).
     """
-    first: dict[int, OldReplica] = {}
+    first: dict[int, InventoryReplica] = {}
     for replica in replicas:
         if (other := first.setdefault(replica.node_id, replica)) is not replica:
             yield (
@@ -258,7 +258,7 @@ def _directories_set_aside(inventory: Inventory, topics: re.Pattern[str]) -> tup
     return left_out, refusals
 
 
-def leader_of(replicas: Sequence[OldReplica], assignment: Assignment | None = None) -> OldReplica:
+def leader_of(replicas: Sequence[InventoryReplica], assignment: Assignment | None = None) -> InventoryReplica:
     """The replica with the longest log, by leader epoch and then by end; of equal ones a whole one, then the one that
     led last or was in sync by the metadata, then that of the lowest node. A replica that cannot be read leads only
     where no other is there.
@@ -266,18 +266,18 @@ def leader_of(replicas: Sequence[OldReplica], assignment: Assignment | None = No
     return _candidates(replicas, assignment)[0]
 
 
-def _candidates(replicas: Sequence[OldReplica], assignment: Assignment | None) -> list[OldReplica]:
+def _candidates(replicas: Sequence[InventoryReplica], assignment: Assignment | None) -> list[InventoryReplica]:
     """The replicas of which one leads, in the order of nodes: they end alike, and metadata tells no difference."""
     most = max((_length(replica), _place_in_metadata(replica, assignment)) for replica in replicas)
     equal = [each for each in replicas if (_length(each), _place_in_metadata(each, assignment)) == most]
     return sorted(equal, key=lambda replica: replica.node_id)
 
 
-def _length(replica: OldReplica) -> tuple[bool, int, int, bool]:
+def _length(replica: InventoryReplica) -> tuple[bool, int, int, bool]:
     return not replica.forecast.refusals, replica.last_epoch, replica.end_offset, replica.whole
 
 
-def _place_in_metadata(replica: OldReplica, assignment: Assignment | None) -> int:
+def _place_in_metadata(replica: InventoryReplica, assignment: Assignment | None) -> int:
     """`_LED_LAST`; 1: it was in sync; 0: neither is known, as where the log has a later epoch than the metadata."""
     if assignment is None or replica.last_epoch > assignment.leader_epoch:
         return 0
@@ -291,11 +291,11 @@ class _ReplicaPairs:
     one: ComparedPlace
     other: ComparedPlace
     pairs: list[DirectoryPair] = field(default_factory=list)
-    replicas: list[tuple[OldReplica, OldReplica]] = field(default_factory=list)
+    replicas: list[tuple[InventoryReplica, InventoryReplica]] = field(default_factory=list)
 
 
 def choose_leaders(
-    partitions: Sequence[Sequence[OldReplica]],
+    partitions: Sequence[Sequence[InventoryReplica]],
     known: KnownTopics,
     engine: Engine,
     assignments: Mapping[TopicPartition, Assignment],
@@ -333,7 +333,9 @@ def _best(choices: Sequence[Choice], assignment: Assignment | None) -> Choice:
     return replace(best, others=tuple(others))
 
 
-def _why_before(leader: OldReplica, other: OldReplica, assignment: Assignment | None, *, by_majority: bool) -> str:
+def _why_before(
+    leader: InventoryReplica, other: InventoryReplica, assignment: Assignment | None, *, by_majority: bool
+) -> str:
     """Why one leads that disagrees with another whose log is as long; empty: the other one's is not."""
     if _length(other) != _length(leader):
         return ""
@@ -347,7 +349,7 @@ def _why_before(leader: OldReplica, other: OldReplica, assignment: Assignment | 
 
 
 def _compared(
-    leaders: Sequence[tuple[OldReplica, Sequence[OldReplica]]], known: KnownTopics, engine: Engine
+    leaders: Sequence[tuple[InventoryReplica, Sequence[InventoryReplica]]], known: KnownTopics, engine: Engine
 ) -> list[Choice]:
     """What becomes of all replicas of each partition, if this one leads."""
     by_places: dict[tuple[int, int], _ReplicaPairs] = {}
@@ -362,7 +364,7 @@ def _compared(
     judged: dict[tuple[int, int], JudgedReplica] = {}
     for of_places in by_places.values():
         names = [str(path) for place in (of_places.one, of_places.other) for path in place.log_dirs]
-        compared = compare_directory_pairs(
+        compared = compare_replica_directories(
             of_places.pairs, of_places.one, of_places.other, MetadataOfPlaces(known, names), engine
         )
         for (leader, replica), findings in zip(of_places.replicas, compared, strict=True):
@@ -378,13 +380,13 @@ def _compared(
     ]
 
 
-def _judged_as_empty(replica: OldReplica) -> JudgedReplica:
+def _judged_as_empty(replica: InventoryReplica) -> JudgedReplica:
     why = next(iter(replica.forecast.refusals), None)
     text = "not compared, as the leader's log cannot be read" if why is None else why.text
     return JudgedReplica(replica, False, False, f"begins empty: {text}")
 
 
-def _judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) -> JudgedReplica:
+def _judge(leader: InventoryReplica, replica: InventoryReplica, compared: ReplicaFindings) -> JudgedReplica:
     """Whether a replica agrees with the leader's, by what a comparison of their batches has found."""
     findings = compared.findings()
     common_start = max(leader.start_offset, replica.start_offset)
@@ -447,7 +449,7 @@ class ReplicaPlacement:
         self._copies: Counter[Path] = Counter()
         self._sizes = {path: size for broker in brokers for path, size in disk_sizes(broker.log_dirs).items()}
 
-    def place(self, choice: Choice) -> Iterator[PlannedReplica]:
+    def place(self, choice: Choice) -> Iterator[ChosenReplica]:
         leader, partition = choice.leader, choice.leader.topic_partition
         judged = {other.replica.node_id: other for other in choice.others}
         assignment = None if self._surviving is None else self._surviving.metadata.assignments.get(partition)
@@ -465,24 +467,31 @@ class ReplicaPlacement:
             else:
                 yield self._place_judged(partition, node, judged.get(node))
 
-    def _place_judged(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
+    def _place_judged(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> ChosenReplica:
         if judged is None or not judged.is_copied:
             why = "begins empty: no source has its directory of this topic id" if judged is None else judged.why
-            return PlannedReplica(partition, node, None, None, False, False, why)
+            return ChosenReplica(partition, node, None, None, False, False, why)
         return self._place_copy(
             partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why
         )
 
     def _place_copy(
-        self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
-    ) -> PlannedReplica:
+        self,
+        partition: TopicPartition,
+        node: int,
+        source: InventoryReplica,
+        *,
+        is_leader: bool,
+        in_sync: bool,
+        why: str,
+    ) -> ChosenReplica:
         log_dir = min(
             self._brokers[node].log_dirs,
             key=lambda path: (self._bytes[path] / self._sizes[path], self._copies[path], str(path)),
         )
         self._bytes[log_dir] += source.kept_bytes
         self._copies[log_dir] += 1
-        return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
+        return ChosenReplica(partition, node, log_dir, source, is_leader, in_sync, why)
 
     def _bytes_and_copies_on(self, node: int) -> tuple[int, int]:
         paths = self._brokers[node].log_dirs

@@ -34,7 +34,7 @@ _BEYOND_STABLE: Final = WhyLeftOut.BEYOND_LAST_STABLE_OFFSET
 _ISOLATED_RECORDS: Final = pa.struct(
     [pa.field("end_offset", pa.int64()), pa.field("records", pa.int64()), pa.field("digest", pa.string())]
 )
-#: The rows of `read_logs`: the number of a log, and what consumers get of it.
+#: The rows of `digest_logs`: the number of a log, and what consumers get of it.
 CONTENTS: Final = pa.schema(
     [
         pa.field(
@@ -88,7 +88,7 @@ class RestoredLog:
         return replace(self, threads=min(max(self.threads, threads), THREADS_MAX))
 
 
-def read_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
+def digest_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
     """In a worker: what consumers will get of some logs. While one is read from the disk, another is digested.
 
     A log is taken once there is a thread for it: the next ones are not begun after an interruption.

@@ -1,9 +1,9 @@
 """What the sources of a restore have: the brokers, their replicas as a start without recovery points would take them,
 and what the logs say of producers and coordinators. Nothing is written into them, and every log is read once.
 
-What was found in logs is kept in a file (`--scan-cache`, `ScanCache`): a later plan, and `--apply`, read no log again
-that has not changed since. Only logs without damage are kept, and of these only the ones that are copied: each copy is
-compared with what the plan has of its source before any metadata is written.
+What was found in logs is kept in a file (`--scan-cache`, `InventoryCache`): a later plan, and `--apply`, read no log
+again that has not changed since. Only logs without damage are kept, and of these only the ones that are copied: each
+copy is compared with what the plan has of its source before any metadata is written.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class LogEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OldReplica:
+class InventoryReplica:
     """A partition's directory in a log dir of a source.
 
     Attributes:
@@ -242,7 +242,7 @@ class OldReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OldBroker:
+class InventoryBroker:
     """A source: the log dirs of one broker, or a directory of its metadata.
 
     Attributes:
@@ -255,7 +255,7 @@ class OldBroker:
     cluster_id: str | None
     place: ComparedPlace
     plan: RecoveryPlan
-    replicas: Sequence[OldReplica]
+    replicas: Sequence[InventoryReplica]
     bucket: Location | None = None
 
     @property
@@ -282,13 +282,13 @@ class Inventory:
         known: the topics of surviving metadata, by log dir.
     """
 
-    brokers: Sequence[OldBroker]
+    brokers: Sequence[InventoryBroker]
     known: KnownTopics
 
     @cached_property
-    def replicas(self) -> Mapping[TopicPartition, Sequence[OldReplica]]:
+    def replicas(self) -> Mapping[TopicPartition, Sequence[InventoryReplica]]:
         """All replicas of each partition, in the order of brokers."""
-        by_partition: dict[TopicPartition, list[OldReplica]] = defaultdict(list)
+        by_partition: dict[TopicPartition, list[InventoryReplica]] = defaultdict(list)
         for broker in self.brokers:
             for replica in broker.replicas:
                 by_partition[replica.topic_partition].append(replica)
@@ -474,7 +474,7 @@ def take_inventory(
     return Inventory(brokers, known)
 
 
-def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> OldBroker:
+def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> InventoryBroker:
     """Read the log dir that was made of a bucket, as `take_inventory` reads sources."""
     place = list_place(str(log_dir), is_copy=True)
     broker = stopped_broker([str(path) for path in place.log_dirs])
@@ -489,7 +489,7 @@ def _old_broker(
     name: str,
     topics: re.Pattern[str],
     found_before: FoundBefore | None = None,
-) -> OldBroker:
+) -> InventoryBroker:
     plan = recovery_plan(
         broker,
         known,
@@ -507,7 +507,7 @@ def _old_broker(
     )
     node_id = _node_id(broker)
     gaps = {TopicPartition(gap.topic, gap.partition) for gap in plan.gaps.lost}
-    return OldBroker(
+    return InventoryBroker(
         node_id=node_id,
         cluster_id=next(iter(place.clusters), None),
         place=place,
@@ -527,7 +527,7 @@ def _node_id(broker: StoppedBroker) -> int:
 
 def _old_replica(
     forecast: Forecast, node_id: int, place: ComparedPlace, stop: LastStop, gaps: Collection[TopicPartition]
-) -> OldReplica:
+) -> InventoryReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
     entries: Sequence[EpochEntry] = ()
@@ -535,7 +535,7 @@ def _old_replica(
         checkpoint = read_leader_epochs(forecast.directory)
         entries = () if checkpoint is None else checkpoint.entries
     end = forecast.simulation.log_end_offset or 0
-    return OldReplica(
+    return InventoryReplica(
         node_id=node_id,
         place=place,
         last_stop=stop,
@@ -562,7 +562,7 @@ def _highest_producer_id(snapshot: Path) -> int:
         return int(read_snapshot(file.read(SNAPSHOT_BYTES_MAX))["producer_id"].max(initial=-1))
 
 
-class ScanCache:
+class InventoryCache:
     """The logs of a file, and those that this run asks for.
 
     Args:

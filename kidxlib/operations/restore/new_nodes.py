@@ -46,7 +46,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.java import parse_int
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
-from kidxlib.operations.restore.inventory import OldBroker, OldReplica
+from kidxlib.operations.restore.inventory import InventoryBroker, InventoryReplica
 from kidxlib.records.batch_headers import BatchHeader, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
@@ -314,7 +314,7 @@ def _meta_properties_or_none(path: Path) -> MetaProperties:
 
 
 def why_not_into_brokers(
-    brokers: Sequence[NewBroker], sources: Sequence[OldBroker], *, keeps_cluster_id: bool
+    brokers: Sequence[NewBroker], sources: Sequence[InventoryBroker], *, keeps_cluster_id: bool
 ) -> Iterator[str]:
     """Why nothing may be restored into the log dirs of new brokers, each with what to do."""
     seen: dict[object, Path] = {}
@@ -333,7 +333,7 @@ def why_not_into_brokers(
 
 
 def why_not_into_controllers(
-    controllers: Sequence[FormattedController], brokers: Sequence[NewBroker], sources: Sequence[OldBroker]
+    controllers: Sequence[FormattedController], brokers: Sequence[NewBroker], sources: Sequence[InventoryBroker]
 ) -> Iterator[str]:
     """Why no metadata may be written into the directories of new controllers, each with what to do. A node that is a
     controller and a broker has its metadata in a log dir of its own, or in one of the broker's.
@@ -401,7 +401,7 @@ def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) 
     return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
 
 
-def _why_not_in_sources(path: Path, sources: Iterable[OldBroker]) -> str | None:
+def _why_not_in_sources(path: Path, sources: Iterable[InventoryBroker]) -> str | None:
     """Why nothing may be written into a new directory, as a source is there; None: no source is."""
     found = overlapping_directory(path, (log_dir.path for source in sources for log_dir in source.log_dirs))
     if found is None:
@@ -441,7 +441,7 @@ def _why_not_into_log_dir(broker: NewBroker, path: Path) -> Iterator[str]:
 
 
 def _why_not_this_cluster(
-    brokers: Sequence[NewBroker], sources: Sequence[OldBroker], *, keeps_cluster_id: bool
+    brokers: Sequence[NewBroker], sources: Sequence[InventoryBroker], *, keeps_cluster_id: bool
 ) -> Iterator[str]:
     clusters = sorted({cluster for broker in brokers for cluster in broker.clusters})
     if len(clusters) > 1:
@@ -506,7 +506,7 @@ class FileSystemSpace:
         )
 
 
-def space_needed(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, OldReplica]]) -> list[FileSystemSpace]:
+def space_needed(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, InventoryReplica]]) -> list[FileSystemSpace]:
     """How much copies need, and how much there is, on the file system of each new log dir that is there.
 
     Args:
@@ -553,14 +553,14 @@ def disk_sizes(log_dirs: Iterable[Path]) -> dict[Path, float]:
     return {path: size / shared.get(devices.get(path, -1), 1) for path, size in sizes.items()}
 
 
-def _copied_log_sizes(source: OldReplica, block: int) -> Iterator[tuple[str, int]]:
+def _copied_log_sizes(source: InventoryReplica, block: int) -> Iterator[tuple[str, int]]:
     """The name of each log, and the bytes that its copy takes."""
     for segment in source.forecast.simulation.segments:
         if segment.kept_bytes:
             yield segment_file(segment.base_offset, LOG_SUFFIX), -(-segment.kept_bytes // block) * block
 
 
-def _side_file_bytes(source: OldReplica, of_logs: int, logs: int, block: int) -> int:
+def _side_file_bytes(source: InventoryReplica, of_logs: int, logs: int, block: int) -> int:
     """The bytes of index files, snapshots and epochs: as many as there are beside the source's logs, or as there would
     be at Kafka's default interval, whichever is more. The last segment's indexes do not count: a broker that was killed
     leaves them as large as they may become.

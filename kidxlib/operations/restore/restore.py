@@ -22,7 +22,7 @@ from kidxlib.operations.restore.apply import RESTORED, Restored, RestoredContent
 from kidxlib.operations.restore.bucket import Bucket, BucketOptions, opened_bucket
 from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
 from kidxlib.operations.restore.coordinators import write_resets
-from kidxlib.operations.restore.inventory import OldReplica, ScanCache, source_brokers, take_inventory
+from kidxlib.operations.restore.inventory import InventoryCache, InventoryReplica, source_brokers, take_inventory
 from kidxlib.operations.restore.new_nodes import (
     UNFINISHED,
     FormattedController,
@@ -93,7 +93,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         )
     proven = ProvenSettings.read(request.topic_configs)
     brokers = new_brokers(request.brokers)
-    cache = ScanCache(request.scan_cache, request.now)
+    cache = InventoryCache(request.scan_cache, request.now)
     sources = source_brokers(request.sources, request.options.topics)
     of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
@@ -146,7 +146,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
 
 
-def _write_cache(cache: ScanCache, plan: RestorePlan) -> None:
+def _write_cache(cache: InventoryCache, plan: RestorePlan) -> None:
     """Write what was found in the logs that are copied: of all others no copy would confirm it."""
     copied = {replica.copied_from.directory for replica in plan.copied}
     found = (forecast for broker in plan.inventory.brokers for forecast in broker.plan.forecasts)
@@ -185,7 +185,9 @@ def _bucket_directories(bucket: Bucket | None) -> set[Path]:
 
 
 def propose(request: RestoreRequest, backend: Backend) -> Outcome:
-    """Write where partitions end by a time, for somebody to look at. No source is written to."""
+    """The steps of `kidx restore --propose-until`: write where partitions end by a time, for somebody to look at. No
+    source is written to.
+    """
     assert request.until is not None and request.proposes_ms is not None
     outcome, sources = Outcome(), source_brokers(request.sources, request.options.topics)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
@@ -287,7 +289,7 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         [_topic_row(plan, topic) for topic in plan.cluster.topics[:LINES_SHOWN]],
         text_columns=3,
     )
-    outcome.more(len(plan.cluster.topics) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(plan.cluster.topics) - LINES_SHOWN, MORE_IN_JSON)
     behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
     behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
     outcome.first_lines("not in sync", behind)
@@ -373,7 +375,7 @@ def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
 def _removed_in_first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     """What Kafka would remove in the first day by the settings that are proven."""
     until_ms = int((now + _DAY).timestamp() * 1000)
-    leaders: dict[str, list[OldReplica]] = defaultdict(list)
+    leaders: dict[str, list[InventoryReplica]] = defaultdict(list)
     for leader in plan.copied_leaders:
         leaders[leader.topic_partition.topic].append(leader)
     for topic in plan.cluster.topics:
@@ -390,7 +392,7 @@ def _removed_in_first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
 
 
 def _bytes_removed_by_retention(
-    leaders: Iterable[OldReplica], was: Mapping[str, str | None], until_ms: int
+    leaders: Iterable[InventoryReplica], was: Mapping[str, str | None], until_ms: int
 ) -> Iterator[int]:
     """The bytes of each segment that goes by its age or by the size of its partition."""
     if "delete" not in (was.get("cleanup.policy") or "delete"):

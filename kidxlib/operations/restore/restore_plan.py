@@ -26,13 +26,13 @@ from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
     Choice,
-    PlannedReplica,
+    ChosenReplica,
     ReplicaPlacement,
     choose_leaders,
     sort_out_replicas,
 )
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC, GroupOffsets, group_offsets
-from kidxlib.operations.restore.inventory import Inventory, OldReplica
+from kidxlib.operations.restore.inventory import Inventory, InventoryReplica
 from kidxlib.operations.restore.new_nodes import (
     FileSystemSpace,
     FormattedController,
@@ -112,7 +112,7 @@ class RestorePlan:
     controllers: Sequence[FormattedController]
     surviving: SurvivingMetadata | None
     cluster: RestoredCluster
-    replicas: Sequence[PlannedReplica]
+    replicas: Sequence[ChosenReplica]
     lost: Sequence[str]
     disagreements: Sequence[str]
     left_out: Sequence[str]
@@ -128,11 +128,11 @@ class RestorePlan:
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def copied(self) -> list[PlannedReplica]:
+    def copied(self) -> list[ChosenReplica]:
         return [replica for replica in self.replicas if replica.source is not None]
 
     @property
-    def copied_leaders(self) -> list[OldReplica]:
+    def copied_leaders(self) -> list[InventoryReplica]:
         return [replica.copied_from for replica in self.copied if replica.is_leader]
 
     @property
@@ -264,7 +264,7 @@ def _topic_as_json(topic: RestoredTopic) -> dict[str, Any]:
     }
 
 
-def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
+def _replica_as_json(replica: ChosenReplica) -> dict[str, Any]:
     source = replica.source
     return {
         "partition": replica.topic_partition.directory,
@@ -345,7 +345,7 @@ def plan_restore(
 def _planned_ends_and_leaders(
     options: RestoreOptions,
     inventory: Inventory,
-    partitions: Sequence[Sequence[OldReplica]],
+    partitions: Sequence[Sequence[InventoryReplica]],
     surviving: SurvivingMetadata | None,
     engine: Engine,
 ) -> tuple[GivenEnds, list[Choice]]:
@@ -404,9 +404,9 @@ _TOLD_BY_CHECKPOINTS: Final = {
 
 
 def _partitions_found(
-    choices: Iterable[Choice], replicas: Iterable[PlannedReplica], brokers: Iterable[NewBroker]
+    choices: Iterable[Choice], replicas: Iterable[ChosenReplica], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
-    by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
+    by_partition: dict[TopicPartition, list[ChosenReplica]] = defaultdict(list)
     for replica in replicas:
         by_partition[replica.topic_partition].append(replica)
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
@@ -415,7 +415,7 @@ def _partitions_found(
 
 
 def _restored_partition(
-    choice: Choice, replicas: Sequence[PlannedReplica], directory_ids: Mapping[str, str]
+    choice: Choice, replicas: Sequence[ChosenReplica], directory_ids: Mapping[str, str]
 ) -> RestoredPartition:
     leader = choice.leader
     epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]

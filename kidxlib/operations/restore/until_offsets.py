@@ -27,7 +27,7 @@ from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.recover.read_logs import log_path
 from kidxlib.operations.restore.choose_replicas import leader_of
 from kidxlib.operations.restore.coordinators import TRANSACTION_TOPIC, PreparedCommit
-from kidxlib.operations.restore.inventory import OldReplica
+from kidxlib.operations.restore.inventory import InventoryReplica
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.options import RecoverOptions
@@ -65,7 +65,7 @@ class PlannedEnd:
     given: int
     end: int
     open_since: int | None
-    leader: OldReplica
+    leader: InventoryReplica
     left_bytes: int
 
     @property
@@ -107,7 +107,7 @@ class GivenEnds:
     refusals: Sequence[str] = ()
     without_end: Sequence[str] = ()
 
-    def cut(self, replicas: Sequence[OldReplica]) -> Sequence[OldReplica]:
+    def cut(self, replicas: Sequence[InventoryReplica]) -> Sequence[InventoryReplica]:
         """The replicas of a partition, each up to its end."""
         end = self.by_partition.get(replicas[0].topic_partition)
         return replicas if end is None else [_cut_replica(replica, end.end) for replica in replicas]
@@ -201,7 +201,7 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def plan_ends(
     given: Mapping[TopicPartition, int] | None,
-    partitions: Iterable[Sequence[OldReplica]],
+    partitions: Iterable[Sequence[InventoryReplica]],
     elsewhere: Collection[TopicPartition],
     threads: int,
     assignments: Mapping[TopicPartition, Assignment],
@@ -254,7 +254,7 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator
                 )
 
 
-def never_ended(leaders: Iterable[OldReplica], ends: GivenEnds) -> Iterator[str]:
+def never_ended(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterator[str]:
     """Refusals for logs that end within a transaction, where no coordinator comes back that would end it."""
     for leader in leaders:
         partition, end = leader.topic_partition, leader.end_offset
@@ -280,7 +280,7 @@ def _why_end_is_below_start(end: PlannedEnd) -> str:
     return f"{what}: what was before is gone; give {start} for an empty partition, or leave it out of --until-offsets"
 
 
-def _planned_end(leader: OldReplica, given: int) -> PlannedEnd:
+def _planned_end(leader: InventoryReplica, given: int) -> PlannedEnd:
     segments, last = _cut_point(leader, given)
     transactions = _transactions_below(leader, last)
     if (end := quiet_end(transactions, last)) < last:
@@ -303,7 +303,7 @@ def quiet_end(transactions: Iterable[tuple[int, int]], end: int) -> int:
     return end
 
 
-def _transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
+def _transactions_below(replica: InventoryReplica, end: int) -> list[tuple[int, int]]:
     """The transactions that begin below an offset: their first offset and that of their marker, `OFFSET_MAX` where
     there is none below `end` (`ProducerAppendInfo.appendDataBatch`, `appendEndTxnMarker`).
     """
@@ -317,7 +317,7 @@ def _transactions_below(replica: OldReplica, end: int) -> list[tuple[int, int]]:
     return [*ended, *((first, OFFSET_MAX) for first in began.values())]
 
 
-def _has_records_of(replica: OldReplica, producer_ids: Collection[int], start: int) -> bool:
+def _has_records_of(replica: InventoryReplica, producer_ids: Collection[int], start: int) -> bool:
     """Whether a log has transactional records of some producers at an offset or behind it."""
     return any(
         kind == EventKind.TRANSACTIONAL_DATA and producer_id in producer_ids and last >= start
@@ -325,7 +325,7 @@ def _has_records_of(replica: OldReplica, producer_ids: Collection[int], start: i
     )
 
 
-def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def _transactional_events(replica: InventoryReplica, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """What transactional producers did from the segment on that has one offset, and below another: kind, producer,
     first and last offset.
     """
@@ -344,7 +344,7 @@ def _transactional_events(replica: OldReplica, start: int, end: int) -> Iterator
         )
 
 
-def _cut_replica(replica: OldReplica, end: int) -> OldReplica:
+def _cut_replica(replica: InventoryReplica, end: int) -> InventoryReplica:
     """A replica up to an offset, or up to its last whole batch below; itself where it does not go further."""
     if replica.end_offset <= end or replica.forecast.refusals:
         return replica
@@ -372,7 +372,7 @@ def _cut_replica(replica: OldReplica, end: int) -> OldReplica:
     )
 
 
-def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment], int]:
+def _cut_point(replica: InventoryReplica, offset: int) -> tuple[list[SimulatedSegment], int]:
     """What is left of the logs where the last whole batch at or below an offset ends them, and its next offset. Where
     no batch is left, the first log is empty. A start that deletes all logs leaves none.
     """
@@ -389,7 +389,7 @@ def _cut_point(replica: OldReplica, offset: int) -> tuple[list[SimulatedSegment]
     return [replace(first, kept_bytes=0, next_offset=first.base_offset)], first.base_offset
 
 
-def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: int) -> tuple[int, int] | None:
+def _last_batch_below(replica: InventoryReplica, segment: SimulatedSegment, offset: int) -> tuple[int, int] | None:
     """Where the last batch ends that has no record at an offset or behind it, and the offset after it."""
     found = None
     with contextlib.closing(_log_of(replica, segment)) as log:
@@ -401,7 +401,7 @@ def _last_batch_below(replica: OldReplica, segment: SimulatedSegment, offset: in
     return found
 
 
-def propose_ends(partitions: Iterable[Sequence[OldReplica]], time_ms: int, threads: int) -> list[ProposedEnd]:
+def propose_ends(partitions: Iterable[Sequence[InventoryReplica]], time_ms: int, threads: int) -> list[ProposedEnd]:
     """The proposed end of each partition, but of topics that are restored whole. Headers are read from the first log on
     that has a later timestamp.
 
@@ -418,7 +418,7 @@ def propose_ends(partitions: Iterable[Sequence[OldReplica]], time_ms: int, threa
         return list(pool.map(lambda leader: _proposed_end(leader, time_ms), leaders))
 
 
-def _proposed_end(leader: OldReplica, time_ms: int) -> ProposedEnd:
+def _proposed_end(leader: InventoryReplica, time_ms: int) -> ProposedEnd:
     offset: int | None = None
     before, later, later_to = leader.start_offset, 0, -1
     for segment in _kept_segments(leader):
@@ -459,13 +459,13 @@ def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
         raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}") from error
 
 
-def _kept_segments(replica: OldReplica) -> list[SimulatedSegment]:
+def _kept_segments(replica: InventoryReplica) -> list[SimulatedSegment]:
     """The segments that a start leaves."""
     segments = replica.forecast.simulation.segments
     return [segment for segment in segments if segment.action is not StartupAction.DELETE]
 
 
-def _log_of(replica: OldReplica, segment: SimulatedSegment) -> LogFile:
+def _log_of(replica: InventoryReplica, segment: SimulatedSegment) -> LogFile:
     """A segment's log, up to what a start leaves."""
     log = LogFile(log_path(replica.directory, segment.base_offset))
     log.keep_valid(segment.kept_bytes)

@@ -47,14 +47,14 @@ from kidxlib.retention.apply import (
 )
 from kidxlib.retention.policy import Decision, Policy, Reason
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.retention_configs import RetentionConfigs
 from kidxlib.run.sources import source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
-from kidxlib.terminal.console import begin_phase, more, note, warn_of_first
+from kidxlib.terminal.console import begin_phase, more_line, note, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.times import show_time, to_ms
@@ -169,7 +169,7 @@ class _AppliedPlan:
     """The result of applying a plan.
 
     Attributes:
-        other_log_dirs: as in `ConfiguredTopics`.
+        other_log_dirs: as in `RetentionConfigs`.
         deleted_before: the segments, as partition and base offset, that an earlier run of a plan had deleted by the
             catalog.
     """
@@ -225,7 +225,7 @@ class _AppliedPlan:
         reported = [result for result in self.results if result.outcome in PROBLEMS and result.detail is not None]
         for problem in reported[:LINES_SHOWN]:
             yield f"{problem.outcome.value}: {problem.detail}"
-        yield from more(len(reported) - LINES_SHOWN)
+        yield from more_line(len(reported) - LINES_SHOWN)
         for line in self.other_log_dirs:
             yield f"problem: {line}"
 
@@ -317,11 +317,11 @@ def _current_configs(request: ApplyRequest, plan: _RecordedPlan, topics: Collect
     return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
 
 
-def _configured(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
+def _configured(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> RetentionConfigs:
     ids = plan.read_columns(["source", "topic", "topic_id"], [Among("topic", topics)])
     sources = set(map(str, ids["source"].to_pylist()))
     paths = source_paths(plan.tables)
-    configured = ConfiguredTopics.from_metadata(
+    configured = RetentionConfigs.from_metadata(
         request.metadata, paths, sources, lambda: ids, deletes=True, same_broker=request.same_broker
     )
     warn_of_first(configured.known.warnings)

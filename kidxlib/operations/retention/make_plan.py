@@ -25,7 +25,7 @@ from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import Missing
+from kidxlib.operations.damage.known_damage import KnownLosses
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanRequest
 from kidxlib.operations.retention.segments_to_plan import (
@@ -46,7 +46,7 @@ from kidxlib.retention.policy import (
     Reason,
     Written,
 )
-from kidxlib.run.retention_configs import Configs, ConfiguredTopics
+from kidxlib.run.retention_configs import Configs, RetentionConfigs
 from kidxlib.run.sources import as_sources, list_sources, source_paths, sources_in_catalog, sources_in_one_directory
 from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
@@ -106,7 +106,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
     summary = _summary(staged, configs, compacted, what_if=request.options.what_if)
-    missing = Missing.in_sources(tables, sources, request.topics, configured.known, seen)
+    missing = KnownLosses.in_sources(tables, sources, request.topics, configured.known, seen)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -135,7 +135,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     return outcome
 
 
-def _lines_of_missing(missing: Missing, *, many_sources: bool) -> Iterator[str]:
+def _lines_of_missing(missing: KnownLosses, *, many_sources: bool) -> Iterator[str]:
     by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
     for source in missing.not_reached:
         yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
@@ -152,9 +152,9 @@ def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
         )
 
 
-def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
+def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> RetentionConfigs:
     """The configurations of topics in the metadata of the sources' clusters."""
-    configured = ConfiguredTopics.from_metadata(
+    configured = RetentionConfigs.from_metadata(
         request.metadata,
         paths,
         segments.sources,
@@ -167,7 +167,7 @@ def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[
 
 
 def _ensure_recent(
-    request: PlanRequest, staged: StagedRows, own: Configs, configs: Configs, configured: ConfiguredTopics
+    request: PlanRequest, staged: StagedRows, own: Configs, configs: Configs, configured: RetentionConfigs
 ) -> None:
     """Refuse a configuration that is much older than a partition's last record: Kafka's tool deletes by the file at
     once.
@@ -258,7 +258,7 @@ def _as_json(plan_id: str, request: PlanRequest, summary: _RetentionReport) -> d
 
 
 def _outcome(
-    plan_id: str, request: PlanRequest, summary: _RetentionReport, missing: Missing, *, is_partial: bool
+    plan_id: str, request: PlanRequest, summary: _RetentionReport, missing: KnownLosses, *, is_partial: bool
 ) -> Outcome:
     """The outcome of a plan. `is_partial`: a broker has a log dir that is no source, so that nothing is planned there.
     That is a hint only, unless something deletes by this plan, as --apply does, and Kafka's tool from the file. The
@@ -550,7 +550,7 @@ def _tell_plan(outcome: Outcome, plan_id: str, summary: _RetentionReport, *, wha
         ],
         text_columns=3,
     )
-    outcome.more(len(summary.topics) - len(shown), " topics")
+    outcome.add_more_line(len(summary.topics) - len(shown), " topics")
     if what_if:
         outcome.line("what if: this plan says what would be; --apply refuses it")
     if summary.unknown:
@@ -563,7 +563,7 @@ def _tell_plan(outcome: Outcome, plan_id: str, summary: _RetentionReport, *, wha
         outcome.line(f"warning: policy {finding.policy}: {finding.sentence}")
     for what, (count, lines) in (("disagreement", summary.disagreements), ("problem", summary.problems)):
         outcome.line(*(f"{what}: {line}" for line in lines))
-        outcome.more(count - len(lines))
+        outcome.add_more_line(count - len(lines))
     for policy in sorted({topic.policy for topic in summary.topics}):
         outcome.line(_policy_line(policy, [topic for topic in summary.topics if topic.policy == policy]))
 
@@ -634,7 +634,7 @@ def _tell_segments(outcome: Outcome, staged: StagedRows) -> None:
         ],
         text_columns=6,
     )
-    outcome.more(rows.num_rows - len(shown), " segments: --json has all of them")
+    outcome.add_more_line(rows.num_rows - len(shown), " segments: --json has all of them")
 
 
 def _in_order(staged: StagedRows, names: Sequence[str]) -> pa.Table:

@@ -28,7 +28,7 @@ from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.retention.decide import Bounds, Decisions, Flags, Longs, SegmentColumns, decide, keep_all
+from kidxlib.retention.decide import Decisions, Flags, Longs, RetentionBounds, SegmentColumns, decide, keep_all
 from kidxlib.retention.policy import (
     REASONS,
     Cleanup,
@@ -186,8 +186,8 @@ class PartitionToPlan:
         """
         return bool(self.of_first_row(IS_ONLY_REPLICA))
 
-    def bounds(self, policy: TopicPolicy) -> Bounds:
-        bounds = Bounds.at_start(
+    def bounds(self, policy: TopicPolicy) -> RetentionBounds:
+        bounds = RetentionBounds.at_start(
             int(self.segments.base_offsets[0]),
             self.log_end_offset,
             log_start_offset=self.of_first_row("log_start_offset"),
@@ -218,7 +218,7 @@ class PartitionToPlan:
 class PartitionRule:
     """The rule for a partition's segments. `kept` says why all of them stay; None: the policy decides."""
 
-    bounds: Bounds
+    bounds: RetentionBounds
     policy: TopicPolicy
     kept: Reason | None
     now_ms: int
@@ -285,8 +285,9 @@ class OnDisk:
 
 
 def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment. None
-    if there is no `.index`: a broker then rebuilds the indexes, and finds `known`, the largest timestamp in the log.
+    """The largest timestamp in a segment's time index, by which a worker plans retention as a broker would, from the
+    first directory with an index file of the segment. None if there is no `.index`: a broker then rebuilds the indexes,
+    and finds `known`, the largest timestamp in the log.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
@@ -310,7 +311,7 @@ def _read(path: str, base_offset: int, known: int) -> OnDisk:
 
 
 def _first_unexpired_offset(
-    partition: PartitionToPlan, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
+    partition: PartitionToPlan, bounds: RetentionBounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
 ) -> tuple[int, int | None] | None:
     """The number of the segment with the first record that is not too old, and this record's offset.
 

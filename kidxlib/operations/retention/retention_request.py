@@ -14,7 +14,7 @@ from kidxlib.operations.retention.plan_work import PlanOptions
 from kidxlib.retention.policy import Policy, TopicConfig, Written
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.retention_configs import Configs, ConfiguredTopics
+from kidxlib.run.retention_configs import Configs, RetentionConfigs
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import NS_PER_MS, show_time
 
@@ -86,12 +86,12 @@ class CurrentConfigs:
     """
 
     by_topic: Mapping[str, TopicConfig] = field(default_factory=dict)
-    configured: ConfiguredTopics = field(default_factory=lambda: ConfiguredTopics(KnownTopics()))
+    configured: RetentionConfigs = field(default_factory=lambda: RetentionConfigs(KnownTopics()))
     completed: Collection[str] = ()
     listing: Path | None = None
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """Refuse metadata that may be out of date (`ConfiguredTopics.ensure_recent`), and a listing that is much older
+        """Refuse metadata that may be out of date (`RetentionConfigs.ensure_recent`), and a listing that is much older
         than a partition's last record. `written` says when each partition of the plan was last written.
         """
         if self.listing is not None:

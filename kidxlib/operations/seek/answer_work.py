@@ -176,7 +176,9 @@ def _staged(answers: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
-    """Rows of `PARTITIONS_TO_SEARCH` of the wanted topics and numbers, of all sources or one, in the order of keys."""
+    """Rows of `PARTITIONS_TO_SEARCH` for seek's workers: those of the wanted topics and numbers, of all sources or one,
+    in the order of keys.
+    """
     of_source = [] if source is None else [Among("source", (source,))]
     rows = _matching(tables, PARTITIONS, PARTITIONS_TO_SEARCH, wanted, of_source, _NAME)
     return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
@@ -187,7 +189,9 @@ def partitions_named_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def segments_to_search(tables: Tables, partitions: pa.Table) -> pa.Table:
-    """Rows of `_SEGMENTS_TO_SEARCH`, those of a partition one after another. A segment takes about 300 bytes."""
+    """Rows of `_SEGMENTS_TO_SEARCH` for seek's workers, those of a partition one after another. A segment takes about
+    300 bytes.
+    """
     if not partitions.num_rows:
         return _SEGMENTS_TO_SEARCH.empty_table()
     rows = _matching(tables, SEGMENTS, _SEGMENTS_TO_SEARCH, partitions, [PRESENT], PARTITIONS.key)
@@ -195,8 +199,9 @@ def segments_to_search(tables: Tables, partitions: pa.Table) -> pa.Table:
 
 
 def unknown_partitions(tables: Tables, asked: pa.Table, partitions: pa.Table, source: str | None) -> Unknown:
-    """The notes for the first hundred partitions in `asked` (rows of `ASKED`) that are not in the catalog or in the
-    source. `partitions` has all that were asked of; `source` is the only one that is asked at all, if one is.
+    """The notes with which seek's workers answer for the first hundred partitions in `asked` (rows of `ASKED`) that are
+    not in the catalog or in the source. `partitions` has all that were asked of; `source` is the only one that is asked
+    at all, if one is.
     """
     of_any: Flags = asked["source"].is_null().to_numpy()
     of_one = asked.filter(~of_any)

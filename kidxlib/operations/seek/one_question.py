@@ -229,8 +229,8 @@ def not_asked_of(tables: Tables, question: Question, source: str | None, answers
 
 
 def not_of_one_time_in(tables: Tables, partitions: pa.Table) -> NotAsked:
-    """Signs that the log dirs of partitions are not of one time, or that partitions have another topic's id, by the log
-    dirs on this machine.
+    """Signs that answers to a question may be out of date: log dirs of partitions that are not of one time, or
+    partitions that have another topic's id, by the log dirs on this machine.
     """
     here = _sources_here(tables)
     brokers = BrokersMetadata(source.log_dir for source in here.values())
@@ -259,7 +259,7 @@ def _why_none(tables: Tables, question: Question, source: str | None) -> str:
 
 
 def answer_question(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
-    """The answer of one source to a question about one partition, or the reason why it has none."""
+    """Answer one question of a command line about one partition from one source, or say why there is no answer."""
     asked = {"topic": question.topic, "partition": question.partition, "query": question.query}
     [answer] = answer_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
     offset = question.target if question.query == OFFSET else answer["offset"]

@@ -122,12 +122,12 @@ class Elsewhere(Protocol):
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether a path is neither of this machine nor of an S3 store."""
+    """Whether a file of questions or answers lies neither on this machine nor in an S3 store."""
     return "://" in path and not is_object(path)
 
 
 def not_reached(option: str, path: str) -> UsageError:
-    """The error of a command that reaches no other places."""
+    """The error of a seek without Spark that does not reach a file of questions or answers."""
     return UsageError(
         f"{option} {path}: kidx reaches files of this machine and s3://<bucket>/<key>; "
         "use ./spark-submit.sh seek for what Spark reaches"
@@ -217,7 +217,7 @@ def there_already(path: str) -> UsageError:
 
 
 def why_wrong(row: _Row) -> str | None:
-    """What is wrong with a question, if anything. Spaces around a value do not count."""
+    """What is wrong with a question in a row of a file, if anything. Spaces around a value do not count."""
     values = {name: (row.get(name) or "").strip(" ") for name in _COLUMNS}
     topic, partition, offset, timestamp = (values[name] for name in _COLUMNS)
     of = f"{topic}-{partition}, " if partition.isascii() and partition.isdigit() else ""

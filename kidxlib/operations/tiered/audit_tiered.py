@@ -16,14 +16,14 @@ from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
+    BucketAudit,
     Counts,
-    TieredAudit,
     plan_bucket_audit,
     read_remote_metadata,
     record_segments,
 )
 from kidxlib.operations.tiered.local_partitions import findings_on_log_dirs
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader
 from kidxlib.operations.tiered.sizes_and_lag import (
     BucketNumbers,
     CopyLag,
@@ -101,14 +101,14 @@ def _tell_numbers(outcome: Outcome, numbers: BucketNumbers) -> None:
             ],
             text_columns=1,
         )
-        outcome.more(len(largest) - _LINES_SHOWN, MORE_IN_JSON)
+        outcome.add_more_line(len(largest) - _LINES_SHOWN, MORE_IN_JSON)
     for lag in numbers.lags[:_LINES_SHOWN]:
         waiting = timedelta(milliseconds=_waiting_ms(lag, numbers.as_of_ms))
         outcome.line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
             f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {waiting}"
         )
-    outcome.more(len(numbers.lags) - _LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(numbers.lags) - _LINES_SHOWN, MORE_IN_JSON)
 
 
 def _tell_what_if(outcome: Outcome, numbers: BucketNumbers, settings: dict[str, int]) -> None:
@@ -131,7 +131,7 @@ def _tell_what_if(outcome: Outcome, numbers: BucketNumbers, settings: dict[str, 
         ],
         text_columns=1,
     )
-    outcome.more(len(topics) - _LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(topics) - _LINES_SHOWN, MORE_IN_JSON)
     unknown = [topic for topic in topics if topic.unknown]
     if unknown:
         outcome.line(
@@ -265,7 +265,7 @@ def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
         detail = "" if finding.detail is None else f": {finding.detail}"
         outcome.line(f"{finding.verdict}: {finding.topic}{segment} {finding.file}: {finding.reason}{detail}")
         outcome.line(f"  {finding.consequence}")
-    outcome.more(len(found.findings) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(found.findings) - LINES_SHOWN, MORE_IN_JSON)
     for _, file, reason in found.kinds:
         outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
 
@@ -307,10 +307,10 @@ def _outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
 def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
     """Audit a bucket, and record the findings if there is a catalog."""
     warn_of_first(request.known_topics.warnings)
-    reader = MetadataReader(request.places, request.topics)
+    reader = RemoteMetadataReader(request.places, request.topics)
     metadata = read_remote_metadata(reader, request)
     plan = plan_bucket_audit(request, metadata)
-    audit = TieredAudit(backend.engine, plan, reader)
+    audit = BucketAudit(backend.engine, plan, reader)
     if request.recorded_as is not None:
         backend.catalog.make_tables()
     findings, counts = audit.find(metadata)

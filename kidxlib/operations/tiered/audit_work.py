@@ -27,7 +27,9 @@ class SegmentsToRead:
 
 
 def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
-    """Rows of `REMOTE_FOUND`."""
+    """List partitions of a bucket in a worker of an audit, and compare them with their metadata, as rows of
+    `REMOTE_FOUND`.
+    """
     for partition, listed in in_order(lambda partition: (partition, audit_listing(partition)), partitions):
         yield ItemRows(
             segments=partition.segments.num_rows,
@@ -41,7 +43,7 @@ def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
 
 
 def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `REMOTE_FOUND`."""
+    """Read remote segments in a worker of an audit, and give what is wrong with them as rows of `REMOTE_FOUND`."""
     for share in shares:
         rows = [{"finding": row.values()} for row in _problems_in_share(share, use_mmap)]
         yield ItemRows(segments=len(share.segments), log_bytes=share.bytes, rows=rows)

@@ -44,7 +44,7 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.audit_work import SegmentsToRead, audit_bytes, audit_listings
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
@@ -276,7 +276,7 @@ class Counts:
     read_bytes: int = 0
 
 
-def read_remote_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
+def read_remote_metadata(reader: RemoteMetadataReader, request: TieredRequest) -> RemoteMetadata:
     """Read the metadata. Warn if it is not complete."""
     begin_phase("reading the metadata")
     try:
@@ -354,12 +354,12 @@ def _has_aborted_by_metadata(row: CopiedSegmentRow, flag_since: Mapping[int, int
 
 
 @dataclass(slots=True)
-class TieredAudit:
+class BucketAudit:
     """Finds what is wrong in a bucket. `listed` has rows of `ListedSegmentRow`; it is empty before `find`."""
 
     engine: Engine
     plan: TieredPlan
-    reader: MetadataReader
+    reader: RemoteMetadataReader
     listed: pa.Table = field(default_factory=lambda: pa.table({}))
 
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:

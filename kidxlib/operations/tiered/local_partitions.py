@@ -25,7 +25,7 @@ from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, topic_id_or_none
@@ -77,7 +77,7 @@ def tiered_partitions(
     warnings: list[str] = []
     for cluster, of_cluster in by_cluster.items():
         try:
-            metadata, tiered = _with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
+            metadata, tiered = _with_remote_segments(RemoteMetadataReader(places[cluster], topics), of_cluster)
         except (RemoteLogMetadataError, OSError) as error:
             warnings.append(f"leader epochs are not compared with remote segments: {describe_error(error)}")
             continue
@@ -95,7 +95,7 @@ def local_partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPa
     ]
 
 
-def findings_on_log_dirs(log_dirs: Iterable[Source], reader: MetadataReader) -> list[RemoteFindingRow]:
+def findings_on_log_dirs(log_dirs: Iterable[Source], reader: RemoteMetadataReader) -> list[RemoteFindingRow]:
     """Findings on what leaders that start with the metadata's log dirs would do to remote segments. Warns of log dirs
     that cannot be listed.
     """
@@ -138,7 +138,7 @@ def _findings_on_local(
                 yield local, found
 
 
-def refusals_on_lost_epochs(log_dirs: Iterable[Location], absent: Iterable[Location]) -> Iterator[str]:
+def lost_epochs_of_local_partitions(log_dirs: Iterable[Location], absent: Iterable[Location]) -> Iterator[str]:
     """Why no broker should start with these log dirs: leaders would delete remote segments, or not find them. A line
     for each `leader-epoch-checkpoint`, and for each directory that cannot be read. Warns of what is not compared.
     `absent` are directories of partitions that a broker would make anew in these log dirs.
@@ -192,7 +192,7 @@ def _log_dirs_by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Locatio
 
 
 def _with_remote_segments(
-    reader: MetadataReader, partitions: Sequence[LocalPartition]
+    reader: RemoteMetadataReader, partitions: Sequence[LocalPartition]
 ) -> tuple[RemoteMetadata, dict[LocalPartition, TieredPartition]]:
     """The partitions of one cluster that have remote segments. Its brokers may be running: the metadata is read again
     after the leader epochs, so that segments which were deleted in between do not seem to lack epochs.

@@ -19,7 +19,7 @@ from kidxlib.log.remote.metadata_topic import (
     metadata_partitions,
     possible_counts,
 )
-from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA, FoldedMetadata, fold_metadata
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA, FoldedMetadata, fold_remote_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.location import Location
 
@@ -68,7 +68,7 @@ class RemoteMetadata:
 
 
 @dataclass(slots=True)
-class MetadataReader:
+class RemoteMetadataReader:
     places: Sequence[Location]
     topics: re.Pattern[str]
     _read: dict[int, _FoldedPartition] = field(default_factory=dict)
@@ -119,10 +119,10 @@ class _FoldedPartition:
 
 
 def _fold_partition(partition: MetadataPartition | ExportedPartition) -> _FoldedPartition:
-    start, of_all = partition.log_start_offset, fold_metadata(partition.records())
+    start, of_all = partition.log_start_offset, fold_remote_segments(partition.records())
     if start <= partition.start_offset:
         return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())
-    left = fold_metadata(record for record in partition.records() if record.offset >= start).segments
+    left = fold_remote_segments(record for record in partition.records() if record.offset >= start).segments
     is_known = pc.is_in(of_all.segments["segment_id"], value_set=left["segment_id"].combine_chunks())
     return _FoldedPartition(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
 
@@ -132,8 +132,8 @@ def _tables_called(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.T
 
 
 def split_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
-    """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with
-    all rows.
+    """The remote metadata's rows of each partition, in the order of a column. They are copies: a slice would be sent to
+    a worker with all rows.
     """
     if not rows.num_rows:
         return {}

@@ -38,15 +38,15 @@ from kidxlib.log.remote.segments import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
+    BucketAudit,
     SegmentRowKey,
-    TieredAudit,
     TieredPlan,
     keys_of_remote_segments,
     plan_bucket_audit,
     read_remote_metadata,
     record_segments,
 )
-from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata, split_by_partition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
@@ -136,7 +136,7 @@ class _ObjectUpload:
     """Puts objects from a mirror into a bucket. Once `interrupted` is set, no further object is put."""
 
     plan: TieredPlan
-    reader: MetadataReader
+    reader: RemoteMetadataReader
     mirror: Location
     interrupted: threading.Event
 
@@ -349,7 +349,7 @@ def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -
         why = "" if mended.why is None else f": {mended.why}"
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
         outcome.line(f"{mended.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
-    outcome.more(len(repaired.objects) - LINES_SHOWN, MORE_IN_JSON)
+    outcome.add_more_line(len(repaired.objects) - LINES_SHOWN, MORE_IN_JSON)
     _tell_logs_read(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
@@ -407,12 +407,12 @@ def _outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
 def repair(request: RepairRequest, backend: Backend) -> Outcome:
     """Make missing and broken objects of a bucket anew, and put them there if the request says so."""
     warn_of_first(request.audit.known_topics.warnings)
-    reader = MetadataReader(request.audit.places, request.audit.topics)
+    reader = RemoteMetadataReader(request.audit.places, request.audit.topics)
     metadata = read_remote_metadata(reader, request.audit)
     plan = plan_bucket_audit(request.audit, metadata)
     interrupted = threading.Event()
     recorded_as = request.audit.recorded_as
-    audit = TieredAudit(backend.engine, plan, reader)
+    audit = BucketAudit(backend.engine, plan, reader)
     if recorded_as is not None:
         backend.catalog.make_tables()
     findings, _ = audit.find(metadata)
@@ -467,7 +467,7 @@ def _with_local_logs(segment: RemoteSegmentToRead, copies: _LocalCopies) -> Remo
     return replace(segment, local_log=copies.get(key), before=before)
 
 
-def _remake_objects(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
+def _remake_objects(request: RepairRequest, audit: BucketAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
     """The objects that are made from the logs of segments with damage that can be mended."""
     damaged = {
         _segment_key_of(finding)

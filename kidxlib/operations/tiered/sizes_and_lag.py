@@ -43,7 +43,7 @@ from kidxlib.operations.tiered.tiered_request import (
     TieredRequest,
 )
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.retention.decide import Bounds, Longs, SegmentColumns, decide
+from kidxlib.retention.decide import Longs, RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import UNLIMITED, TopicPolicy
 from kidxlib.storage.location import Directory, Location, read_end
 from kidxlib.terminal.console import warn
@@ -269,8 +269,8 @@ def findings_on_stalled_copies(
 
 
 def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LogInLogDir]:
-    """List the logs of some topics, which are given by name and id. Sources are log dirs, or directories of single
-    partitions.
+    """List the logs in log dirs whose sizes and lag are counted, of topics that are given by name and id. Sources are
+    log dirs, or directories of single partitions.
     """
     if not topic_ids:
         return []
@@ -453,7 +453,7 @@ def _deleted_by_retention(
     if len(remote):
         whole, end = _with_local_segments(remote, sides.furthest(partition), copied_to, release)
         policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
-        bounds = Bounds(0, end, _NO_END if len(whole) > len(remote) else end)
+        bounds = RetentionBounds(0, end, _NO_END if len(whole) > len(remote) else end)
         # One ms later, as a leader also deletes a segment that is exactly as old as the limit.
         decisions = decide(whole, bounds, policy, sides.as_of_ms + 1)
         gone = min(decisions.deleted, len(remote))
@@ -466,7 +466,7 @@ def _deleted_by_retention(
     in_log_dirs = _Amount()
     for log in sides.logs.get(partition, ()):
         segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
-        decisions = decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms)
+        decisions = decide(segments, RetentionBounds(start, copied_to, _NO_END), local, sides.as_of_ms)
         in_log_dirs += _amount_of_first_segments(segments, decisions.deleted)
     return Deleted(_amount_of_first_segments(remote, gone), in_log_dirs)
 

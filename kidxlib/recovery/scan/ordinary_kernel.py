@@ -42,7 +42,7 @@ from kidxlib.jit.compiler import njit
 from kidxlib.recovery.check_kernel import with_batch
 from kidxlib.recovery.scan.header_facts_kernel import HOUR_MS, TIMESTAMP_MAX, add_to_cell, digest_of
 from kidxlib.recovery.scan.scan_state import EventKind
-from kidxlib.recovery.scan.written_kernel import ADDED, add_producer_batch, append_entries
+from kidxlib.recovery.scan.written_kernel import ADDED, write_index_entries, write_producer_event
 
 #: How many batches are walked before their facts are folded.
 BATCHES_AHEAD: Final = 64
@@ -174,7 +174,7 @@ def fold_ordinary(
         position = chunk_position + at
         if position - last_index_position > interval_bytes:
             state.max_timestamp, state.offset_of_max_timestamp = max_timestamp, offset_of_max_timestamp
-            end = append_entries(
+            end = write_index_entries(
                 states,
                 offset_entries,
                 time_entries,
@@ -246,4 +246,4 @@ def _note(states, events, open_events, kind, chunk, chunk_position, starts, numb
     at = starts[number]
     last_offset = int64(chunk, at) + np.int64(int32(chunk, at + V2_LAST_OFFSET_DELTA_AT))
     none = np.int64(-1)
-    add_producer_batch(states, events, open_events, kind, none, none, chunk, at, chunk_position + at, last_offset)
+    write_producer_event(states, events, open_events, kind, none, none, chunk, at, chunk_position + at, last_offset)

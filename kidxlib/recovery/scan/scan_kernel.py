@@ -1,5 +1,5 @@
 """The compiled scan of logs: `scan` is `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment, and
-`scan_logs` takes one log after the other. What a scan finds goes into arrays that all logs share, row behind row, so
+`scan_windows` takes one log after the other. What a scan finds goes into arrays that all logs share, row behind row, so
 that a segment of a few batches costs no call and no array of its own.
 
 `scan` walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps.
@@ -72,10 +72,10 @@ from kidxlib.recovery.scan.scan_state import (
 from kidxlib.recovery.scan.written_kernel import (
     ADDED,
     CONTROL_BATCH_BYTES_MAX,
-    add_producer_batch,
-    append_entries,
-    append_time,
     read_control_batch,
+    write_index_entries,
+    write_producer_event,
+    write_time_entry,
 )
 
 _HEADER_SIZE_UP_TO_MAGIC: Final = layouts.HEADER_SIZE_UP_TO_MAGIC
@@ -265,7 +265,7 @@ def scan(
             state.offset_of_max_timestamp = last_offset
 
         if position - state.last_index_position > interval_bytes:
-            failure = append_entries(
+            failure = write_index_entries(
                 states,
                 offset_entries,
                 time_entries,
@@ -316,7 +316,7 @@ def scan(
                 leader_epochs[state.leader_epochs].position = position
                 state.leader_epochs += 1
             if is_producers and kind >= 0:
-                add_producer_batch(
+                write_producer_event(
                     states,
                     producer_events,
                     open_events,
@@ -362,7 +362,7 @@ def scan(
 
     # The entry that closing a segment writes (skipFullCheck); Kafka fails here too if offsets went back.
     reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
-    if reached_end and not append_time(states, time_entries, base_offset):
+    if reached_end and not write_time_entry(states, time_entries, base_offset):
         end = EndReason.TIME_INDEX_OFFSET_DECREASING
     state.position = position
     state.end = end
@@ -391,7 +391,7 @@ def scan(
     boundscheck=False,
     nogil=True,
 )
-def scan_logs(
+def scan_windows(
     first,
     logs,
     states,

@@ -37,7 +37,7 @@ CONTROL_BATCH_BYTES_MAX: Final = 64 * 1024
 
 
 @njit
-def add_producer_batch(
+def write_producer_event(
     states, events, open_events, kind, coordinator_epoch, marker_timestamp, data, at, position, last_offset
 ):
     """Add a producer's batch as a new event, or extend the producer's open event by it."""
@@ -82,7 +82,7 @@ def add_producer_batch(
 
 
 @njit
-def append_entries(
+def write_index_entries(
     states, offset_entries, time_entries, max_offset_entries, max_time_entries, base_offset, position, last_offset
 ):
     """Add the index entries that are due at a batch.
@@ -107,14 +107,14 @@ def append_entries(
     if state.time_entries >= max_time_entries - 1:
         state.found, state.expected = state.time_entries, max_time_entries
         return np.int64(EndReason.TIME_INDEX_FULL)
-    if not append_time(states, time_entries, base_offset):
+    if not write_time_entry(states, time_entries, base_offset):
         return np.int64(EndReason.TIME_INDEX_OFFSET_DECREASING)
     state.last_index_position = position
     return np.int64(ADDED)
 
 
 @njit
-def append_time(states, time_entries, base_offset):
+def write_time_entry(states, time_entries, base_offset):
     """`TimeIndex.maybeAppend` of the largest timestamp so far; False if its offset is below the last entry's."""
     state = states[0]
     count = state.time_entries

@@ -156,7 +156,7 @@ def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
 
 
 def input_file(path: ObjectPath) -> NativeFile:
-    """A file object for other libraries."""
+    """An object of a store, as a file for other libraries."""
     with _in_plain_words(path):
         return answer_in_parts(lambda: _store(TRIES).open_input_file(path.key))
 
@@ -241,8 +241,8 @@ def storage_options(path: str) -> dict[str, str]:
 
 
 def file_system_of(delta: DeltaTable) -> FileSystem:
-    """The table's directory. Not delta-rs' own on a disk: on a full disk it would print the state of its threads before
-    the error.
+    """Pyarrow's file system for a table's directory: in S3 by delta-rs' client, else the disk's. Not delta-rs' own on a
+    disk: on a full disk it would print the state of its threads before the error.
     """
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError
 from kidxlib.format import codecs
-from kidxlib.format.codecs import CHUNK_BYTES, ByteStream, chunks_of
+from kidxlib.format.codecs import CHUNK_BYTES, CodecStream, chunks_of
 from tests.support.logs import encoded
 
 
@@ -26,7 +26,7 @@ def test_damaged_bytes_never_do_more_than_raise(
     for place in damage if compressed else []:
         compressed[place // 8 % len(compressed)] ^= 1 << place % 8
     kept = bytes(compressed[: len(compressed) - cut] if cut < 10 else compressed)
-    stream = codecs.decompressed_stream(codec, codecs.ByteStream(iter([kept[:7], b"", kept[7:]])), magic)
+    stream = codecs.decompressed_stream(codec, codecs.CodecStream(iter([kept[:7], b"", kept[7:]])), magic)
     try:
         read = b"".join(iter(lambda: stream.take(100), b""))
     except MalformedError as error:
@@ -41,7 +41,7 @@ def test_damaged_bytes_never_do_more_than_raise(
     st.lists(st.tuples(st.sampled_from(["take", "skip", "read"]), st.integers(0, 30)), max_size=20),
 )
 def test_what_is_taken_is_what_comes_next(chunks: list[bytes], steps: list[tuple[str, int]]) -> None:
-    whole, at, stream = b"".join(chunks), 0, ByteStream(iter(chunks))
+    whole, at, stream = b"".join(chunks), 0, CodecStream(iter(chunks))
     for how, size in steps:
         expected = whole[at : at + size]
         at += len(expected)
@@ -55,7 +55,7 @@ def test_what_is_taken_is_what_comes_next(chunks: list[bytes], steps: list[tuple
 
 def test_no_chunk_is_fetched_before_it_is_needed() -> None:
     fetched = []
-    stream = ByteStream(fetched.append(number) or b"ab" for number in range(3))  # type: ignore[func-returns-value]
+    stream = CodecStream(fetched.append(number) or b"ab" for number in range(3))  # type: ignore[func-returns-value]
     assert fetched == []
     assert stream.take(2) == b"ab" and fetched == [0]
     assert stream.take(1) == b"a" and fetched == [0, 1]
@@ -63,4 +63,4 @@ def test_no_chunk_is_fetched_before_it_is_needed() -> None:
 
 def test_chunks_are_of_one_size() -> None:
     content = bytes(2 * CHUNK_BYTES + 1)
-    assert [len(chunk) for chunk in chunks_of(ByteStream(iter([content])))] == [CHUNK_BYTES, CHUNK_BYTES, 1]
+    assert [len(chunk) for chunk in chunks_of(CodecStream(iter([content])))] == [CHUNK_BYTES, CHUNK_BYTES, 1]

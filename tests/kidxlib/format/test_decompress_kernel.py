@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError
 from kidxlib.format import codecs
-from kidxlib.format.codecs import ByteStream
+from kidxlib.format.codecs import CodecStream
 from kidxlib.format.decompress_kernel import NO_ROOM, REFUSED, Decompressors, decompress
 from tests.support.logs import encoded
 from tests.support.logs.guarded import whole
@@ -39,7 +39,7 @@ def _decompressed(compressed: bytes, codec: int, magic: int, room: int, by: Deco
 
 def _by_codecs(compressed: bytes, codec: int, magic: int) -> bytes | None:
     try:
-        return codecs.decompressed_stream(codec, ByteStream(iter([compressed])), magic).take(2**30)
+        return codecs.decompressed_stream(codec, CodecStream(iter([compressed])), magic).take(2**30)
     except MalformedError:
         return None
 

@@ -29,7 +29,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.library.read import count, read
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
-from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
+from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_for_transactions
 from kidxlib.records.reader import Record
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
@@ -420,7 +420,7 @@ def _scanned(path: Path, catalog: Path, **options: Any) -> list[int]:
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         found.extend(log.base_offset for log in logs)
-        yield from map(scan_log, logs)
+        yield from map(scan_for_transactions, logs)
 
     request = read_request(path, isolation="read_committed", to_log_end=False, **options)
     plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_catalog_tables("catalog", str(catalog)))

@@ -17,7 +17,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.header_search import SearchOutcome, Step, new_walks, step_to_offsets, step_to_timestamps, walk
-from kidxlib.recovery.coarsen import Indexes, ScanCost, indexes_from_denser, indexes_from_headers, scan_cost
+from kidxlib.recovery.coarsen import Indexes, ScanCost, coarsen_indexes, indexes_from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, recover
@@ -126,7 +126,7 @@ def test_generated_segments(segment: Segment, factor: int, more: int, tried: Cou
     if not dense.facts.offsets_increase:
         tried["by headers"] += 1
         return
-    found = indexes_from_denser(whole(valid), segment.base_offset, options, _indexes(dense))
+    found = coarsen_indexes(whole(valid), segment.base_offset, options, _indexes(dense))
     if found is None:
         tried["no room"] += 1
         assert options.max_index_bytes < 1000
@@ -146,7 +146,7 @@ def test_why_offsets_have_to_increase() -> None:
     sparse = recover(whole(log), 0, sparser)
     assert (dense.end.status, sparse.end.status) == (Status.OK, Status.OK)
     assert not dense.facts.offsets_increase
-    assert indexes_from_denser(whole(log), 0, sparser, _indexes(dense)) != _indexes(sparse)
+    assert coarsen_indexes(whole(log), 0, sparser, _indexes(dense)) != _indexes(sparse)
     assert _indexes(indexes_from_headers(whole(log), 0, sparser)) == _indexes(sparse)
 
 
@@ -167,4 +167,4 @@ def test_a_log_that_is_not_given_whole_is_not_taken(golden_segments: list[Golden
             return start, data[: len(data) // 2]
 
     log = Pieces(np.fromfile(segment.log, np.uint8))
-    assert indexes_from_denser(log, segment.base_offset, RecoverOptions(interval_bytes=10**6), indexes) is None
+    assert coarsen_indexes(log, segment.base_offset, RecoverOptions(interval_bytes=10**6), indexes) is None

@@ -15,7 +15,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import SegmentFile
-from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
+from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, scan_logs
 from kidxlib.storage.location import Directory, FileVersion
@@ -40,7 +40,7 @@ def _scan(log: Path) -> tuple[FileVersion, RecoveredSegment]:
 
 def _kept(log: Path, *, in_pass: bool = False) -> KeptScans:
     """The scan of a log, alone or as the second one of a pass over it twice."""
-    writer = ScanWriter(log.parent / "scans")
+    writer = KeptScansWriter(log.parent / "scans")
     version, scanned = _scan(log)
     if in_pass:
         bytes_of_log = WholeLog(np.frombuffer(log.read_bytes(), np.uint8))
@@ -76,7 +76,7 @@ def test_a_scan_comes_back_as_it_was(log: Path, in_pass: bool) -> None:
 
 def test_each_partition_has_scans_of_its_own(log: Path) -> None:
     version, scanned = _scan(log)
-    writer = ScanWriter(log.parent / "scans")
+    writer = KeptScansWriter(log.parent / "scans")
     writer.keep(0, version, _OPTIONS, scanned)
     first = writer.of_partition()
     writer.keep(7, version, _OPTIONS, scanned)
@@ -88,7 +88,7 @@ def test_each_partition_has_scans_of_its_own(log: Path) -> None:
 
 def test_without_room_nothing_is_kept(log: Path) -> None:
     version, scanned = _scan(log)
-    writer = ScanWriter(Path("/dev/full"))
+    writer = KeptScansWriter(Path("/dev/full"))
     writer.keep(0, version, _OPTIONS, scanned)
     writer.close()
     assert writer.of_partition().places == {}

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from kidxlib.retention.decide import (
     NEVER_MS,
     NONE_STAYS,
-    Bounds,
     Candidates,
     Decisions,
     Ladder,
+    RetentionBounds,
     SegmentColumns,
     decide,
-    deletions,
+    decide_for_limits,
     reasons_of_first,
 )
 from kidxlib.retention.policy import REASONS, Cleanup, Reason, TopicPolicy
@@ -53,7 +53,7 @@ def _decide(
         fully_read=np.arange(count) != (-1 if problems is None else problems),
     )
     end = 5 * count if segments.sizes[-1] else 5 * (count - 1)
-    bounds = Bounds.at_start(0, end, log_start_offset=log_start_offset, high_watermark=high_watermark)
+    bounds = RetentionBounds.at_start(0, end, log_start_offset=log_start_offset, high_watermark=high_watermark)
     return decide(segments, bounds, policy, _NOW)
 
 
@@ -153,13 +153,13 @@ def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
         fully_read=column(st.sampled_from([0, 1, 1, 1])).astype(np.bool_),
     )
     end = 5 * count
-    bounds = Bounds.at_start(
+    bounds = RetentionBounds.at_start(
         0, end, log_start_offset=data.draw(st.integers(0, end)), high_watermark=data.draw(st.integers(0, end))
     )
     cleanup = frozenset(data.draw(st.sets(st.sampled_from(list(Cleanup)))))
     ladder = Ladder(data.draw(_LIMITS), data.draw(_LIMITS))
     candidates, of_topic = Candidates.of_partition(segments, bounds, _NOW), TopicPolicy(cleanup=cleanup)
-    deleted = deletions(candidates, of_topic, ladder)
+    deleted = decide_for_limits(candidates, of_topic, ladder)
     stays = reasons_of_first(candidates, of_topic, ladder, deleted)
     for row, time_ms in enumerate(ladder.times_ms):
         for column_, size in enumerate(ladder.sizes):
@@ -171,10 +171,10 @@ def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
 
 def test_bounds_are_those_of_a_broker_that_starts() -> None:
     """UnifiedLog.updateHighWatermark keeps it between log start and log end; DeleteRecords stops at it."""
-    assert Bounds.at_start(5, 20, log_start_offset=None, high_watermark=None) == Bounds(5, 20, 20)
-    assert Bounds.at_start(5, 20, log_start_offset=8, high_watermark=3) == Bounds(8, 8, 20)
-    assert Bounds.at_start(5, 20, log_start_offset=0, high_watermark=99) == Bounds(5, 20, 20)
-    bounds = Bounds.at_start(5, 20, log_start_offset=8, high_watermark=15)
+    assert RetentionBounds.at_start(5, 20, log_start_offset=None, high_watermark=None) == RetentionBounds(5, 20, 20)
+    assert RetentionBounds.at_start(5, 20, log_start_offset=8, high_watermark=3) == RetentionBounds(8, 8, 20)
+    assert RetentionBounds.at_start(5, 20, log_start_offset=0, high_watermark=99) == RetentionBounds(5, 20, 20)
+    bounds = RetentionBounds.at_start(5, 20, log_start_offset=8, high_watermark=15)
     assert [bounds.deleted_up_to(offset).log_start_offset for offset in (3, 10, 18)] == [8, 10, 15]
 
 

@@ -24,7 +24,7 @@ from kidxlib.recovery.options import (
     MAX_INDEX_BYTES_DEFAULT,
     RecoverOptions,
 )
-from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic
+from kidxlib.run.index_options import index_options_as_json, index_options_lines, options_of_topic
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.settings import BuildSettings, Settings, TopicSettings
 from kidxlib.tables.delta_tables import DeltaTables
@@ -80,17 +80,17 @@ def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
     assert plan.partitions[0].options == RecoverOptions(interval_bytes=512)  # no index can do with 4 bytes
     assert _plan((source,), known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
     where = f"{tmp_path / METADATA_DIRECTORY} {_AS_OF}"
-    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} is set in 1 (topic 1) {_WINS}"]
+    assert index_options_lines(known, plan) == [f"{where}: {INTERVAL} is set in 1 (topic 1) {_WINS}"]
     taken = {INTERVAL: {"topic": 1}, MAX_INDEX: {}}
     of_copy = {"directory": str(tmp_path / METADATA_DIRECTORY), "offset": 6, "timestamp_ms": 1_000, "end_offset": 6}
-    assert known_as_json(known, plan) == [{**of_copy, "topics": 1, "taken": taken}]
+    assert index_options_as_json(known, plan) == [{**of_copy, "topics": 1, "taken": taken}]
 
     for other in (f"version: 0\ntopic_id: {OTHER_ID}\n", None):
         metadata = tmp_path / "t-0" / "partition.metadata"
         metadata.unlink() if other is None else metadata.write_text(other)
         plan = _plan((source,), known)
         assert plan.partitions[0].options == RecoverOptions()
-        assert lines_of_known(known, plan) == [where]
+        assert index_options_lines(known, plan) == [where]
 
 
 def test_a_topic_in_two_log_dirs_is_counted_once(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_topic_in_two_log_dirs_is_counted_once(tmp_path: Path) -> None:
     (second / "t-0").rename(second / "t-1")
     sources = Source("a", first), Source("b", second)
     known = read_known_topics(sources)
-    [told] = known_as_json(known, _plan(sources, known))
+    [told] = index_options_as_json(known, _plan(sources, known))
     assert (told["topics"], told["taken"]) == (1, {INTERVAL: {"topic": 1}, MAX_INDEX: {}})
 
 

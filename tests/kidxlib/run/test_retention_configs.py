@@ -11,7 +11,7 @@ import pytest
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.retention_configs import RetentionConfigs
 from kidxlib.terminal.options import MetadataOptions
 from tests.support.cluster_metadata import (
     ID_OF_T,
@@ -39,7 +39,7 @@ def _configured(directory: Path, *settings: tuple[str, str], uncommitted: str | 
         log += data(11, [config("t", "retention.ms", uncommitted)], 1_000)
     write_copy(log_dir / METADATA_DIRECTORY, {10: log}, {(10, 1): snapshot(of_t, 1_000)})
     rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ids.get("topic_id", ID_OF_T)]})
-    return ConfiguredTopics.from_metadata(MetadataOptions(), {"s": str(log_dir)}, ["s"], lambda: rows)
+    return RetentionConfigs.from_metadata(MetadataOptions(), {"s": str(log_dir)}, ["s"], lambda: rows)
 
 
 def _policy(directory: Path, text: str) -> Policy:
@@ -48,7 +48,7 @@ def _policy(directory: Path, text: str) -> Policy:
     return policy
 
 
-def _completed(configured: ConfiguredTopics, policy: Policy, *, deletes: bool) -> tuple[TopicConfig, list[str]]:
+def _completed(configured: RetentionConfigs, policy: Policy, *, deletes: bool) -> tuple[TopicConfig, list[str]]:
     own = {"t": {policy.name: policy.of_topic("t")}}
     described = [policy.name] if policy.described else []
     completed = configured.complete(own, deletes=deletes, described=described)
@@ -80,7 +80,7 @@ def test_the_end_of_the_metadata_keeps_a_compacted_topic(
         {(10, 1): snapshot(of_t, 1_000)},
     )
     rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ID_OF_T]})
-    configured = ConfiguredTopics.from_metadata(
+    configured = RetentionConfigs.from_metadata(
         MetadataOptions(), {"s": str(tmp_path / "log-dir")}, ["s"], lambda: rows
     )
     found, _ = _completed(configured, _policy(tmp_path, _BLANKET), deletes=True)
@@ -93,7 +93,7 @@ def test_the_remedy_names_what_is_lacking(tmp_path: Path) -> None:
     assert "name --server-properties" in known and "--cluster-metadata" not in known
     other = _configured(tmp_path / "b", topic_id=OTHER_ID).remedy("t")
     assert "its topic id is" in other and "--policy" in other
-    nothing = ConfiguredTopics.from_metadata(MetadataOptions(), {"s": str(tmp_path)}, ["s"], lambda: pa.table({}))
+    nothing = RetentionConfigs.from_metadata(MetadataOptions(), {"s": str(tmp_path)}, ["s"], lambda: pa.table({}))
     assert nothing.remedy("t") == "name --cluster-metadata and --server-properties, or --policy"
 
 

@@ -21,7 +21,7 @@ from kidxlib.terminal.console import (
     Progress,
     begin_phase,
     end_phases,
-    more,
+    more_line,
     note,
     print_line,
     shows_details,
@@ -70,7 +70,7 @@ def test_the_first_of_each_kind_are_named(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_how_many_more_there_are() -> None:
-    lines = [list(more(left_out, " topics")) for left_out in (-1, 0, 1002)]
+    lines = [list(more_line(left_out, " topics")) for left_out in (-1, 0, 1002)]
     assert lines == [[], [], ["… and 1,002 more topics"]]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from kidxlib.format import layouts
-from kidxlib.format.codecs import header_checksum
+from kidxlib.format.codecs import lz4_header_checksum
 from kidxlib.java import as_long
 from kidxlib.records.reader import Header, Record
 from tests.support.logs import v2_records
@@ -138,6 +138,6 @@ def lz4_frame(
 ) -> bytes:
     """An lz4 frame of stored blocks; `end` is its end mark and what follows."""
     descriptor = bytes([flags, block_size_code]) + content_size
-    checksum = header_checksum(descriptor) ^ checksum_error
+    checksum = lz4_header_checksum(descriptor) ^ checksum_error
     stored = b"".join((len(block) | 1 << 31).to_bytes(4, "little") + block for block in blocks)
     return b"\x04\x22\x4d\x18" + descriptor + bytes([checksum]) + stored + end

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kidxlib.audit.index_files.index_file import read_index
-from kidxlib.audit.index_files.sparse_indexes import Entries
+from kidxlib.audit.index_files.sparse_indexes import SparseIndexEntries
 from kidxlib.format import layouts
 from kidxlib.index.abstract_index import filled_bytes, without_room
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT
@@ -42,5 +42,5 @@ def test_the_room_is_told_from_the_entries(size: int) -> None:
         padded = content + bytes(room)
         used = len(content.rstrip(b"\0"))
         assert without_room(padded, 12) == padded[: -(-used // 12) * 12]
-    entries = Entries.of(np.frombuffer(content + bytes(_ROOM), np.uint8), layouts.TIME_INDEX_ENTRY)
+    entries = SparseIndexEntries.of(np.frombuffer(content + bytes(_ROOM), np.uint8), layouts.TIME_INDEX_ENTRY)
     assert len(entries.columns["timestamp"]) == -(-len(content.rstrip(b"\0")) // 12) and entries.has_room

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kidxlib.errors import RemoteLogMetadataError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
-from kidxlib.log.remote.segments import EpochRead, FoldedMetadata, VisibleOffsets, fold_metadata, visible_offsets
+from kidxlib.log.remote.segments import EpochRead, FoldedMetadata, VisibleOffsets, fold_remote_segments, visible_offsets
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.remote_log_metadata import PartitionDeleteState, SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
@@ -33,7 +33,7 @@ def _id(letter: str) -> str:
 
 def _folded(directory: Path, messages: Sequence[FramedMessage]) -> FoldedMetadata:
     write_metadata(directory, 0, messages)
-    return fold_metadata(metadata_partitions([directory])[0].records())
+    return fold_remote_segments(metadata_partitions([directory])[0].records())
 
 
 def _states(folded: FoldedMetadata) -> dict[str, tuple[str, bool]]:

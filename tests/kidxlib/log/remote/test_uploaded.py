@@ -13,8 +13,8 @@ from kidxlib.errors import RemoteLogMetadataError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, ObjectLayout
 from kidxlib.log.remote.metadata_topic import metadata_partitions
-from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.log.remote.uploaded import as_read, read_part, read_uploaded
+from kidxlib.log.remote.segments import fold_remote_segments
+from kidxlib.log.remote.uploaded import as_read, read_uploaded, read_uploaded_part
 from kidxlib.messages.remote_log_metadata import read_remote_log_metadata, write_remote_log_metadata
 from tests.docs.pages import PROJECT
 from tests.support.logs.golden import DATA
@@ -35,9 +35,9 @@ def _rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_objects_of_the_real_plugin_say_what_its_broker_wrote() -> None:
     [(partition, directory)] = AIVEN.list_partitions(_OF_PLUGIN.bucket).items()
     uploaded = read_uploaded(AIVEN, partition, directory, 1)
-    made = fold_metadata(as_read(uploaded.records())).segments.to_pylist()
+    made = fold_remote_segments(as_read(uploaded.records())).segments.to_pylist()
     [metadata] = metadata_partitions([_OF_PLUGIN.log_dir]).values()
-    written = fold_metadata(metadata.records()).segments.to_pylist()
+    written = fold_remote_segments(metadata.records()).segments.to_pylist()
     assert _rows(made) == _rows([row for row in written if row["topic"] == partition.topic])
     assert uploaded.unusable == [] and len(made) == 10
 
@@ -71,7 +71,7 @@ def test_the_manifest_of_another_upload_of_the_segment_is_told(tmp_path: Path) -
     said = f"the manifest of segment {own}, expected that of {other}"
     assert uploaded.unusable == [f"{directory}/{start}-{other}: {said}"] and len(uploaded.segments) == 9
     with pytest.raises(RemoteLogMetadataError, match=said):
-        read_part(AIVEN, directory, int(start), other, EPOCHS_SUFFIX)
+        read_uploaded_part(AIVEN, directory, int(start), other, EPOCHS_SUFFIX)
     with pytest.raises(UsageError, match=said):
         kidxlib.count(bucket, layout="aiven")
 
@@ -84,7 +84,7 @@ def test_objects_say_what_the_broker_wrote(layout: ObjectLayout, tmp_path: Path)
         bucket = tmp_path
     for partition, directory in layout.list_partitions(bucket).items():
         uploaded = read_uploaded(layout, partition, directory, 1)
-        made = fold_metadata(as_read(uploaded.records())).segments.to_pylist()
+        made = fold_remote_segments(as_read(uploaded.records())).segments.to_pylist()
         assert uploaded.unusable == []
         written = [segment.row for segment in _SAMPLE.segments(partition.topic, partition.partition)]
         assert _rows(made) == _rows(written) and len(made) > 3

@@ -19,7 +19,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.compare import catalog_replicas
 from kidxlib.operations.compare.catalog_replica_verdict import LogPlace, ReplicaRelation, ReplicaVerdict
-from kidxlib.operations.compare.catalog_replicas import compare_replicas
+from kidxlib.operations.compare.catalog_replicas import compare_catalog_replicas
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
@@ -134,7 +134,7 @@ def _segment_row(copy: _Copy, number: int) -> dict[str, Any]:
 
 def _verdict(*copies: _Copy, **partition: Any) -> ReplicaVerdict:
     """That of two copies."""
-    [verdict] = compare_replicas(_tables(copies, **partition))
+    [verdict] = compare_catalog_replicas(_tables(copies, **partition))
     return verdict
 
 
@@ -246,7 +246,7 @@ def test_the_one_of_three_that_differs_is_named(tmp_path: Path) -> None:
         copies = [
             _copy(log, [50 + 7 * number] * 9, tmp_path / str(odd) / "abc"[number]) for number, log in enumerate(logs)
         ]
-        verdicts = {each.source: each for each in compare_replicas(_tables(copies))}
+        verdicts = {each.source: each for each in compare_catalog_replicas(_tables(copies))}
         agreeing = [source for source in "abc" if source != "abc"[odd]]
         assert {source: each.verdict for source, each in verdicts.items()} == {
             "abc"[odd]: ReplicaRelation.DIFFERS,
@@ -306,14 +306,14 @@ def test_a_log_that_has_changed_since_is_not_believed(tmp_path: Path, change: st
         path.touch()
     else:
         path.write_bytes(path.read_bytes() + b"more")
-    [found] = compare_replicas(tables)
+    [found] = compare_catalog_replicas(tables)
     assert found.difference is not None and found.difference.offset is None and found.difference.note is not None
     assert str(path) in found.difference.note
 
 
 def test_differences_are_looked_for_in_logs_up_to_a_number(tmp_path: Path) -> None:
     copies = [_copy(_SOUND, (), tmp_path / "a"), _copy(_with(_SOUND, 8, body=b"another"), (), tmp_path / "b")]
-    [found] = compare_replicas(_tables(copies), walks=0)
+    [found] = compare_catalog_replicas(_tables(copies), walks=0)
     assert found.difference is not None and (found.difference.offset, found.difference.place) == (None, None)
     assert found.difference.note == "not looked for in the logs: it is not among the first 0"
 
@@ -388,7 +388,7 @@ def test_a_topic_is_compacted_if_policy_says_so_or_all_replicas_lack_offsets() -
     lacks_one = _verdict(_copy(_SOUND), _copy(_SOUND[:50] + _SOUND[51:]))
     assert lacks_one.compacted is None and lacks_one.verdict is ReplicaRelation.DIFFERS
     tables = _tables([_copy(_SOUND), _copy(cleaned[0])])
-    [by_policy] = compare_replicas(tables, compacted=["t"])
+    [by_policy] = compare_catalog_replicas(tables, compacted=["t"])
     assert by_policy.compacted == "its policy says so"
 
 
@@ -411,13 +411,13 @@ def test_offsets_that_the_catalog_does_not_know_are_undecided(tmp_path: Path) ->
 
 def test_only_partitions_of_one_topic_id_are_replicas() -> None:
     """A topic that was deleted and made again is another one, and so is one that is in a single source."""
-    assert compare_replicas(_tables([_copy(_SOUND)])) == []
+    assert compare_catalog_replicas(_tables([_copy(_SOUND)])) == []
     again = _copy(_with(_SOUND, 0, body=b"another"), topic_id="another")
-    assert compare_replicas(_tables([_copy(_SOUND), again])) == []
-    assert compare_replicas(_tables([_copy(_SOUND), _copy(_SOUND, present=False)])) == []
+    assert compare_catalog_replicas(_tables([_copy(_SOUND), again])) == []
+    assert compare_catalog_replicas(_tables([_copy(_SOUND), _copy(_SOUND, present=False)])) == []
     tables = _tables([_copy(_SOUND), _copy(_SOUND), again])
-    assert [each.source for each in compare_replicas(tables)] == ["b"]
-    assert compare_replicas(tables, sources=["a", "c"]) == []
+    assert [each.source for each in compare_catalog_replicas(tables)] == ["b"]
+    assert compare_catalog_replicas(tables, sources=["a", "c"]) == []
 
 
 @pytest.mark.parametrize("segments", [1, 9, 10**6])
@@ -436,7 +436,7 @@ def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segme
         for topic, partition in places
         for source in "ab"
     ]
-    found = compare_replicas(_tables(copies))
+    found = compare_catalog_replicas(_tables(copies))
     assert [(each.topic, each.partition) for each in found] == places
     assert [place for place, each in zip(places, found, strict=True) if each.verdict is not ReplicaRelation.SAME] == [
         ("u", 1)
@@ -445,7 +445,7 @@ def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segme
 
 
 def test_a_catalog_without_tables_has_no_replicas() -> None:
-    assert compare_replicas(MemoryTables("nothing")) == []
+    assert compare_catalog_replicas(MemoryTables("nothing")) == []
 
 
 def test_batches_of_encode_are_those_that_are_laid() -> None:

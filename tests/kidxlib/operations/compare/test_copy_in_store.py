@@ -21,7 +21,7 @@ from kidxlib.operations.compare.copy_in_store import (
     PROBLEMS,
     CopyRequest,
     CopyVerdict,
-    ExpectedCopies,
+    ExpectedInStore,
     KnownLog,
     judge_copy,
 )
@@ -63,7 +63,7 @@ def test_each_segment_is_in_one_share(partitions: dict[tuple[str, int], int], co
     """Shares are small, too: one may be a part of a partition, and have no more segments than it may."""
     rows = [_row("s", *key, offset) for key, segments in partitions.items() for offset in range(segments)]
     others = [_row("s", "t", 0, 99, status="gone"), _row("s", "t", 11, 0, status="deleted")]
-    found = ExpectedCopies.of(_REQUEST, _tables(*rows, *others), "catalog")
+    found = ExpectedInStore.of(_REQUEST, _tables(*rows, *others), "catalog")
     assert (found.source, found.segments) == ("s", len(rows))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(copy_in_store, "_SHARE_SEGMENTS", share_segments)
@@ -83,7 +83,7 @@ def test_what_is_asked_for() -> None:
     )
 
     def offsets(request: CopyRequest) -> list[int]:
-        shares = ExpectedCopies.of(request, tables, "catalog").shares(_COPY, 1)
+        shares = ExpectedInStore.of(request, tables, "catalog").shares(_COPY, 1)
         return [segment.base_offset for share in shares for segment in share.read()]
 
     with pytest.raises(UsageError, match="no --source, and the catalog catalog has a, b: name the one"):
@@ -98,7 +98,7 @@ def test_what_is_asked_for() -> None:
 
 def test_a_worker_that_has_another_catalog_says_so() -> None:
     """One that finds none would find nothing wrong either."""
-    [share] = ExpectedCopies.of(_REQUEST, _tables(_row("s", "t", 0, 0)), "catalog").shares(_COPY, 1)
+    [share] = ExpectedInStore.of(_REQUEST, _tables(_row("s", "t", 0, 0)), "catalog").shares(_COPY, 1)
     with pytest.raises(UsageError, match="a worker finds 0 of 1 segment in the catalog"):
         replace(share, tables=MemoryTables("elsewhere")).read()
 

@@ -23,9 +23,9 @@ from kidxlib.operations.export import export as export_run
 from kidxlib.operations.export.export import (
     Exported,
     ExportFormat,
+    ExportStaging,
     FinishedPart,
     PlannedExport,
-    Staging,
     export_records,
     export_request,
     records_as_json_lines,
@@ -252,8 +252,8 @@ def test_what_brokers_keep_for_themselves_is_left_out(tmp_path: Path) -> None:
     assert _export(tmp_path / "logs", tmp_path / "all.arrow").rows == 0
 
 
-def _begun(output: Path, asked: dict[str, str]) -> Staging:
-    staging = Staging(output, ".parquet")
+def _begun(output: Path, asked: dict[str, str]) -> ExportStaging:
+    staging = ExportStaging(output, ".parquet")
     staging.directory.mkdir()
     staging.keep_plan(asked, PlannedExport([[]] * _PARTS, (), ()))
     for number in range(_PARTS):

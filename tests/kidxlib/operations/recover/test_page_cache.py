@@ -24,10 +24,10 @@ from kidxlib.operations.recover.page_cache import (
     NOTE,
     KernelMessage,
     ensure_no_kernel_errors,
-    ensure_nothing_lost,
+    ensure_page_cache_kept,
     last_message_number,
     mount_of,
-    note_down,
+    note_page_cache,
     parse_message,
 )
 from kidxlib.operations.recover.read_logs import LogReader
@@ -58,17 +58,17 @@ def _log_dir(path: Path) -> Path:
 
 def _refused(log_dir: Path) -> str:
     with pytest.raises(UntrustedError) as raised:
-        ensure_nothing_lost(log_dir)
+        ensure_page_cache_kept(log_dir)
     return str(raised.value)
 
 
 def test_a_note_holds_as_long_as_nothing_happens(log_dir: Path) -> None:
     assert f"{log_dir / NOTE}: missing" in _refused(log_dir)
-    note_down([log_dir])
-    ensure_nothing_lost(log_dir)
+    note_page_cache([log_dir])
+    ensure_page_cache_kept(log_dir)
     assert os.stat(log_dir / NOTE).st_uid == os.stat(log_dir / META_PROPERTIES).st_uid
-    note_down([log_dir])
-    ensure_nothing_lost(log_dir)
+    note_page_cache([log_dir])
+    ensure_page_cache_kept(log_dir)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_a_note_holds_as_long_as_nothing_happens(log_dir: Path) -> None:
     ],
 )
 def test_anything_else_is_refused(log_dir: Path, change: Callable[[dict[str, Any]], Any], why: str) -> None:
-    note_down([log_dir])
+    note_page_cache([log_dir])
     noted = json.loads((log_dir / NOTE).read_text())
     (log_dir / NOTE).write_text(json.dumps(change(noted)))
     assert why in _refused(log_dir)
 
 
 def test_a_copy(log_dir: Path, tmp_path: Path) -> None:
-    note_down([log_dir])
+    note_page_cache([log_dir])
     shutil.copytree(log_dir, tmp_path / "copy")
     assert "a copy of the one that it was made for" in _refused(tmp_path / "copy")
 
@@ -103,11 +103,11 @@ def test_a_mount_that_goes_and_comes_back(log_dir: Path, tmp_path: Path) -> None
     """
     place = tmp_path / "mounted"
     with mounted(place, log_dir, "none", "bind"):
-        note_down([place])
-        ensure_nothing_lost(place)
+        note_page_cache([place])
+        ensure_page_cache_kept(place)
         assert "mounted again since" in _refused(log_dir)
         subprocess.run(["mount", "-o", "remount,bind,noatime", place], check=True)
-        ensure_nothing_lost(place)
+        ensure_page_cache_kept(place)
     with mounted(place, log_dir, "none", "bind"):
         assert "mounted again since" in _refused(place)
 
@@ -115,14 +115,14 @@ def test_a_mount_that_goes_and_comes_back(log_dir: Path, tmp_path: Path) -> None
 def test_a_file_system_in_memory_and_layers_of_others(log_dir: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "tmpfs", "none", "tmpfs", "size=1m"):
         inside = _log_dir(tmp_path / "tmpfs" / "logs")
-        note_down([inside])
-        ensure_nothing_lost(inside)
+        note_page_cache([inside])
+        ensure_page_cache_kept(inside)
         for name in ("upper", "work"):
             (tmp_path / "tmpfs" / name).mkdir()
         layers = f"lowerdir={log_dir.parent},upperdir={tmp_path}/tmpfs/upper,workdir={tmp_path}/tmpfs/work"
         overlay = tmp_path / "overlay"
         with mounted(overlay, "none", "overlay", layers), pytest.raises(UntrustedError, match="on overlay; expected"):
-            note_down([overlay / "logs"])
+            note_page_cache([overlay / "logs"])
 
 
 def test_a_file_system_of_the_kernel() -> None:
@@ -135,14 +135,14 @@ def test_an_error_of_the_device_itself(log_dir: Path, tmp_path: Path) -> None:
     on another device is not concerned.
     """
     image = make_image(tmp_path / "image")
-    note_down([log_dir])
+    note_page_cache([log_dir])
     with mounted(tmp_path / "disk", image, "ext4", "loop"):
         inside = _log_dir(tmp_path / "disk" / "logs")
-        note_down([inside])
-        ensure_nothing_lost(inside)
+        note_page_cache([inside])
+        ensure_page_cache_kept(inside)
         cut_power(tmp_path / "disk")
         assert "error" in _refused(inside)
-    ensure_nothing_lost(log_dir)
+    ensure_page_cache_kept(log_dir)
 
 
 def test_a_message_as_the_device_gives_it() -> None:

@@ -24,10 +24,10 @@ from kidxlib.operations.report import savings
 from kidxlib.operations.report.savings import (
     CODECS,
     NO_ESTIMATE,
-    Producer,
-    ProducerBatches,
-    Records,
-    RecordsToBe,
+    SampledRecords,
+    SampledRecordsBuilder,
+    SimulatedBatches,
+    SimulatedProducer,
     TopicSavings,
     compressed_bytes,
     measure_savings,
@@ -326,9 +326,9 @@ def test_a_batch_that_nothing_more_was_read_of_counts_in_part(logs: _Logs) -> No
     assert of_few.filled_batches == pytest.approx(of_all.filled_batches / 10, rel=0.05)
 
 
-def _read(parts: Sequence[Sequence[Record]]) -> Records:
+def _read(parts: Sequence[Sequence[Record]]) -> SampledRecords:
     """Records as they are read from batches of a log, a transaction's end between two parts."""
-    to_be, offset = RecordsToBe(), 0
+    to_be, offset = SampledRecordsBuilder(), 0
     placer = RecordPlacer(1_000, 1_000_000)
     for part in parts:
         numbered = [Record(offset + number, *_fields(record)) for number, record in enumerate(part)]
@@ -365,9 +365,9 @@ def test_batches_are_closed_where_a_producer_closes_them(
 
     first_ratio = np.float32(ratio)
     expected = list(contents_of(every, begins, batch_size, compress, float(first_ratio)))
-    contents = ProducerBatches([_read(parts)])
+    contents = SimulatedBatches([_read(parts)])
     written: list[bytes] = []
-    producer = Producer(codec, batch_size, first_ratio)
+    producer = SimulatedProducer(codec, batch_size, first_ratio)
     laid = contents.batch
 
     def keeping(*arguments: object) -> tuple[int, int, int]:
@@ -386,7 +386,7 @@ def test_batches_are_closed_where_a_producer_closes_them(
 class _Watched:
     """Contents of which each batch is looked at."""
 
-    def __init__(self, contents: ProducerBatches, batch: Callable[..., tuple[int, int, int]]) -> None:
+    def __init__(self, contents: SimulatedBatches, batch: Callable[..., tuple[int, int, int]]) -> None:
         self.records, self.batch = contents.records, batch
 
 
@@ -422,9 +422,9 @@ def test_an_estimate_goes_up_fast_and_down_slowly(ratio: float, observed: float,
 def test_a_settled_producer_fills_batches_from_the_first_on() -> None:
     """One that has just started takes records for incompressible, and its first batches are small."""
     records = [Record(0, 0, None, line) for line in _LINES.splitlines()]
-    contents = ProducerBatches([_read([records[:1_000], records[1_000:]])])
+    contents = SimulatedBatches([_read([records[:1_000], records[1_000:]])])
     started, settled = (
-        Producer("gzip", 4_096, ratio) for ratio in (NO_ESTIMATE, settled_ratio(contents, 0, "gzip", 4_096))
+        SimulatedProducer("gzip", 4_096, ratio) for ratio in (NO_ESTIMATE, settled_ratio(contents, 0, "gzip", 4_096))
     )
     for producer in (started, settled):
         producer.write(contents, 0)

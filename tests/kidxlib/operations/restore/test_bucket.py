@@ -25,7 +25,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
-from kidxlib.log.remote.segments import fold_metadata
+from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
@@ -97,7 +97,7 @@ def _state(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
 def _metadata(log_dir: Path) -> list[dict[str, Any]]:
     rows = []
     for of_number in metadata_partitions([log_dir]).values():
-        rows += fold_metadata(of_number.records()).segments.to_pylist()
+        rows += fold_remote_segments(of_number.records()).segments.to_pylist()
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["start_offset"]))
 
 

@@ -22,7 +22,7 @@ from kidxlib.indexing.source import RemoteOptions, remote_bucket
 from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
-from kidxlib.operations.restore.contents_work import RestoredLog, read_logs
+from kidxlib.operations.restore.contents_work import RestoredLog, digest_logs
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage import log_dir as log_dir_module
 from tests.conftest import one_in
@@ -39,7 +39,7 @@ _LOGS: Final = [RestoredLog(topic_partition=TopicPartition("t", 0), number=numbe
 def test_no_log_is_begun_after_an_interruption() -> None:
     """What was begun is finished."""
     is_stopped = False
-    read = read_logs(itertools.takewhile(lambda _: not is_stopped, _LOGS))
+    read = digest_logs(itertools.takewhile(lambda _: not is_stopped, _LOGS))
     numbers = [next(read).rows[0]["contents"]["number"]]
     is_stopped = True
     numbers += [row["contents"]["number"] for done in read for row in done.rows]
@@ -47,7 +47,7 @@ def test_no_log_is_begun_after_an_interruption() -> None:
 
 
 def test_all_logs_are_read() -> None:
-    assert sorted(done.rows[0]["contents"]["number"] for done in read_logs(_LOGS)) == list(range(10))
+    assert sorted(done.rows[0]["contents"]["number"] for done in digest_logs(_LOGS)) == list(range(10))
 
 
 @pytest.mark.parametrize("has_transactions", [False, True])
@@ -69,7 +69,7 @@ def test_no_checkpoint_of_the_log_dir_is_read_for_each_partition(
         end_offset=10_000,
         has_transactions=has_transactions,
     )
-    [done] = read_logs([log])
+    [done] = digest_logs([log])
     assert done.rows[0]["contents"]["uncommitted"]["records"] > 1_000
     assert not {*met} & {*LOG_DIR_CHECKPOINTS}
 
@@ -168,7 +168,7 @@ def test_what_was_committed_is_read_of_a_bucket_and_a_log_dir_that_overlap(
         topic_id=_OF.topic_id,
         bucket=replace(whole, directories={_OF: directory}),
     )
-    [done] = read_logs([log])
+    [done] = digest_logs([log])
     contents = done.rows[0]["contents"]
     assert not contents["why"]
     uncommitted, committed = sorted(written.fates), written.committed(written.next_offset)
