@@ -20,7 +20,8 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local_backend import local_maintenance
-from kidxlib.run.context import STAGING, RunContext, no_catalog, plain_location
+from kidxlib.run.context import STAGING, RunContext, no_catalog
+from kidxlib.storage.location import plain_location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.catalog.change import Found
 from kidxlib.catalog.matching import Values
 from kidxlib.recovery.outcome import ABSENT
+
+#: A condition lists up to this many values of a column; if there are more, it has the least and the greatest.
+_VALUES_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +76,22 @@ def rows_where(rows: pa.Table, where: Sequence[Condition]) -> pa.Table:
 def literal(value: str | int) -> str:
     """A literal for DataFusion."""
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
+    """Conditions that every row of a table meets that has the same values as a found row in the columns `by`. Other
+    rows may meet them too. The conditions prune files by their statistics. The columns have text or whole numbers, are
+    never null, and are in all kinds of found rows.
+    """
+    conditions: list[Condition] = []
+    for name in by:
+        columns = [rows[name] for rows in found.values()]
+        values: Values = pc.unique(
+            pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+        )
+        if len(values) <= _VALUES_MAX:
+            conditions.append(Among(name, values.to_pylist()))
+        else:
+            bounds: dict[str, Any] = pc.min_max(values).as_py()  # type: ignore[assignment]
+            conditions.append(Between(name, bounds["min"], bounds["max"]))
+    return conditions

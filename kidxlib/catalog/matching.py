@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,14 @@ Positions = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 #: An array or a chunked array. pyarrow's stubs lack methods of nested and chunked ones.
 Values: TypeAlias = Any
+
+
+#: Codes of a null, and of a text that the dictionary does not have.
+_NULL: Final = -1
+_UNKNOWN: Final = -2
+
+
+Longs: TypeAlias = NDArray[np.int64]
 
 
 def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positions:
@@ -168,3 +176,30 @@ def runs(columns: Sequence[pa.Array[Any]]) -> Iterator[tuple[int, int]]:
         changes |= codes[1:] != codes[:-1]
     starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if rows else []
     yield from itertools.pairwise([*starts, rows])
+
+
+def numbers_in(column: Values) -> tuple[Longs, Flags]:
+    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and which are not null."""
+    numbers: Longs = column.fill_null(0).to_numpy().astype(np.int64)
+    valid: Flags = column.is_valid().to_numpy()
+    return numbers, valid
+
+
+def same_text(column: Values, wanted: Sequence[str | None], which: Positions) -> Flags:
+    """Whether each row has the text that it should have, which stands in `wanted` at a position of `which`. A null is
+    like a null. Codes are compared, as there are far fewer texts than rows.
+    """
+    encoded: Values = pa.chunked_array(column.dictionary_encode()).unify_dictionaries()
+    if not encoded.num_chunks:
+        return np.zeros(0, np.bool_)
+    codes = [chunk.indices.fill_null(_NULL).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    texts_wanted = pa.array(wanted, pa.string())
+    codes_wanted: Values = pc.index_in(texts_wanted, value_set=encoded.chunk(0).dictionary)
+    codes_wanted = pc.if_else(texts_wanted.is_null(), _NULL, codes_wanted.fill_null(_UNKNOWN))
+    same: Flags = np.concatenate(codes) == codes_wanted.to_numpy(zero_copy_only=False)[which]
+    return same
+
+
+def texts(column: Values) -> Values:
+    """A column of text, without a dictionary."""
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column

@@ -175,7 +175,7 @@ class VerifyCopy(OnCatalog):
     def resolved(self) -> CopyRequest:
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
-        from kidxlib.run.context import plain_location
+        from kidxlib.storage.location import plain_location
         from kidxlib.storage.store.s3 import ObjectPath, is_object
 
         copy = plain_location(self.copy)

@@ -114,7 +114,8 @@ class Seek(OnCatalog):
     def context(self) -> RunContext:
         if self.is_job:
             return super().context
-        from kidxlib.run.context import RunContext, absolute_place
+        from kidxlib.run.context import RunContext
+        from kidxlib.storage.location import absolute_place
 
         if "settings_file" in self.given:
             _ = self.settings  # a seek whose catalog is given uses no setting; this only refuses a file with mistakes
@@ -135,7 +136,7 @@ class Seek(OnCatalog):
     @cached_property
     def of_catalog(self) -> SeekRequest:
         from kidxlib.operations.seek.one_question import SeekRequest
-        from kidxlib.run.context import absolute_place
+        from kidxlib.storage.location import absolute_place
 
         if self.output is not None:
             _ensure_name(self.output)
@@ -227,11 +228,10 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
-    from kidxlib.indexing.source import RemoteOptions, source_at
+    from kidxlib.indexing.source import RemoteOptions, ensure_distinct, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of_answers
     from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader
     from kidxlib.reading.left_out import folders_passed_over
-    from kidxlib.run.known_topics import ensure_distinct
 
     remote = RemoteOptions(request.layout, request.tiered_metadata)
     sources = [source_at(directory, remote=remote) for directory in directories]

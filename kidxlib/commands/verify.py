@@ -148,10 +148,17 @@ class Verify(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> AuditRequest:
-        from kidxlib.indexing.source import IndexPlace, RemoteOptions, existing_index_dir, parse_topics, source_at
+        from kidxlib.indexing.source import (
+            IndexPlace,
+            RemoteOptions,
+            ensure_distinct,
+            existing_index_dir,
+            parse_topics,
+            source_at,
+        )
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
-        from kidxlib.run.known_topics import ensure_distinct, read_known_topics
+        from kidxlib.run.known_topics import read_known_topics
 
         remote = RemoteOptions(self.layout, self.tiered_metadata)
         sources = tuple(source_at(directory, remote=remote) for directory in self.directories)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.conditions import Condition, scope_of
 from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
-from kidxlib.tables.protocol import ROWS, scope_of
+from kidxlib.tables.protocol import ROWS
 
 #: The most rows of segments that are read at a time; a row has a few hundred bytes.
 ROWS_AT_ONCE: Final = 200_000

@@ -14,7 +14,8 @@ from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryErr
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.index.abstract_index import IN_MEMORY
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import map_file
 
 #: A release, or a function that finds it, for what differs between releases on damage alone.
@@ -262,3 +263,10 @@ class TransactionIndex:
 
 def _map_if_there(path: str) -> NDArray[np.uint8]:
     return map_file(path) if location(path).exists() else np.empty(0, np.uint8)
+
+
+def first_abort(transaction_index: Location, position: int = 0) -> int | None:
+    """The lowest last offset of the aborted transactions from a byte of the index on; None where there is none."""
+    content = small_file(transaction_index)[position:]
+    entries = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // layouts.ABORTED_TRANSACTION.itemsize)
+    return int(entries["last_offset"].min()) if len(entries) else None

@@ -14,7 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, words_array
+from kidxlib.catalog.matching import (
+    Flags,
+    Longs,
+    Positions,
+    Values,
+    flags_of,
+    numbers_in,
+    same_text,
+    texts,
+    words_array,
+)
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts, IntervalSource
 from kidxlib.catalog.tables import FACTS_VERSION
@@ -28,16 +38,8 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.known_segments import (
-    KEYS,
-    NOWHERE,
-    Matched,
-    match_listing,
-    missing_segments,
-    same_text,
-    texts,
-)
-from kidxlib.indexing.listing import TO_READ, Longs, numbers_in, partition_numbers, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.known_segments import KEYS, NOWHERE, Matched, match_listing, missing_segments
+from kidxlib.indexing.listing import TO_READ, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status

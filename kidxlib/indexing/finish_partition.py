@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
+from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import PartitionTask, SegmentTask, held_name
 from kidxlib.indexing.segments import (
     NOT_READ,
@@ -434,28 +434,3 @@ def _release_held(files: _PartitionFiles, base_offset: int) -> None:
 def _discard_held(files: _PartitionFiles, base_offset: int) -> None:
     """Remove a waiting offset index that must never get its name."""
     files.superfluous.append(held_name(base_offset))
-
-
-class DirectoryListings:
-    """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
-    context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
-    """
-
-    def __init__(self, coming: Sequence[Directory] = ()) -> None:
-        in_store = [directory for directory in coming if is_object(directory.root)]
-        self._names = in_order(list_directory, in_store)
-        self._coming: Iterator[tuple[Directory, list[str]]] = zip(in_store, self._names, strict=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._names.close()
-
-    def names_in(self, directory: Directory) -> list[str]:
-        """None where the directory does not exist."""
-        if is_object(directory.root):
-            for listed, names in self._coming:
-                if listed == directory:
-                    return names
-        return list_directory(directory)

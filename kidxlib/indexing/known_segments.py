@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, numbers_in, positions_in, same_text, texts
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import numbers_in, offset_indexes, partition_numbers
+from kidxlib.indexing.listing import offset_indexes, partition_numbers
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.outcome import ABSENT
@@ -40,10 +40,6 @@ KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
 #: There is no catalog, or it was not asked.
 NOT_ASKED: Final[Mapping[PartitionKey, int]] = {}
 _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the directory is lost"
-
-#: Codes of a null, and of a text that the dictionary does not have.
-_NULL: Final = -1
-_UNKNOWN: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +76,6 @@ def match_listing(plan: Plan, known: pa.Table) -> Matched:
         {"listed_partition": partition_numbers(plan.segments), "base_offset": plan.segments["base_offset"]}
     )
     return Matched(known, partitions, positions_in(segments, listed, listed.column_names))
-
-
-def same_text(column: Values, wanted: Sequence[str | None], which: Positions) -> Flags:
-    """Whether each row has the text that it should have, which stands in `wanted` at a position of `which`. A null is
-    like a null. Codes are compared, as there are far fewer texts than rows.
-    """
-    encoded: Values = pa.chunked_array(column.dictionary_encode()).unify_dictionaries()
-    if not encoded.num_chunks:
-        return np.zeros(0, np.bool_)
-    codes = [chunk.indices.fill_null(_NULL).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
-    texts_wanted = pa.array(wanted, pa.string())
-    codes_wanted: Values = pc.index_in(texts_wanted, value_set=encoded.chunk(0).dictionary)
-    codes_wanted = pc.if_else(texts_wanted.is_null(), _NULL, codes_wanted.fill_null(_UNKNOWN))
-    same: Flags = np.concatenate(codes) == codes_wanted.to_numpy(zero_copy_only=False)[which]
-    return same
-
-
-def texts(column: Values) -> Values:
-    """A column of text, without a dictionary."""
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:

@@ -5,19 +5,20 @@ of segments, a row each, with what is known of them before their logs are read. 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Values, flags_array, numbers_array, numpy_of
+from kidxlib.catalog.matching import Longs, Values, flags_array, numbers_array, numpy_of
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
@@ -31,11 +32,26 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
-from kidxlib.storage.location import FileVersion, Location, is_directory, location, not_packed
-from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.storage.location import (
+    Directory,
+    FileVersion,
+    Location,
+    is_directory,
+    list_directory,
+    location,
+    not_packed,
+)
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import ObjectPath, is_object
 
 #: The last moment that 64 bits of nanoseconds hold, in the year 2262. A file may have a later time.
 _LATEST_NS: Final = 2**63 - 1
+
+
+#: How long to wait for the cleaner: a running broker takes some milliseconds to rename files, and a broker that was
+#: killed in between never ends it.
+_TRIES: Final = 20
+_PAUSE_SECONDS: Final = 0.05
 
 
 def list_source_partitions(source: Source, skipped: SkippedEntries) -> list[PartitionDirectory]:
@@ -273,7 +289,6 @@ TO_READ: Final = pa.schema(
     ]
 )
 
-Longs: TypeAlias = NDArray[np.int64]
 
 #: Segments that are tuples of Python before they become columns: 0.2 kB as a tuple, 33 bytes as a row.
 _ROWS_AT_ONCE: Final = 65_536
@@ -347,8 +362,41 @@ def sum_of_bytes(rows: pa.Table) -> int:
     return int(pc.sum(rows["log_bytes"]).as_py() or 0)
 
 
-def numbers_in(column: Values) -> tuple[Longs, Flags]:
-    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and which are not null."""
-    numbers: Longs = column.fill_null(0).to_numpy().astype(np.int64)
-    valid: Flags = column.is_valid().to_numpy()
-    return numbers, valid
+class DirectoryListings:
+    """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
+    context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
+    """
+
+    def __init__(self, coming: Sequence[Directory] = ()) -> None:
+        in_store = [directory for directory in coming if is_object(directory.root)]
+        self._names = in_order(list_directory, in_store)
+        self._coming: Iterator[tuple[Directory, list[str]]] = zip(in_store, self._names, strict=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._names.close()
+
+    def names_in(self, directory: Directory) -> list[str]:
+        """None where the directory does not exist."""
+        if is_object(directory.root):
+            for listed, names in self._coming:
+                if listed == directory:
+                    return names
+        return list_directory(directory)
+
+
+def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
+    """List the segments of a partition in order.
+
+    When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
+    (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
+    """
+    for _ in range(_TRIES):
+        skipped = SkippedEntries()
+        segments = sorted(list_segments(directory, skipped))
+        if not skipped.counts[NotASegment.SWAP]:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return segments

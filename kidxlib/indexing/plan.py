@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Positions, Values, numbers_array, words_array
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, numbers_array, numbers_in, words_array
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import CheckpointError, UsageError, describe_error
@@ -27,12 +27,10 @@ from kidxlib.indexing.listing import (
     LISTED,
     TO_READ,
     ListedSegments,
-    Longs,
     SkippedEntries,
     UnlistableDirectory,
     list_segments,
     list_source_partitions,
-    numbers_in,
     partition_numbers,
     rows_of_partitions,
     runs_of_partitions,

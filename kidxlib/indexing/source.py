@@ -7,6 +7,7 @@ Without metadata all logs there count. With metadata those count that brokers re
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kidxlib.errors import RemoteLogMetadataError, UsageError, describe_error
+from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import (
     INTERNAL_TOPICS,
@@ -53,7 +54,13 @@ from kidxlib.storage.location import (
     is_inside,
     location,
 )
-from kidxlib.storage.log_dir import META_PROPERTIES, is_broker_log_dir, is_partition_directory
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    ensure_no_copies,
+    is_broker_log_dir,
+    is_partition_directory,
+    read_meta_properties,
+)
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import SCHEME, is_object
@@ -597,3 +604,13 @@ def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
         for of_partition, reads in epochs_read(partition.records()).items():
             visible[of_partition] = visible_offsets(reads)
     return visible
+
+
+def ensure_distinct(sources: Sequence[Source]) -> None:
+    """Refuse the same directory twice, and two copies of one log dir."""
+    ensure_distinct_directories(sources)
+    properties = []
+    for source in sources:
+        with contextlib.suppress(CheckpointError, OSError):
+            properties.append((source.log_dir, read_meta_properties(source.log_dir)))
+    ensure_no_copies(properties)

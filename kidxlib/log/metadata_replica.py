@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import quoted
 
 #: The directory in a log dir that holds a copy.
@@ -297,3 +299,16 @@ def _quorum_state(path: Location) -> Mapping[str, Any]:
     if not isinstance(voters, list) or not all(isinstance(voter, dict) and "voterId" in voter for voter in voters):
         raise ClusterMetadataError(f"{path}: currentVoters is {quoted(voters)}; expected objects with voterId")
     return state
+
+
+def newest_ms(directory: Location) -> int | None:
+    """When a copy of metadata was last written to, in ms since the epoch; None in an object store. A controller writes
+    every half second, so a copy is as new as its log dir.
+    """
+    if not isinstance(directory, Path):
+        return None
+    times = []
+    for file in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a node that runs removes old files
+            times.append(file.stat().st_mtime_ns // NS_PER_MS)
+    return max(times, default=None)

@@ -441,3 +441,10 @@ def _remark_on_unknown_end(log: Log, rows: Longs, answers: Answers) -> None:
         answers.file_error(rows, text)
     else:
         answers.note(rows, text)
+
+
+def unanswered(count: int, file_error: str) -> pa.RecordBatch:
+    """Rows of `ANSWER` that all have the reason why there is no answer."""
+    answers = Answers(count)
+    answers.unsure(np.arange(count), file_error)
+    return answers.to_arrow()

@@ -37,6 +37,7 @@ from kidxlib.lookup.answers import (
     remark_on_start,
     remark_on_times,
     rows_by_key,
+    unanswered,
     why_end_is_missing,
     why_not_in,
 )
@@ -167,13 +168,6 @@ def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.Record
     if isinstance(partition, Seeker):
         return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
     return unanswered(len(targets), partition)
-
-
-def unanswered(count: int, file_error: str) -> pa.RecordBatch:
-    """Rows of `ANSWER` that all have the reason why there is no answer."""
-    answers = Answers(count)
-    answers.unsure(np.arange(count), file_error)
-    return answers.to_arrow()
 
 
 def _whole_numbers(targets: ArrayLike) -> Longs:

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.findings import FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
@@ -34,7 +34,7 @@ from kidxlib.compaction.policy import Expiry
 from kidxlib.engine.shares import ROWS_AT_ONCE, shares
 from kidxlib.errors import CatalogError
 from kidxlib.recovery.outcome import ABSENT
-from kidxlib.tables.protocol import Maintenance, Tables, scope_of
+from kidxlib.tables.protocol import Maintenance, Tables
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.text.words import counted

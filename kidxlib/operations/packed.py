@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
-from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
@@ -35,7 +35,7 @@ from kidxlib.run.sources import as_sources, source_paths, sources_in_catalog
 from kidxlib.storage.location import Directory, FileVersion, Location, location, version_at
 from kidxlib.storage.packed import SCHEME, PackedPath
 from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, Published, Publisher
-from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
+from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase
 

@@ -20,9 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kidxlib.audit.startup.directories import directories_in
 from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.checkpoint_files import (
@@ -30,7 +27,7 @@ from kidxlib.format.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
 )
-from kidxlib.format.layouts import MAGIC_V2, NO_TIMESTAMP
+from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import (
     COMPACTED_BY_BROKERS,
@@ -480,19 +477,6 @@ class LogRead:
 
 #: Is called with each log, or part of one, that was read to its end.
 TakeLog: TypeAlias = Callable[[LogRead], object]
-
-
-def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
-    """Whether offsets are missing between consecutive batches of a log, or batches have fewer records than offsets.
-    `last_offset` is that of the batch before; below 0 if there is none.
-    """
-    is_v2 = rows["magic"] >= MAGIC_V2
-    begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
-    before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
-    follows = is_v2.copy()
-    follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
-    is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
-    return bool((begins > before + 1)[follows].any() or is_cut.any())
 
 
 def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:

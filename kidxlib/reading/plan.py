@@ -17,7 +17,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import SkippedEntries
+from kidxlib.indexing.listing import SkippedEntries, settled_segments
 from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
@@ -39,16 +39,7 @@ from kidxlib.reading.left_out import (
     unmounted_log_dirs,
     with_other_topic_id,
 )
-from kidxlib.reading.positions import (
-    Bound,
-    ListedLog,
-    end_offset_of,
-    logs_of,
-    read_between,
-    reading_bounds,
-    settled_segments,
-    with_ends,
-)
+from kidxlib.reading.positions import Bound, ListedLog, end_offset_of, logs_of, read_between, reading_bounds, with_ends
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import (

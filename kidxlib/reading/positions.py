@@ -11,7 +11,6 @@ Segments are listed while a broker may be at work on them.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,9 +22,9 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import SkippedEntries, list_segments
+from kidxlib.indexing.listing import settled_segments
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, TakeDamage, WalkOptions, walk_segment
@@ -44,12 +43,6 @@ _WINDOW_BYTES: Final = 64 * 1024
 _NEAR_BYTES: Final = 4 * 1024 * 1024
 
 _WHOLE_INDEX: Final = WantedRecords(first_offset=WantedRecords().last_offset)
-
-#: How long to wait for the cleaner: a running broker takes some milliseconds to rename files, and a broker that was
-#: killed in between never ends it.
-_TRIES: Final = 20
-
-_PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,21 +442,6 @@ class JoinedLogs:
         if self._indexes is None:
             return self._directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
         return self._indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
-
-
-def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
-    """List the segments of a partition in order.
-
-    When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
-    (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
-    """
-    for _ in range(_TRIES):
-        skipped = SkippedEntries()
-        segments = sorted(list_segments(directory, skipped))
-        if not skipped.counts[NotASegment.SWAP]:
-            break
-        time.sleep(_PAUSE_SECONDS)
-    return segments
 
 
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> JoinedLogs | None:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
+from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.left_out import LogRead, TakeLog, lacks_records
+from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
@@ -339,3 +340,16 @@ def _first_offset(read: SegmentRead, table: BatchTable, wanted: WantedRecords, p
 def _warn_of_unfinished(path: str, position: int, size: int) -> None:
     """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
     _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
+
+
+def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
+    """Whether offsets are missing between consecutive batches of a log, or batches have fewer records than offsets.
+    `last_offset` is that of the batch before; below 0 if there is none.
+    """
+    is_v2 = rows["magic"] >= MAGIC_V2
+    begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
+    before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
+    follows = is_v2.copy()
+    follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
+    is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
+    return bool((begins > before + 1)[follows].any() or is_cut.any())

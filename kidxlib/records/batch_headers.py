@@ -14,7 +14,7 @@ from typing import Final
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.checksums import extend_crc32, extend_crc32c
-from kidxlib.format.codecs import CHUNK_BYTES, CodecStream
+from kidxlib.format.codecs import CHUNK_BYTES
 from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, batch_size
 from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
@@ -149,16 +149,6 @@ _MESSAGE_V1: Final = layouts.as_struct(layouts.MESSAGE_V1)
 
 def _too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
     return MalformedRecordsError(position, f"{size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {magic}")
-
-
-def stream_of(log: LogBytes, position: int, end: int) -> CodecStream:
-    """A section of the file, read lazily."""
-
-    def chunks() -> Iterator[bytes]:
-        for start in range(position, end, CHUNK_BYTES):
-            yield log.read(start, min(CHUNK_BYTES, end - start))
-
-    return CodecStream(chunks())
 
 
 def batches(log: LogBytes, position: int = 0) -> Iterator[BatchHeader]:

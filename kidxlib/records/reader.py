@@ -14,9 +14,9 @@ from typing import Final, NoReturn
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.codecs import CodecStream, decompressed_stream
+from kidxlib.format.codecs import CHUNK_BYTES, CodecStream, decompressed_stream
 from kidxlib.java import as_long, text_of
-from kidxlib.records.batch_headers import BatchHeader, stream_of
+from kidxlib.records.batch_headers import BatchHeader
 from kidxlib.storage.log_bytes import LogBytes
 
 # Positions of fields in a message, which starts after offset and size.
@@ -359,3 +359,13 @@ def messages(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
         yield from _legacy_messages(log, batch)
     except MalformedError as error:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
+
+
+def stream_of(log: LogBytes, position: int, end: int) -> CodecStream:
+    """A section of the file, read lazily."""
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(position, end, CHUNK_BYTES):
+            yield log.read(start, min(CHUNK_BYTES, end - start))
+
+    return CodecStream(chunks())

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import COMMIT_LOCK_FILE, LAYOUT_VERSION, TABLES, made_by_an_older_release
 from kidxlib.errors import UsageError
-from kidxlib.storage.location import ensure_text
+from kidxlib.storage.location import absolute_place, ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # extras, and slow to import; a run without a catalog needs n
 
 #: The directory of a catalog for the rows of workers.
 STAGING: Final = "_staging"
-_HADOOP_S3_SCHEME: Final = "s3a://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +82,6 @@ class RunContext:
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self
-
-
-def plain_location(location: str) -> str:
-    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; leave other locations as they are."""
-    if location.startswith(_HADOOP_S3_SCHEME):
-        return SCHEME + location.removeprefix(_HADOOP_S3_SCHEME)
-    return unquote(urlsplit(location).path) if location.startswith("file:") else location
-
-
-def absolute_place(location: str) -> str:
-    """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
-    path = plain_location(location)
-    return path if "://" in path else os.path.realpath(path)
 
 
 def ensure_catalog_exists(path: str) -> None:

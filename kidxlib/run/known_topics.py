@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
-from kidxlib.indexing.source import Source, ensure_distinct_directories
+from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_image import (
     BrokerSettings,
     ClusterMetadata,
@@ -29,7 +29,6 @@ from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
-    ensure_no_copies,
     node_id_of,
     parse_properties,
     parse_property_list,
@@ -37,7 +36,6 @@ from kidxlib.storage.log_dir import (
     small_file,
 )
 from kidxlib.terminal.options import MetadataOptions
-from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
 _ROLES: Final = "process.roles"
@@ -204,16 +202,6 @@ def read_known_topics(
     compared = _compared(static, of_sources, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()})
     doubts = _doubts(f"--server-properties {options.server_properties}", static, of_sources, log_dirs, compared)
     return replace(known, warnings=[*known.warnings, *doubts], contradicted=compared.contradicted)
-
-
-def ensure_distinct(sources: Sequence[Source]) -> None:
-    """Refuse the same directory twice, and two copies of one log dir."""
-    ensure_distinct_directories(sources)
-    properties = []
-    for source in sources:
-        with contextlib.suppress(CheckpointError, OSError):
-            properties.append((source.log_dir, read_meta_properties(source.log_dir)))
-    ensure_no_copies(properties)
 
 
 def ensure_proven(
@@ -526,19 +514,6 @@ def _log_dirs(static: Mapping[str, str]) -> str:
 
 def _named_log_dirs(static: Mapping[str, str]) -> list[str]:
     return parse_property_list(static.get("log.dirs", static.get("log.dir", "")))
-
-
-def newest_ms(directory: Location) -> int | None:
-    """When a copy of metadata was last written to, in ms since the epoch; None in an object store. A controller writes
-    every half second, so a copy is as new as its log dir.
-    """
-    if not isinstance(directory, Path):
-        return None
-    times = []
-    for file in directory.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a node that runs removes old files
-            times.append(file.stat().st_mtime_ns // NS_PER_MS)
-    return max(times, default=None)
 
 
 def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:

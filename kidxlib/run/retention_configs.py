@@ -13,7 +13,7 @@ import pyarrow as pa
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import METADATA_DIRECTORY, newest_ms
 from kidxlib.retention.described_configs import ConfigEntry
 from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig, Written
 from kidxlib.retention.policy_file import config_of_described
@@ -23,7 +23,6 @@ from kidxlib.run.known_topics import (
     ensure_proven,
     log_dirs_not_at_hand,
     metadata_as_json,
-    newest_ms,
     read_known_topics,
 )
 from kidxlib.run.sources import as_sources

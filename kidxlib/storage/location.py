@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final, Protocol, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from kidxlib.errors import PublishError, UsageError
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
@@ -28,6 +29,9 @@ Location: TypeAlias = Path | ObjectPath | PackedPath
 #: A file as the listing of its directory has it: on this machine its path as text, as it takes longer to make a `Path`
 #: than to list a file.
 Listed: TypeAlias = str | ObjectPath | PackedPath
+
+
+_HADOOP_S3_SCHEME: Final = "s3a://"
 
 
 def location(path: str) -> Location:
@@ -464,3 +468,16 @@ def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
         return {path.name: path.listed for path in objects if path.listed is not None}
     except OSError as error:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error
+
+
+def plain_location(location: str) -> str:
+    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; leave other locations as they are."""
+    if location.startswith(_HADOOP_S3_SCHEME):
+        return SCHEME + location.removeprefix(_HADOOP_S3_SCHEME)
+    return unquote(urlsplit(location).path) if location.startswith("file:") else location
+
+
+def absolute_place(location: str) -> str:
+    """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
+    path = plain_location(location)
+    return path if "://" in path else os.path.realpath(path)

@@ -393,3 +393,15 @@ class UncachedWrites(_Uncached):
             if error.errno not in _REFUSED:
                 raise
             return 0
+
+
+def zeros_from(log: LogBytes, position: int) -> int:
+    """How many zeros follow a position of a log, up to the first other byte."""
+    at = position
+    while at < log.size:
+        start, window = log.window(at)
+        others = np.flatnonzero(window[at - start :])
+        if len(others):
+            return at + int(others[0]) - position
+        at = start + len(window)
+    return at - position

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.change import Change, Found, TableChange
-from kidxlib.catalog.conditions import Condition, sql_of
+from kidxlib.catalog.conditions import Condition, scope_of, sql_of
 from kidxlib.catalog.matching import Flags, Values, positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import (
@@ -65,7 +65,7 @@ from kidxlib.tables.delta_commits import (
     was_dropped,
     whole_answer,
 )
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, SqlQuestion, scope_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, SqlQuestion
 
 _DELETED: Final = "_deleted"
 

@@ -12,20 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.change import Change, Found, TableChange
-from kidxlib.catalog.conditions import Condition, rows_where
+from kidxlib.catalog.conditions import Condition, rows_where, scope_of
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
-from kidxlib.tables.protocol import (
-    ROWS,
-    ArrowStream,
-    FirstAndLast,
-    Tables,
-    TablesToRead,
-    counts_of,
-    scope_of,
-)
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Tables, TablesToRead, counts_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,10 @@ from datetime import timedelta
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kidxlib.catalog.change import Change, Found
-from kidxlib.catalog.conditions import Among, Between, Condition
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
-
-#: A condition lists up to this many values of a column; if there are more, it has the least and the greatest.
-_VALUES_MAX: Final = 1000
 
 #: How long a vacuum keeps files that a table no longer needs, for readers that began before. The table's property
 #: `delta.deletedFileRetentionDuration` may make it longer. This is Delta's default.
@@ -168,25 +163,6 @@ class Tables(TablesToRead, Protocol):
         """Commit rows in the table's schema, with keys that nobody else uses, such as a run's own id. A `pa.Table` is
         sorted; a stream is written as it comes.
         """
-
-
-def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
-    """Conditions that every row of a table meets that has the same values as a found row in the columns `by`. Other
-    rows may meet them too. The conditions prune files by their statistics. The columns have text or whole numbers, are
-    never null, and are in all kinds of found rows.
-    """
-    conditions: list[Condition] = []
-    for name in by:
-        columns = [rows[name] for rows in found.values()]
-        values: Values = pc.unique(
-            pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
-        )
-        if len(values) <= _VALUES_MAX:
-            conditions.append(Among(name, values.to_pylist()))
-        else:
-            bounds: dict[str, Any] = pc.min_max(values).as_py()  # type: ignore[assignment]
-            conditions.append(Between(name, bounds["min"], bounds["max"]))
-    return conditions
 
 
 class Maintenance(Protocol):

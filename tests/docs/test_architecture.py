@@ -66,7 +66,7 @@ def test_few_modules_unpickle() -> None:
     """What SECURITY.md promises: values of Spark's own channels, and two files of a folder that is the run's alone."""
     found = {str(path.relative_to(PROJECT)) for path in modules() if "pickle.loads(" in path.read_text()}
     of_spark = {"jobs/common/spark/engine.py", "kidxlib/spark/bulk.py"}
-    assert found == of_spark | {"kidxlib/recovery/kept_scans.py", "kidxlib/operations/recover/recovery_plan.py"}
+    assert found == of_spark | {"kidxlib/recovery/kept_scans.py", "kidxlib/operations/recover/forecast.py"}
 
 
 def test_mypy_knows_each_compiled_module() -> None:

@@ -39,7 +39,7 @@ from pyspark.sql import functions as F
 from jobs.common.spark.local_rows import as_column, of_arrow, spark_type
 from jobs.common.spark.session import hadoop_path, spark_message
 from kidxlib.catalog.change import Change, Found, TableChange
-from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.conditions import Condition, scope_of
 from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import (
@@ -61,7 +61,6 @@ from kidxlib.tables.protocol import (
     SqlQuestion,
     TablesToRead,
     files_schema,
-    scope_of,
 )
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.

@@ -23,11 +23,14 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegment, broken, key_of
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.storage.location import Location, files_in
 from kidxlib.text.words import counted
 
 #: First and last offset.
@@ -297,3 +300,20 @@ def not_ready_for_tiering(
 
 def _missing_or_broken(reason: str | None) -> str:
     return "missing" if reason == "missing" else f"broken: {reason}"
+
+
+def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
+    """A partition's log as a starting broker finds it, by the names and sizes of its files."""
+    try:
+        files = files_in(directory)
+    except FileNotFoundError:
+        files = {}  # a starting broker makes the directory
+    named = ((parse_segment_log(name), path) for name, path in files.items())
+    logs = {offset: path for offset, path in named if offset is not None}
+    last = max(logs, default=None)
+    return LocalLog(
+        entries=partition.entries,
+        log_start_offset=max(stop.log_start_offset, partition.moved_start),
+        first_offset=min(logs, default=None),
+        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
+    )

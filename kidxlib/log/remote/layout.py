@@ -35,7 +35,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import PARTITION_MAX, is_topic_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.location import Location, entries_in, not_packed
+from kidxlib.storage.location import Directory, Location, entries_in, not_packed
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.times import NS_PER_MS
 
@@ -329,3 +329,8 @@ def _as_listed(entries: Iterable[_Listed], suffixes: Collection[str]) -> ListedO
         objects.append_column("written_ms", written_ms).select(_OBJECTS.names).cast(_OBJECTS),
         [str(name) for name in listed.filter(pc.invert(is_object))["name"].to_pylist()],
     )
+
+
+def objects_directory(place: Location, layout: ObjectLayout, partition: TopicIdPartition) -> Directory:
+    """The directory of a partition's objects in a bucket or a mirror of one."""
+    return Directory(str(place), layout.partition_path(partition))

@@ -25,14 +25,14 @@ from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_be
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
-from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listing import numbers_in, offset_indexes, partition_numbers
+from kidxlib.indexing.listing import offset_indexes, partition_numbers
 from kidxlib.indexing.plan import Plan, ScanTask
 from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
 from kidxlib.operations.damage.known_damage import last_findings

@@ -24,6 +24,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.gaps import FoundGaps
 from kidxlib.catalog.findings import JudgedFile
+from kidxlib.catalog.matching import numbers_in
 from kidxlib.catalog.partitions import PartitionRow
 from kidxlib.catalog.tables import BUILDS, LAYOUT_VERSION, TABLES, BuildRow
 from kidxlib.errors import UsageError
@@ -31,7 +32,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new
-from kidxlib.indexing.listing import numbers_in, partition_numbers, unlistable_as_json
+from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
 from kidxlib.indexing.plan import Plan, log_dirs_to_lock, remove_held, repair_plan
 from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend

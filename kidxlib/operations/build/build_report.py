@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kidxlib.audit.gaps import GapEvidence, PolicyOf
+from kidxlib.catalog.matching import numbers_in
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.listing import numbers_in, partition_numbers, unlistable_as_json
+from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest

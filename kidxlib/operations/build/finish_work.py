@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.conditions import Condition, scope_of
 from kidxlib.catalog.index_bytes import packed_batches
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, flags_of, numbers_in, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
     PARTITIONS,
@@ -42,8 +42,8 @@ from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.finish_partition import DirectoryListings, FinishedPartition, fold_and_publish
-from kidxlib.indexing.listing import Longs, numbers_in
+from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish
+from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import PartitionTask, SegmentTask
 from kidxlib.operations.build.waves import finished_by_topic
 from kidxlib.operations.producer_events import (
@@ -58,7 +58,7 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.partition_fold import FoldState, PlainSegments, ScannedSegment, StateSource
 from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
-from kidxlib.tables.protocol import Tables, counts_of, scope_of
+from kidxlib.tables.protocol import Tables, counts_of
 
 #: The columns of a segment that tell from which version of its log its events are.
 _LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")

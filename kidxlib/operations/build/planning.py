@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.filesize import decimal
 
-from kidxlib.catalog.conditions import PRESENT, Among
-from kidxlib.catalog.matching import Flags, Values, positions_in
+from kidxlib.catalog.conditions import PRESENT, Among, scope_of
+from kidxlib.catalog.matching import Flags, Values, numbers_in, positions_in
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
@@ -28,7 +28,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KEYS, KNOWN, warnings_of_missing
-from kidxlib.indexing.listing import TO_READ, UnlistableDirectory, numbers_in
+from kidxlib.indexing.listing import TO_READ, UnlistableDirectory
 from kidxlib.indexing.plan import (
     AuxiliaryFiles,
     ListedPartition,
@@ -43,7 +43,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.log_dir import usable_checkpoints
 from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+from kidxlib.tables.protocol import ROWS, TablesToRead
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Progress, begin_phase, note, warn_of_first
 from kidxlib.text.times import NS_PER_MS

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.change import Found
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.conditions import scope_of
+from kidxlib.catalog.matching import Values, numbers_in, positions_in
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.results import FINISHED, SCANNED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
@@ -28,14 +29,13 @@ from kidxlib.engine.work import StagedRows, Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem
 from kidxlib.indexing.changes import Changes, PartitionChange, count_unknown
-from kidxlib.indexing.listing import numbers_in, partition_numbers, sum_of_bytes
+from kidxlib.indexing.listing import partition_numbers, sum_of_bytes
 from kidxlib.indexing.plan import ListedPartition, PartitionTask, Plan
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Progress, begin_phase
 from kidxlib.text.words import counted

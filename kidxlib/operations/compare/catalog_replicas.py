@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.matching import Values, flags_of, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, Row, view_of
@@ -52,7 +52,7 @@ from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+from kidxlib.tables.protocol import ROWS, TablesToRead
 
 #: So many differences are looked for in logs.
 _WALKS: Final = 100

@@ -26,6 +26,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.index.transaction import first_abort
 from kidxlib.indexing.bins import into_bins
 from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.comparison import (
@@ -36,14 +37,7 @@ from kidxlib.operations.compare.comparison import (
     comparison_verdict,
     run_comparison,
 )
-from kidxlib.operations.compare.file_pairs import (
-    FilePairs,
-    FileVerdict,
-    LogPair,
-    compare_files,
-    compare_log_pair,
-    first_abort,
-)
+from kidxlib.operations.compare.file_pairs import FilePairs, FileVerdict, LogPair, compare_files, compare_log_pair
 from kidxlib.operations.compare.place import (
     ComparedPlace,
     DirectoryPair,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where, scope_of
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.results import COMPARED, CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
@@ -33,7 +33,7 @@ from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.store.client import AT_ONCE, HeadAnswer, ObjectHead, ask_for_head, connect, ensure_any_object
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
-from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+from kidxlib.tables.protocol import ROWS, TablesToRead
 from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
 

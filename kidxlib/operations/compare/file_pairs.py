@@ -27,10 +27,11 @@ from kidxlib.format.segment_files import (
     parse_segment_file,
     segment_file,
 )
+from kidxlib.index.transaction import first_abort
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
 from kidxlib.storage.log_dir import filled_file, is_preallocated, parse_epoch_entries, small_file
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.text.words import counted
@@ -113,18 +114,6 @@ class _PairedLog:
             self._compared_to = at + size
 
 
-def zeros_from(log: LogBytes, position: int) -> int:
-    """How many zeros follow a position of a log, up to the first other byte."""
-    at = position
-    while at < log.size:
-        start, window = log.window(at)
-        others = np.flatnonzero(window[at - start :])
-        if len(others):
-            return at + int(others[0]) - position
-        at = start + len(window)
-    return at - position
-
-
 class FileVerdict(StrEnum):
     """How a file of B compares with that of A.
 
@@ -174,13 +163,6 @@ def compare_files(pairs: FilePairs) -> list[FilePairRow]:
                 )
             )
     return rows
-
-
-def first_abort(transaction_index: Location, position: int = 0) -> int | None:
-    """The lowest last offset of the aborted transactions from a byte of the index on; None where there is none."""
-    content = small_file(transaction_index)[position:]
-    entries = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // layouts.ABORTED_TRANSACTION.itemsize)
-    return int(entries["last_offset"].min()) if len(entries) else None
 
 
 def _compare_file(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:

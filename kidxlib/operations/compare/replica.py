@@ -33,7 +33,6 @@ from kidxlib.operations.compare.comparison import (
     comparison_verdict,
     run_comparison,
 )
-from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.place import (
     ComparedPlace,
     DirectoryPair,
@@ -45,7 +44,7 @@ from kidxlib.operations.compare.place import (
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.wanted_records import WantedRecords
-from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.console import Progress
 from kidxlib.text.words import counted

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import ALSO, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, finding_row, gaps_in
-from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.conditions import Among, Condition, scope_of
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
@@ -48,7 +48,7 @@ from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.sources import ListedSources, NotReached, as_sources, source_paths
 from kidxlib.storage.location import location
-from kidxlib.tables.protocol import Tables, TablesToRead, scope_of
+from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.run_summary import gap_lines
 

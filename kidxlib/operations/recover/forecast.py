@@ -9,13 +9,22 @@ logs of the partition are read: they may explain the loss, for example by compac
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import pickle
+import queue
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs, of_lost_logs
@@ -24,6 +33,8 @@ from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import LoaderSnapshots, forgotten_producers, simulate_startup
 from kidxlib.audit.startup.simulation import SegmentRecovery, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.tiered.local_log import LocalLog
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import (
     CheckpointError,
     CorruptIndexError,
@@ -46,11 +57,19 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
+from kidxlib.indexing.bins import into_bins
 from kidxlib.operations.recover.page_cache import HeadersRead, read_cached_headers
-from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches, log_path
+from kidxlib.operations.recover.read_logs import (
+    EarlierRead,
+    LogReader,
+    SmallLog,
+    epochs_of_batches,
+    log_path,
+    read_together,
+)
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.records.batch_headers import BatchHeader, batches
-from kidxlib.recovery.kept_scans import KeptScans
+from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import PartitionFold, Producers, ScannedSegment, StateSource
@@ -58,7 +77,7 @@ from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import read_leader_epochs
-from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.opened_log import LogFile, room_of_pass, small_log_passes
 from kidxlib.text.words import counted
 
 #: All headers are read in at most this many bytes of logs: for more, an audit takes no longer.
@@ -68,6 +87,15 @@ _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
 #: Errors in a log that the broker does not read: none of them keeps the broker from starting.
 _READ_ERRORS: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
+
+
+#: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
+_FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
+#: So many passes are in work in a process: while one waits for the disk, the other one's logs are scanned.
+_PASSES_AT_ONCE: Final = 2
+#: Threads of the command read as much as this in the time in which workers would start.
+_BEFORE_WORKERS_BYTES: Final = 2 * 1024**3
+_BEFORE_WORKERS_PARTITIONS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -732,3 +760,118 @@ def _partition_refusals(directory: Path, simulation: StartupSimulation) -> Itera
             "does so as it starts: run kidx verify, which says whether records go, and let it start by itself",
             recovers=True,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTask:
+    """A partition to look at.
+
+    Attributes:
+        number: its place among all tasks.
+        segments, log_bytes: how much is to be read, of what is unflushed.
+        small: base offsets of the segments to be read whose logs are read together with others.
+        known: what was found before of the others, by the paths of their logs.
+        scans: a directory for the scans of its logs; None where nobody reads them again.
+        is_compacted: as for `look_at_logs`.
+        threads: how many may read a log at the same time.
+    """
+
+    number: int
+    topic_partition: TopicPartition
+    directory: Path
+    options: RecoverOptions
+    stop: PartitionStop
+    everything: bool
+    trusts: bool
+    segments: int
+    log_bytes: int
+    scans: Path | None
+    is_compacted: bool = False
+    threads: int = 1
+    small: tuple[int, ...] = ()
+    known: Mapping[str, EarlierRead] = field(default_factory=dict)
+
+    def with_threads(self, threads: int) -> Self:
+        return replace(self, threads=threads)
+
+    def small_logs(self) -> Iterator[SmallLog]:
+        for base_offset in self.small:
+            yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
+
+
+def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
+    """The forecasts of some partitions, in their order. An engine does work of each name once."""
+    log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
+    with engine.abandoning():
+        units = into_bins(tasks, engine.cores)
+        is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
+        staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
+    forecasts: dict[int, Forecast] = {}
+    for batch in staged.batches("forecast"):
+        for row in batch.to_pylist():
+            forecasts.update(pickle.loads(row["pickled"]))
+    staged.remove()
+    return [forecasts[task.number] for task in tasks]
+
+
+def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
+    """In a worker: the forecasts of some partitions. While logs are read from the disk, others are scanned."""
+    rooms = queue.SimpleQueue[_PassRoom]()
+    coming: deque[Future[ItemRows]] = deque()
+    with (
+        contextlib.ExitStack() as writers,  # they are closed once no pass is at work
+        ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
+    ):
+        for of_pass in small_log_passes(tasks):
+            if len(coming) < _PASSES_AT_ONCE:
+                writer: KeptScansWriter | None = None
+                if (scans := of_pass[0].scans) is not None:
+                    writer = writers.enter_context(contextlib.closing(KeptScansWriter(scans / str(of_pass[0].number))))
+                rooms.put(_PassRoom(room_of_pass(), writer))
+            else:
+                yield coming.popleft().result()
+            coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
+        while coming:
+            yield coming.popleft().result()
+
+
+@dataclass(frozen=True, slots=True)
+class _PassRoom:
+    """What one pass after the other uses, one at a time.
+
+    Attributes:
+        log_bytes: the room of `read_together`.
+        writer: gets the scans; None where nobody reads the logs again. A file for each pass took a tenth of a
+            forecast by headers.
+    """
+
+    log_bytes: NDArray[np.uint8]
+    writer: KeptScansWriter | None
+
+
+def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_PassRoom]) -> ItemRows:
+    """The forecasts of partitions whose small logs are read together, in one of the rooms."""
+    room = rooms.get()
+    try:
+        small = [log for task in tasks for log in task.small_logs()]
+        together = read_together(small, use_mmap, room.log_bytes, room.writer)
+        forecasts = {
+            task.number: forecast_partition(
+                task.topic_partition,
+                task.directory,
+                task.options,
+                task.stop,
+                LogReader(use_mmap=use_mmap, threads=task.threads, kept=room.writer, known={**together, **task.known}),
+                everything=task.everything,
+                trusts=task.trusts,
+                is_compacted=task.is_compacted,
+            )
+            for task in tasks
+        }
+    finally:
+        rooms.put(room)
+    return ItemRows(
+        segments=sum(task.segments for task in tasks),
+        log_bytes=sum(task.log_bytes for task in tasks),
+        rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
+    )

@@ -16,7 +16,7 @@ from typing import Final
 
 from kidxlib.audit.startup import obstacles
 from kidxlib.audit.startup.obstacles import KafkaThrows
-from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, mended_epochs
+from kidxlib.audit.tiered.local_log import TieredPartition, finding_on_local_epochs, local_log, mended_epochs
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import ClusterMetadataError, LogChangedError, UsageError, describe_error
 from kidxlib.format import segment_files
@@ -36,9 +36,8 @@ from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, Metad
 from kidxlib.operations.compare.replica import compare_replica_directories
 from kidxlib.operations.recover.make_ready import KeptCopies
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.operations.recover.recovery_plan import log_dir_as_source
-from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir
-from kidxlib.operations.tiered.local_partitions import local_log, local_partitions_in, tiered_partitions
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir, log_dir_as_source
+from kidxlib.operations.tiered.local_partitions import local_partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE

@@ -31,15 +31,15 @@ from kidxlib.operations.recover.mend import (
     replica_places,
 )
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
-from kidxlib.operations.recover.recovery_plan import (
-    PlannedLogDir,
-    RecoverLevel,
-    RecoveryPlan,
-    log_dir_as_source,
-    recovery_plan,
-)
+from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, recovery_plan
 from kidxlib.operations.recover.refusals import refusals_to_apply
-from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
+from kidxlib.operations.recover.stopped_broker import (
+    Refusal,
+    StoppedBroker,
+    log_dir_as_source,
+    log_dirs_at,
+    stopped_broker,
+)
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.scratch import scratch_directory

@@ -4,23 +4,17 @@ workers forecast partitions at the same time.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import itertools
-import pickle
-import queue
 import re
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, FoundGaps, GapEvidence, PolicyOf, explains_gaps, gaps_in
@@ -29,36 +23,25 @@ from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_fol
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
 from kidxlib.audit.startup.node import directory_ids_of
+from kidxlib.catalog.matching import numbers_in
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
-from kidxlib.indexing.bins import into_bins
-from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.plan import Plan, add_segments, find_partitions
-from kidxlib.indexing.source import ANY_TOPIC, IndexPlace, Source
+from kidxlib.indexing.source import ANY_TOPIC, IndexPlace
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
-from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, LogReader, SmallLog, log_path, read_together
-from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir
-from kidxlib.recovery.kept_scans import KeptScansWriter
+from kidxlib.operations.recover.forecast import Dropped, Forecast, ForecastTask, forecasts_of
+from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_path
+from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir, log_dir_as_source
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import SMALL_BYTES, room_of_pass, small_log_passes
+from kidxlib.storage.opened_log import SMALL_BYTES
 from kidxlib.terminal.console import begin_phase
-
-#: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
-_FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
-#: So many passes are in work in a process: while one waits for the disk, the other one's logs are scanned.
-_PASSES_AT_ONCE: Final = 2
-#: Threads of the command read as much as this in the time in which workers would start.
-_BEFORE_WORKERS_BYTES: Final = 2 * 1024**3
-_BEFORE_WORKERS_PARTITIONS: Final = 2_000
 
 
 class RecoverLevel(enum.StrEnum):
@@ -404,121 +387,6 @@ def recovery_plan(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastTask:
-    """A partition to look at.
-
-    Attributes:
-        number: its place among all tasks.
-        segments, log_bytes: how much is to be read, of what is unflushed.
-        small: base offsets of the segments to be read whose logs are read together with others.
-        known: what was found before of the others, by the paths of their logs.
-        scans: a directory for the scans of its logs; None where nobody reads them again.
-        is_compacted: as for `look_at_logs`.
-        threads: how many may read a log at the same time.
-    """
-
-    number: int
-    topic_partition: TopicPartition
-    directory: Path
-    options: RecoverOptions
-    stop: PartitionStop
-    everything: bool
-    trusts: bool
-    segments: int
-    log_bytes: int
-    scans: Path | None
-    is_compacted: bool = False
-    threads: int = 1
-    small: tuple[int, ...] = ()
-    known: Mapping[str, EarlierRead] = field(default_factory=dict)
-
-    def with_threads(self, threads: int) -> Self:
-        return replace(self, threads=threads)
-
-    def small_logs(self) -> Iterator[SmallLog]:
-        for base_offset in self.small:
-            yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
-
-
-def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
-    """The forecasts of some partitions, in their order. An engine does work of each name once."""
-    log_bytes = engine.done().log_bytes + sum(task.log_bytes for task in tasks)  # also those of other sources
-    with engine.abandoning():
-        units = into_bins(tasks, engine.cores)
-        is_small = log_bytes <= _BEFORE_WORKERS_BYTES and len(tasks) <= _BEFORE_WORKERS_PARTITIONS
-        staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
-    forecasts: dict[int, Forecast] = {}
-    for batch in staged.batches("forecast"):
-        for row in batch.to_pylist():
-            forecasts.update(pickle.loads(row["pickled"]))
-    staged.remove()
-    return [forecasts[task.number] for task in tasks]
-
-
-def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
-    """In a worker: the forecasts of some partitions. While logs are read from the disk, others are scanned."""
-    rooms = queue.SimpleQueue[_PassRoom]()
-    coming: deque[Future[ItemRows]] = deque()
-    with (
-        contextlib.ExitStack() as writers,  # they are closed once no pass is at work
-        ThreadPoolExecutor(_PASSES_AT_ONCE, thread_name_prefix="kidx-forecast") as pool,
-    ):
-        for of_pass in small_log_passes(tasks):
-            if len(coming) < _PASSES_AT_ONCE:
-                writer: KeptScansWriter | None = None
-                if (scans := of_pass[0].scans) is not None:
-                    writer = writers.enter_context(contextlib.closing(KeptScansWriter(scans / str(of_pass[0].number))))
-                rooms.put(_PassRoom(room_of_pass(), writer))
-            else:
-                yield coming.popleft().result()
-            coming.append(pool.submit(_forecast_pass, of_pass, use_mmap, rooms))
-        while coming:
-            yield coming.popleft().result()
-
-
-@dataclass(frozen=True, slots=True)
-class _PassRoom:
-    """What one pass after the other uses, one at a time.
-
-    Attributes:
-        log_bytes: the room of `read_together`.
-        writer: gets the scans; None where nobody reads the logs again. A file for each pass took a tenth of a
-            forecast by headers.
-    """
-
-    log_bytes: NDArray[np.uint8]
-    writer: KeptScansWriter | None
-
-
-def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.SimpleQueue[_PassRoom]) -> ItemRows:
-    """The forecasts of partitions whose small logs are read together, in one of the rooms."""
-    room = rooms.get()
-    try:
-        small = [log for task in tasks for log in task.small_logs()]
-        together = read_together(small, use_mmap, room.log_bytes, room.writer)
-        forecasts = {
-            task.number: forecast_partition(
-                task.topic_partition,
-                task.directory,
-                task.options,
-                task.stop,
-                LogReader(use_mmap=use_mmap, threads=task.threads, kept=room.writer, known={**together, **task.known}),
-                everything=task.everything,
-                trusts=task.trusts,
-                is_compacted=task.is_compacted,
-            )
-            for task in tasks
-        }
-    finally:
-        rooms.put(room)
-    return ItemRows(
-        segments=sum(task.segments for task in tasks),
-        log_bytes=sum(task.log_bytes for task in tasks),
-        rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
-    )
-
-
 def log_dirs_with_forecasts(
     broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
 ) -> list[PlannedLogDir]:
@@ -715,8 +583,3 @@ def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: 
         if partition.directory.topic_partition.topic != METADATA_TOPIC
     ]
     return plan.part(kept)
-
-
-def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
-    """A stopped broker's log dir as a source, by which metadata knows it."""
-    return Source(str(log_dir.path), location(str(log_dir.path)))

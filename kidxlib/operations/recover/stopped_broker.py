@@ -15,9 +15,10 @@ from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.location import identity_of
+from kidxlib.storage.location import identity_of, location
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
@@ -213,3 +214,8 @@ def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> StoppedLo
         directories=frozenset(directories),
         other_logs=tuple(name for name in directories if name.endswith(_SUFFIXES_OF_OTHER_LOGS)),
     )
+
+
+def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
+    """A stopped broker's log dir as a source, by which metadata knows it."""
+    return Source(str(log_dir.path), location(str(log_dir.path)))

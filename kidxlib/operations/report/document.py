@@ -20,16 +20,12 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.matching import Values, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.errors import CatalogError, UsageError
+from kidxlib.errors import UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.known_damage import KnownLosses
@@ -38,6 +34,7 @@ from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDIN
 from kidxlib.operations.report.sections import (
     audited_before_build,
     builds_section,
+    changes_section,
     fleet_section,
     growth_section,
     health_section,
@@ -57,11 +54,10 @@ from kidxlib.operations.report.timeline import (
     timelines,
 )
 from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partitions, what_if_section
-from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.sources import as_sources, list_sources, source_paths, sources_in_one_directory
-from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
+from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.console import begin_phase, printable
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import to_ms
@@ -72,8 +68,6 @@ if TYPE_CHECKING:
 #: The version of the JSON object; it changes with a name or a meaning.
 REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
-#: How many versions are looked through for the state before a build, which makes a few commits.
-_VERSIONS_MAX: Final = 12
 #: The template of a page, its styles, its scripts and the library that draws.
 _PAGE_FILES: Final = files(__package__) / "page"
 #: In the order of the page: scripts that others use come first.
@@ -164,62 +158,6 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         retention_partitions=what_if_partitions(what_if),
         timelines=lanes,
     )
-
-
-def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
-    """What the last build changed; None where no build is recorded, or the state before it is not to be had. Bytes are
-    those by which logs have grown, and those of logs that are new or gone.
-    """
-    builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
-    if not builds.num_rows:
-        return None
-    build_id = builds["build_id"][-1].as_py()
-    is_of_build = Among("build_id", (build_id,))
-    now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
-    before = _rows_before_build(tables, is_of_build, now)
-    if before is None:
-        return None
-    positions = positions_in(now, before, SEGMENTS.key)
-    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
-    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
-    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
-    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
-    return {
-        "build_id": build_id,
-        "is_first": builds.num_rows == 1,
-        "new_segments": int((~was_there & ~is_gone).sum()),
-        "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
-        "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),
-        "grown_bytes": int((sizes - old)[was_there & ~is_gone].sum()),
-        "gone_segments": int(is_gone.sum()),
-        "gone_bytes": int(sizes[is_gone].sum()),
-    }
-
-
-def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
-    """The rows of the same partitions in the last version of the table without a row of the build; None where that
-    version is not there any more.
-    """
-    version = tables.version(SEGMENTS)
-    if version is None:
-        return None
-    names = [*SEGMENTS.key, "log_bytes", "status"]
-    try:
-        for earlier in range(version, max(version - _VERSIONS_MAX, -1), -1):
-            if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
-                return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
-    except CatalogError:  # the files of that version were removed
-        return None
-    return None
-
-
-def _int64_values(column: Values) -> Any:
-    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
-
-
-def _gone_flags(statuses: Values) -> Any:
-    is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
-    return flags_of(is_gone)
 
 
 def _partition_timelines(

@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
@@ -61,7 +61,7 @@ from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.tables.protocol import TablesToRead, scope_of
+from kidxlib.tables.protocol import TablesToRead
 
 _KIB: Final = 1024
 #: Kafka's default, and larger ones.

@@ -14,10 +14,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
 from kidxlib.audit.tiered.finding import what_to_do
+from kidxlib.catalog.conditions import Among, scope_of
+from kidxlib.catalog.matching import Values, flags_of, positions_in
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
+from kidxlib.errors import CatalogError
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
@@ -73,6 +81,10 @@ _SMALL_BATCH_BYTES: Final = 1024
 _BATCHES_LEAST: Final = 1000
 
 _DAY_MS: Final = 24 * 3_600_000
+
+
+#: How many versions are looked through for the state before a build, which makes a few commits.
+_VERSIONS_MAX: Final = 12
 
 
 class State(enum.IntEnum):
@@ -556,3 +568,59 @@ def _disks(paths: Mapping[str, str], lately: Mapping[str, float]) -> Iterator[di
             "bytes_a_day": round(a_day),
             "days_left": free / a_day if a_day else None,
         }
+
+
+def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
+    """What the last build changed; None where no build is recorded, or the state before it is not to be had. Bytes are
+    those by which logs have grown, and those of logs that are new or gone.
+    """
+    builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
+    if not builds.num_rows:
+        return None
+    build_id = builds["build_id"][-1].as_py()
+    is_of_build = Among("build_id", (build_id,))
+    now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
+    before = _rows_before_build(tables, is_of_build, now)
+    if before is None:
+        return None
+    positions = positions_in(now, before, SEGMENTS.key)
+    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
+    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
+    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
+    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
+    return {
+        "build_id": build_id,
+        "is_first": builds.num_rows == 1,
+        "new_segments": int((~was_there & ~is_gone).sum()),
+        "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
+        "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),
+        "grown_bytes": int((sizes - old)[was_there & ~is_gone].sum()),
+        "gone_segments": int(is_gone.sum()),
+        "gone_bytes": int(sizes[is_gone].sum()),
+    }
+
+
+def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
+    """The rows of the same partitions in the last version of the table without a row of the build; None where that
+    version is not there any more.
+    """
+    version = tables.version(SEGMENTS)
+    if version is None:
+        return None
+    names = [*SEGMENTS.key, "log_bytes", "status"]
+    try:
+        for earlier in range(version, max(version - _VERSIONS_MAX, -1), -1):
+            if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
+                return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
+    except CatalogError:  # the files of that version were removed
+        return None
+    return None
+
+
+def _int64_values(column: Values) -> Any:
+    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
+
+
+def _gone_flags(statuses: Values) -> Any:
+    is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
+    return flags_of(is_gone)

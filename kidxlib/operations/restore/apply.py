@@ -43,16 +43,10 @@ from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.source import PartitionDirectory, RemoteBucket, RemoteOptions, Source, remote_bucket
 from kidxlib.log.metadata_image import BrokerSettings
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.forecast import Forecast, ForecastTask, forecasts_of
 from kidxlib.operations.recover.make_ready import make_ready
 from kidxlib.operations.recover.read_logs import log_path
-from kidxlib.operations.recover.recovery_plan import (
-    ForecastTask,
-    RecoverLevel,
-    RecoveryPlan,
-    forecasts_of,
-    log_dirs_with_forecasts,
-)
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, log_dirs_with_forecasts
 from kidxlib.operations.recover.stopped_broker import StoppedBroker, stopped_broker
 from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.choose_replicas import ChosenReplica

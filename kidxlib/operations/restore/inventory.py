@@ -49,8 +49,8 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.compare.place import ComparedPlace, list_place
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_path
-from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, log_dir_as_source, recovery_plan
-from kidxlib.operations.recover.stopped_broker import StoppedBroker, StoppedLogDir, stopped_broker
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, recovery_plan
+from kidxlib.operations.recover.stopped_broker import StoppedBroker, StoppedLogDir, log_dir_as_source, stopped_broker
 from kidxlib.operations.restore.coordinators import (
     COORDINATOR_TOPICS,
     CoordinatorLog,

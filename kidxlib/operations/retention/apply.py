@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kidxlib.catalog import updates
-from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.conditions import Among, Condition, scope_of
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan, SegmentInPlan, SegmentToDelete
@@ -53,7 +53,7 @@ from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import begin_phase, more_line, note, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome

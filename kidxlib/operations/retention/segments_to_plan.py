@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.matching import Positions, Values, differing, flags_of, positions_in
+from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.operations.retention.plan_work import IS_ONLY_REPLICA, PartitionsToPlan
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas

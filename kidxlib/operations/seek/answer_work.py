@@ -9,19 +9,19 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, scope_of
 from kidxlib.catalog.matching import Flags, Values, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
+from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs, unanswered
 from kidxlib.lookup.searched_partitions import CatalogedPartition, KnownPartitions
-from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
+from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
 from kidxlib.storage.location import location
-from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.tables.protocol import Tables
 
 _ASKED: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),

@@ -15,15 +15,9 @@ from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRo
 from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.tiered.bucket_audit import (
-    BucketAudit,
-    Counts,
-    plan_bucket_audit,
-    read_remote_metadata,
-    record_segments,
-)
+from kidxlib.operations.tiered.bucket_audit import BucketAudit, Counts, plan_bucket_audit, record_segments
 from kidxlib.operations.tiered.local_partitions import findings_on_log_dirs
-from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, read_remote_metadata
 from kidxlib.operations.tiered.sizes_and_lag import (
     BucketNumbers,
     CopyLag,

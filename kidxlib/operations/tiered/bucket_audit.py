@@ -32,7 +32,7 @@ from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import StagedRows, Work, reads_little
-from kidxlib.errors import UsageError, describe_error
+from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
@@ -58,7 +58,7 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import begin_phase, warn
+from kidxlib.terminal.console import begin_phase
 
 #: The largest share: about a second of work.
 _SHARE_SEGMENTS: Final = 64
@@ -274,32 +274,6 @@ class Counts:
     by_counter: Mapping[str, tuple[int, int]]
     object_bytes: Mapping[tuple[str, str], int]
     read_bytes: int = 0
-
-
-def read_remote_metadata(reader: RemoteMetadataReader, request: TieredRequest) -> RemoteMetadata:
-    """Read the metadata. Warn if it is not complete."""
-    begin_phase("reading the metadata")
-    try:
-        metadata = reader.read()
-    except OSError as error:
-        raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
-    if not metadata.read:
-        places = ", ".join(map(str, request.places))
-        raise UsageError(
-            f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there; name a log "
-            "dir or an export that has it"
-        )
-    if not metadata.possible_counts:
-        warn(
-            f"records of {REMOTE_LOG_METADATA_TOPIC} are not where Kafka looks for them: the topic was given more "
-            "partitions, or is of two clusters; objects of partitions without a record are not judged"
-        )
-    for number in metadata.begins_late:
-        warn(
-            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone, or below its log start; brokers do not "
-            "know segments that are only in these"
-        )
-    return metadata
 
 
 def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:

@@ -13,12 +13,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
+from kidxlib.audit.startup.last_stop import last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey
-from kidxlib.audit.tiered.local_log import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
+from kidxlib.audit.tiered.local_log import (
+    TieredPartition,
+    finding_on_local_epochs,
+    finding_on_local_start,
+    local_log,
+)
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
-from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import ANY_TOPIC, Source
@@ -26,7 +30,7 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, topic_id_or_none
 from kidxlib.terminal.console import warn, warn_of_first
@@ -160,23 +164,6 @@ def lost_epochs_of_local_partitions(log_dirs: Iterable[Location], absent: Iterab
         if finding.file == LEADER_EPOCH_CHECKPOINT:
             path = partition.directory / finding.file
             yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
-
-
-def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
-    """A partition's log as a starting broker finds it, by the names and sizes of its files."""
-    try:
-        files = files_in(directory)
-    except FileNotFoundError:
-        files = {}  # a starting broker makes the directory
-    named = ((parse_segment_log(name), path) for name, path in files.items())
-    logs = {offset: path for offset, path in named if offset is not None}
-    last = max(logs, default=None)
-    return LocalLog(
-        entries=partition.entries,
-        log_start_offset=max(stop.log_start_offset, partition.moved_start),
-        first_offset=min(logs, default=None),
-        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
-    )
 
 
 def _log_dirs_by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:

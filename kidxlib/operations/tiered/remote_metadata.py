@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.tiered.listing import flag_since
 from kidxlib.catalog.matching import Values
+from kidxlib.errors import UsageError, describe_error
 from kidxlib.log.remote.metadata_topic import (
+    REMOTE_LOG_METADATA_TOPIC,
     ExportedPartition,
     MetadataPartition,
     metadata_partition,
@@ -21,7 +23,9 @@ from kidxlib.log.remote.metadata_topic import (
 )
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA, FoldedMetadata, fold_remote_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.location import Location
+from kidxlib.terminal.console import begin_phase, warn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,3 +151,29 @@ def split_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.
         TopicIdPartition(first["topic_id"], first["topic"], first["partition"]): rows.take(part)
         for first, part in zip(firsts, parts, strict=True)
     }
+
+
+def read_remote_metadata(reader: RemoteMetadataReader, request: TieredRequest) -> RemoteMetadata:
+    """Read the metadata. Warn if it is not complete."""
+    begin_phase("reading the metadata")
+    try:
+        metadata = reader.read()
+    except OSError as error:
+        raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
+    if not metadata.read:
+        places = ", ".join(map(str, request.places))
+        raise UsageError(
+            f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there; name a log "
+            "dir or an export that has it"
+        )
+    if not metadata.possible_counts:
+        warn(
+            f"records of {REMOTE_LOG_METADATA_TOPIC} are not where Kafka looks for them: the topic was given more "
+            "partitions, or is of two clusters; objects of partitions without a record are not judged"
+        )
+    for number in metadata.begins_late:
+        warn(
+            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone, or below its log start; brokers do not "
+            "know segments that are only in these"
+        )
+    return metadata

@@ -33,7 +33,7 @@ from kidxlib.errors import PublishError
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
-from kidxlib.log.remote.layout import object_name
+from kidxlib.log.remote.layout import object_name, objects_directory
 from kidxlib.log.remote.segments import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
@@ -43,11 +43,15 @@ from kidxlib.operations.tiered.bucket_audit import (
     TieredPlan,
     keys_of_remote_segments,
     plan_bucket_audit,
-    read_remote_metadata,
     record_segments,
 )
-from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
-from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, objects_directory, remake_in_worker
+from kidxlib.operations.tiered.remote_metadata import (
+    RemoteMetadata,
+    RemoteMetadataReader,
+    read_remote_metadata,
+    split_by_partition,
+)
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.storage.location import Location, read_file

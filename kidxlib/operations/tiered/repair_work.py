@@ -12,9 +12,8 @@ from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, SegmentsToR
 from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.engine.work import ItemRows
 from kidxlib.format.checksums import crc32c
-from kidxlib.log.remote.layout import ObjectLayout, object_name
-from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.location import Directory, Location
+from kidxlib.log.remote.layout import object_name, objects_directory
+from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
 class SegmentsToMend:
     asked: SegmentsToRemake
     mirror: Location
-
-
-def objects_directory(place: Location, layout: ObjectLayout, partition: TopicIdPartition) -> Directory:
-    """The directory of a partition's objects in a bucket or a mirror of one."""
-    return Directory(str(place), layout.partition_path(partition))
 
 
 @row

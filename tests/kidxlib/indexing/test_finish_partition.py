@@ -22,7 +22,8 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.finish_partition import DirectoryListings, FinishedPartition, fold_and_publish, segment_task
+from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish, segment_task
+from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import AuxiliaryFiles, held_name
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources

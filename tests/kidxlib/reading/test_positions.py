@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kidxlib.format.segment_files import LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.listing import settled_segments
 from kidxlib.indexing.source import PartitionDirectory, source_at
-from kidxlib.reading.positions import settled_segments
 from tests.faults.watching import Did, Watch
 
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from kidxlib.catalog.conditions import rows_where
+from kidxlib.catalog.conditions import rows_where, scope_of
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
-from kidxlib.tables.protocol import scope_of
 from tests.conftest import one_in
 from tests.support.grouped import SEGMENTS_OF_GROUPS, Segments, assert_grouped, rows_of
 

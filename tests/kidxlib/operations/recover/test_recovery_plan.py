@@ -16,10 +16,10 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.operations.recover.forecast import Forecast, forecast_partition
+from kidxlib.operations.recover.forecast import Forecast, ForecastTask, forecast_partition, forecasts_of
 from kidxlib.operations.recover.make_ready import rebuild_and_look
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.operations.recover.recovery_plan import ForecastTask, RecoverLevel, forecasts_of
+from kidxlib.operations.recover.recovery_plan import RecoverLevel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.opened_log import SMALL_BYTES, opened_log
 from tests.support.logs import golden
