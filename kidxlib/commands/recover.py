@@ -203,7 +203,7 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     return recover_log_dirs(request.resolved, backend, as_it_comes=not request.as_json)
 
 
-recover_log_dirs = kidx_command(
+recover = kidx_command(
     "recover",
     Recover,
     run_recover,

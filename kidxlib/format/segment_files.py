@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kidxlib import java
@@ -27,6 +28,9 @@ SWAP_SUFFIX = ".swap"
 
 OFFSET_MAX = 2**63 - 1
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
+
+#: A simulated start asks for a name several times, in each of its passes.
+_NAMES_KEPT: Final = 4096
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 AUXILIARY_SUFFIXES = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
@@ -68,6 +72,7 @@ def _offset_in(name: str, suffix: str) -> int | None:
     return parsed[0] if parsed is not None and parsed[1] == suffix else None
 
 
+@lru_cache(_NAMES_KEPT)
 def offset_in_name(name: str) -> int | None:
     """The offset in any file's name, as Kafka reads it: all up to the first dot (`LogFileUtils.offsetFromFileName`)."""
     return java.parse_long(name.partition(".")[0])

@@ -210,7 +210,6 @@ def _remedy_of_misnamed(name: str, names: Collection[str]) -> str:
     return f"{its_log} is not there: rename the file to that, if kidx dump shows that it begins with offset {offset}"
 
 
-@lru_cache(_NAMES_KEPT)
 @dataclass(frozen=True, slots=True)
 class AcceptedOffsets:
     """What a broker takes from an offset checkpoint; why it does not start with that (`failure`), or a remark for a

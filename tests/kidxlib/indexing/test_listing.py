@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import NotASegment, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, SWAP_SUFFIX, NotASegment, segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listing import (
     ListedSegments,
     SkippedEntries,
     list_segments,
     list_source_partitions,
     offset_indexes,
+    settled_segments,
 )
 from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory
+from tests.faults.watching import Did, Watch
 from tests.support.unlistable import unlistable_directory
 
 
@@ -132,3 +136,18 @@ def test_offset_indexes_are_known_by_their_names(tmp_path: Path) -> None:
     put(tmp_path / "i", segment_file(3, ".index"), segment_file(40, ".index"), "5.index", segment_file(6, ".timeindex"))
     assert offset_indexes(tmp_path / "i") == {3, 40}
     assert offset_indexes(tmp_path / "away") == set()
+
+
+def test_a_swap_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
+    """As `LocalLog.replaceSegments` renames files; a broker may have ended amid that."""
+    (directory := tmp_path / "topic-0").mkdir()
+    partition = PartitionDirectory(source_at(str(tmp_path)), TopicPartition("topic", 0), directory)
+    swapped = directory / segment_file(0, LOG_SUFFIX + SWAP_SUFFIX)
+    for path in (swapped, directory / segment_file(9, LOG_SUFFIX)):
+        path.touch()
+    assert [base_offset for base_offset, *_ in settled_segments(partition)] == [9]
+    with Watch([directory], Did.OPEN) as watch, ThreadPoolExecutor(1) as pool:
+        listed = pool.submit(settled_segments, partition)
+        next(watch.events())
+        swapped.rename(directory / segment_file(0, LOG_SUFFIX))
+        assert [base_offset for base_offset, *_ in listed.result()] == [0, 9]

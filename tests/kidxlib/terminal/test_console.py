@@ -80,13 +80,13 @@ _COMMAND = """
 import click
 from kidxlib.terminal import options
 from kidxlib.terminal.command import run
-from kidxlib.terminal.console import Done, begin_phase, print_line, warn
+from kidxlib.terminal.console import Progress, begin_phase, print_line, warn
 
 @click.command()
 @options.verbose
 def command():
     begin_phase("starting")
-    begin_phase("reading", done=lambda: Done(1, 10, 2.0), segments=4, log_bytes=40)
+    begin_phase("reading", done=lambda: Progress(1, 10, 2.0), segments=4, log_bytes=40)
     warn("one is odd")
     begin_phase("recording")
     print_line("the result")
