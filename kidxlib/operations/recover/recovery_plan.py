@@ -390,11 +390,7 @@ def recovery_plan(
 def log_dirs_with_forecasts(
     broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
 ) -> list[PlannedLogDir]:
-    """The log dirs of a broker, with forecasts that were made before, by directory.
-
-    Raises:
-        KidxError: a partition has no forecast, or is not there.
-    """
+    """The log dirs of a broker, with forecasts that were made before, by directory."""
     planned: list[PlannedLogDir] = []
     for log_dir in broker.log_dirs:
         listed = list_log_dir_partitions(log_dir, known)

@@ -149,11 +149,8 @@ def _partition_as_json(contents: _PartitionContents) -> dict[str, Any]:
 
 
 def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
-    """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs.
-
-    Raises:
-        KidxError: it cannot be done to its end, and no metadata was written. Of a controller's disk that fails as it is
-            written, the error says which file it is.
+    """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs. After an error no metadata was
+    written; but of a controller's disk that fails as it is written, the error says which file it is.
     """
     log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
     with _telling_what_is_left():
@@ -288,9 +285,6 @@ def _copy_logs(plan: RestorePlan, known: KnownTopics, engine: Engine, reader: _R
     Args:
         known: the settings of topics; the new log dirs are its sources.
         scans: an empty directory for the scans of logs.
-
-    Raises:
-        KidxError: a file cannot be copied, or a copy is not what was planned.
     """
     tasks = _ForecastTasks(plan, known, scans)
     alone = [replica for replica in plan.copied if _is_read_alone(replica)]

@@ -234,11 +234,7 @@ class _MadeFolder:
 
 @contextlib.contextmanager
 def opened_bucket(options: BucketOptions) -> Iterator[Bucket]:
-    """A bucket that a user names, with a directory of this machine that is gone at the end of the context.
-
-    Raises:
-        UsageError: it is not there, or cannot be looked at.
-    """
+    """A bucket that a user names, with a directory of this machine that is gone at the end of the context."""
     layout = LAYOUTS[options.layout or LOCAL.name]
     place = bucket_at(options.place, layout)
     place = Path(os.path.realpath(place)) if isinstance(place, Path) else place
@@ -262,9 +258,6 @@ def take_from_bucket(
         topics: only topics whose full names match.
         brokers: the new ones.
         controllers: of the new cluster's id the id of a `__remote_log_metadata` without any copy is made.
-
-    Raises:
-        UsageError: the bucket cannot be listed, or its metadata in a log dir cannot be read.
     """
     if bucket is None:
         return Taken(inventory=inventory)

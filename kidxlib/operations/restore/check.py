@@ -133,11 +133,7 @@ class _AppliedRestore:
 
 
 def _read_applied(path: Path) -> _AppliedRestore:
-    """Read the output of `kidx restore --apply ID --json`.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Read the output of `kidx restore --apply ID --json`."""
     try:
         given = json.loads(small_file(path))
     except (OSError, ValueError) as error:
@@ -424,9 +420,6 @@ def _client_options(request: CheckRequest) -> str:
 def client_settings(path: Path | None) -> dict[str, str]:
     """The settings of a file that Kafka's tools take as `--command-config`, as librdkafka names them. What it has no
     other name for goes to it as it is.
-
-    Raises:
-        UsageError: the file cannot be read, or has what librdkafka cannot use.
     """
     if path is None:
         return {}

@@ -363,11 +363,8 @@ class Inventory:
 
 def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[ComparedPlace, StoppedBroker]]:
     """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read;
-    but all of these topics must be readable.
-
-    Raises:
-        UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters, or one does
-            not say of which. Kafka has written that since 2.4, and topic ids since 2.8.
+    but all of these topics must be readable. Each source has to say of which cluster it is. Kafka
+    has written that since 2.4, and topic ids since 2.8.
     """
     brokers: list[tuple[ComparedPlace, StoppedBroker]] = []
     of_node: dict[int, str] = {}
@@ -419,11 +416,7 @@ def _ensure_named(broker: StoppedBroker) -> None:
 
 
 def _ensure_readable(place: ComparedPlace, topics: re.Pattern[str]) -> None:
-    """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics.
-
-    Raises:
-        UsageError: something may not be read: whose it is, and how many more there are.
-    """
+    """See that this user may read the log dirs' own files, the metadata, and all of the partitions of these topics."""
     if not (found := [*_not_readable(place, topics)]):
         return
     first, *more = found
@@ -568,9 +561,6 @@ class InventoryCache:
     Args:
         path: the file, or a link to it; None: there is none, and all logs are read.
         now: before this run lists logs.
-
-    Raises:
-        UsageError: the file is not one of these, or cannot be read; or no file can be written there.
     """
 
     def __init__(self, path: Path | None, now: datetime) -> None:

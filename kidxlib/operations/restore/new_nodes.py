@@ -134,11 +134,7 @@ class FormattedController:
 
 
 def read_formatted(log_dir: Path) -> FormattedController:
-    """Read what `kafka-storage format` has made in a controller's metadata log dir.
-
-    Raises:
-        UsageError: it is not just formatted: what was found, and what to do.
-    """
+    """Read what `kafka-storage format` has made in a controller's metadata log dir."""
     properties = _required_properties(log_dir)
     directory = log_dir / METADATA_DIRECTORY
     names = set(os.listdir(directory)) if directory.exists() else set()
@@ -232,9 +228,6 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
 
     Returns:
         The files.
-
-    Raises:
-        PublishError: a file is no longer as it was read: a node has started, or somebody else writes.
     """
     written = []
     for controller in controllers:

@@ -602,9 +602,6 @@ def cluster_metadata_records(cluster: RestoredCluster, formatted: Sequence[Frame
     Args:
         formatted: the records of `kafka-storage format` in the target. Its users (`--add-scram`) win over those of the
             old cluster; its levels are not taken over.
-
-    Raises:
-        ValueError: a topic has no value for a setting by which Kafka deletes records, and would get Kafka's default.
     """
     users = [record for record in formatted if record.message.name == "UserScramCredentialRecord"]
     made = {_scram_user(record) for record in users}

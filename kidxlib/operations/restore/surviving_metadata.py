@@ -174,10 +174,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
     The newest is the copy with the largest epoch and then the largest end, as an election would choose among these
     nodes (`ReplicaState`, `KafkaRaftClient.handleVoteRequest`): where a majority of the controllers is among them, it
-    has all that was committed.
-
-    Raises:
-        ClusterMetadataError: copies are there, and none of them can be read; or they are of several clusters.
+    has all that was committed. Copies of several clusters, or of which none can be read, are an error.
     """
     copies: list[_MetadataCopy] = []
     unreadable: dict[Location, str] = {}
@@ -221,11 +218,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
 
 def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | None:
-    """The newest metadata that any log dir has, or one line on why no copy is taken.
-
-    Raises:
-        UsageError: where `surviving_metadata` raises a `ClusterMetadataError`.
-    """
+    """The newest metadata that any log dir has, or one line on why no copy is taken."""
     try:
         return surviving_metadata(log_dirs)
     except ClusterMetadataError as error:

@@ -155,11 +155,7 @@ class ProposedEnd:
 
 
 def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
-    """The offsets before which partitions end, in the form of `kafka-delete-records --offset-json-file`.
-
-    Raises:
-        UsageError: the file cannot be read, or has another form.
-    """
+    """The offsets before which partitions end, in the form of `kafka-delete-records --offset-json-file`."""
     what = f"--until-offsets {path}"
     try:
         content = json.loads(small_file(path), object_pairs_hook=_each_name_once)
@@ -443,11 +439,7 @@ def _proposed_end(leader: InventoryReplica, time_ms: int) -> ProposedEnd:
 
 
 def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
-    """Write the offsets in the form of `kafka-delete-records --offset-json-file`, into a new file.
-
-    Raises:
-        UsageError: the file is there already: somebody may have changed it.
-    """
+    """Write the offsets in the form of `kafka-delete-records --offset-json-file`, into a new file."""
     partitions = [{name: each.as_json()[name] for name in ("topic", "partition", "offset")} for each in proposed]
     try:
         with interrupts.stopping(lambda: None), path.open("x") as file:  # a part of it would be in the way

@@ -227,11 +227,7 @@ def _metadata_place(text: str) -> Location:
 
 
 def bucket_at(text: str, layout: ObjectLayout) -> Location:
-    """The directory or prefix of the partitions' directories at a place that a user gives.
-
-    Raises:
-        UsageError: it is not there, or cannot be looked at.
-    """
+    """The directory or prefix of the partitions' directories at a place that a user gives."""
     place = given_location("", text) or Path(text)
     try:
         bucket = find_bucket(place) if layout is LOCAL else place
