@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-import pyarrow as pa
-
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS, REMOTE_SEGMENTS
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
@@ -113,11 +111,6 @@ def delta_properties(table: Table) -> dict[str, str]:
         # By default the first 32 columns have statistics, which take 2 kB of the log for each file.
         "delta.dataSkippingStatsColumns": ",".join(table.statistics),
     }
-
-
-def commented_schema(table: Table) -> pa.Schema:
-    """The table's schema with the comments of its columns, in Delta's form."""
-    return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])
 
 
 def made_by_an_older_release(place: str, version: int) -> CatalogError:

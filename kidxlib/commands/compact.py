@@ -148,7 +148,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
     """
-    from kidxlib.operations.compaction import CompactionReport, changes_as_json, compact_files, compaction_report
+    from kidxlib.operations.compaction import CompactionReport, compact_files, compaction_as_json, compaction_report
     from kidxlib.operations.maintenance import ALL, maintain_tables
     from kidxlib.terminal import interrupts
 
@@ -177,7 +177,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
     outcome.values.update(applied=request.apply, now=request.context.now.isoformat(), tables=[])
     if request.files is not None:
         tell_files(outcome, compacted, applied=request.apply)
-        outcome.values["changes"] = lambda: changes_as_json(changes)
+        outcome.values["changes"] = lambda: compaction_as_json(changes)
     if maintained:
         tell_tables(outcome, maintained, applied=request.apply)
     outcome.line(f"catalog: {backend.catalog.path}")
@@ -185,7 +185,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
 
 
 def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) -> None:
-    """Show a row for each topic and action, and a line for each of a few files."""
+    """Show for `kidx compact` a row for each topic and action, and a line for each of a few files."""
     from rich.filesize import decimal
 
     from kidxlib.terminal.run_summary import TOPICS_SHOWN

@@ -149,7 +149,7 @@ class Workers:
             unfinished = self._try(do, work, use_mmap, take)
             if not unfinished or self._stop.value:
                 return
-            compiling.set_flag(False)
+            compiling.set_compiling(False)
             warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
         raise WorkersDiedError(

@@ -117,8 +117,8 @@ class RowsInItem:
 
 
 def mapped_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """The rows of batches as a table in a mapped file; one batch at a time is held. The file is in `TMPDIR`, or /tmp,
-    is unlinked already, and is freed with the table.
+    """The staged rows of workers as a table in a mapped file; one batch at a time is held. The file is in `TMPDIR`, or
+    /tmp, is unlinked already, and is freed with the table.
     """
     place = temporary_place()
     with writing_in(place):
@@ -196,7 +196,7 @@ def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
 
 
 def batch_of_kind(rows: Values) -> pa.RecordBatch:
-    """The rows of one kind from its column of structs, which is null in rows of another kind."""
+    """Staged rows of one kind, from their column of structs, which is null in rows of another kind."""
     filled = rows.filter(rows.is_valid()) if rows.null_count else rows
     return pa.RecordBatch.from_struct_array(filled)
 
@@ -234,7 +234,9 @@ def units_of(work: Work[Any], directory: Path) -> list[Unit]:
 
 
 def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of 1,000. A batch among the rows is passed on at once, before the gathered rows."""
+    """The rows that a unit of work gives, in batches of 1,000. A batch among the rows is passed on at once, before the
+    gathered rows.
+    """
     gathered: list[dict[str, Any]] = []
     for row in rows:
         if isinstance(row, pa.RecordBatch):

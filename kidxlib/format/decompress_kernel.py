@@ -72,7 +72,7 @@ def _allocated(address: int | None) -> int:
     return address
 
 
-#: In place of a size: the content does not fit; or it is left to `codecs.decompress`.
+#: In place of a size: the content does not fit; or it is left to `codecs.decompressed_stream`.
 NO_ROOM: Final = -1
 REFUSED: Final = -2
 

@@ -38,7 +38,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.known_segments import KEYS, NOWHERE, Matched, match_listing, missing_segments
+from kidxlib.indexing.known_segments import KEYS, NOWHERE, MatchedListing, match_listing, missing_segments
 from kidxlib.indexing.listing import TO_READ, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
@@ -160,7 +160,7 @@ def _size_of(name: str, directory: int) -> int:
         return _NOT_SEEN
 
 
-def _with_kept_intervals(plan: Plan, matched: Matched) -> pa.Table:
+def _with_kept_intervals(plan: Plan, matched: MatchedListing) -> pa.Table:
     """All listed segments as rows of `TO_READ`. The interval that compaction chose stays. So does the one that the
     metadata of the topic's cluster once gave, where nobody gives one now, as when the metadata cannot be read. Repaired
     files get the interval of the files that are not repaired.
@@ -179,7 +179,7 @@ def _with_kept_intervals(plan: Plan, matched: Matched) -> pa.Table:
 
 
 def _are_unchanged(
-    plan: Plan, matched: Matched, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool
+    plan: Plan, matched: MatchedListing, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool
 ) -> Flags:
     """Whether reading each log again would give the same row and the same files as the catalog and the disk have.
     `to_read` has all listed segments; `publish_truncated`: the index of a valid prefix is wanted too.
@@ -198,7 +198,7 @@ def _are_unchanged(
     return same
 
 
-def _to_be_finished(plan: Plan, unchanged: Matched, sizes: IndexSizes) -> Flags:
+def _to_be_finished(plan: Plan, unchanged: MatchedListing, sizes: IndexSizes) -> Flags:
     """Which segments lack what finishing their partition adds: facts, or the transaction index."""
     unfinished: Flags = ~flags_of(unchanged.known["producer_state"].is_valid())
     expected, has_index = numbers_in(unchanged.known["transaction_index_bytes"])
@@ -208,7 +208,7 @@ def _to_be_finished(plan: Plan, unchanged: Matched, sizes: IndexSizes) -> Flags:
     return unfinished
 
 
-def _recorded_otherwise(plan: Plan, unchanged: Matched) -> Flags:
+def _recorded_otherwise(plan: Plan, unchanged: MatchedListing) -> Flags:
     """Segments of which the catalog has another path, or says otherwise whether they are active."""
     other: Flags = flags_of(unchanged.known["active"]) != flags_of(plan.segments["active"])[unchanged.listed]
     for start in range(0, len(other), _PATHS_AT_ONCE):
@@ -219,7 +219,7 @@ def _recorded_otherwise(plan: Plan, unchanged: Matched) -> Flags:
     return other
 
 
-def _as_listed(plan: Plan, matched: Matched, to_read: pa.Table) -> Flags:
+def _as_listed(plan: Plan, matched: MatchedListing, to_read: pa.Table) -> Flags:
     """Which rows have the log, options and topic of the listing. Their index files are not looked at."""
     known, partitions = matched.known, plan.partitions
     versions, intervals, max_index_bytes = (
@@ -247,7 +247,7 @@ def _positions(sources: Values) -> NDArray[np.int32]:
     return positions
 
 
-def _only_once_told(plan: Plan, matched: Matched, setting: str) -> Flags:
+def _only_once_told(plan: Plan, matched: MatchedListing, setting: str) -> Flags:
     """Which segments were built with a setting from the metadata of the topic's cluster, which nobody gives now."""
     told = [partition.choice.is_told(setting, partition.topic_id) for partition in plan.partitions]
     return (
@@ -256,7 +256,7 @@ def _only_once_told(plan: Plan, matched: Matched, setting: str) -> Flags:
     )
 
 
-def _same_version(plan: Plan, matched: Matched) -> Flags:
+def _same_version(plan: Plan, matched: MatchedListing) -> Flags:
     """Which logs are as they were read; also those that could be looked at neither then nor now."""
     names = ("log_bytes", "log_mtime_ns", "log_inode")
     before = [numbers_in(matched.known[name]) for name in names]
@@ -283,7 +283,9 @@ def _repaired(plan: Plan) -> Flags:
     return repaired
 
 
-def _sizes(plan: Plan, matched: Matched, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]) -> list[Longs]:
+def _sizes(
+    plan: Plan, matched: MatchedListing, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]
+) -> list[Longs]:
     """`IndexSizes.of` some matched segments, which may be in any order."""
     listed = matched.listed[which]
     order = np.argsort(listed, kind="stable")
@@ -297,7 +299,7 @@ def _is_any_of(column: Values, words: Sequence[str]) -> Flags:
     return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
 
 
-def _segments_to_fill(plan: Plan, unchanged: Matched | None, fill_bytes: int | None) -> Flags:
+def _segments_to_fill(plan: Plan, unchanged: MatchedListing | None, fill_bytes: int | None) -> Flags:
     """Which listed segments are read for all facts: in their order, of so many bytes together at most. A larger log is
     passed over. Segments that are not unchanged all lack facts.
     """

@@ -31,7 +31,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.listing import DirectoryListings
-from kidxlib.indexing.plan import PartitionTask, SegmentTask, held_name
+from kidxlib.indexing.plan import PartitionTask, SegmentTask
 from kidxlib.indexing.segments import (
     NOT_READ,
     BuiltSegment,
@@ -49,7 +49,7 @@ from kidxlib.recovery.partition_fold import (
 )
 from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
-from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, held_name
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
@@ -198,7 +198,7 @@ class _BrokerSnapshots:
         return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
 
 
-def _publish_snapshot(files: _PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
+def _publish_snapshot(files: _FinishedPartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
     """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain.
 
     Where there is no readable one, a broker that recovers takes a snapshot of what it has read, certain or not. Without
@@ -220,7 +220,7 @@ def _publish_snapshot(files: _PartitionFiles, offset: int, content: bytes, sourc
     files.stage_or_keep(name, content, certain=is_taken or source is not StateSource.UNKNOWN)
 
 
-def _drop_other_snapshots(files: _PartitionFiles, wanted: Collection[int]) -> None:
+def _drop_other_snapshots(files: _FinishedPartitionFiles, wanted: Collection[int]) -> None:
     """Remove the snapshots in an index directory but those at some offsets. Snapshots beside logs are the broker's."""
     if files.task.in_place:
         return
@@ -230,7 +230,7 @@ def _drop_other_snapshots(files: _PartitionFiles, wanted: Collection[int]) -> No
 
 
 def _publish_transaction_index(
-    files: _PartitionFiles, folded: FoldedSegment
+    files: _FinishedPartitionFiles, folded: FoldedSegment
 ) -> tuple[Callable[[], Published], bytes | None]:
     """Stage the transaction index of a segment. Returns what is done, to be asked for once it is committed, and the
     file's content afterwards; None if there is no file, or a broker's own stays.
@@ -257,7 +257,7 @@ def _nothing() -> Published:
 class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
         self._task = task
-        self.files = _PartitionFiles(task, publisher, listings)
+        self.files = _FinishedPartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
@@ -334,7 +334,7 @@ class _Finisher:
             self.files.stage_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)
 
 
-def _withdraw(files: _PartitionFiles, base_offset: int) -> None:
+def _withdraw(files: _FinishedPartitionFiles, base_offset: int) -> None:
     """A segment on which Kafka fails gets no index; in place, the files that a broker left there stay."""
     if files.task.in_place:
         _discard_held(files, base_offset)
@@ -343,7 +343,7 @@ def _withdraw(files: _PartitionFiles, base_offset: int) -> None:
     files.superfluous += filter(files.task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
 
 
-class _PartitionFiles:
+class _FinishedPartitionFiles:
     """The files of a partition. None changes before the publisher commits. Whoever reads them closes them.
 
     Attributes:
@@ -422,7 +422,7 @@ class _PartitionFiles:
             pass
 
 
-def _release_held(files: _PartitionFiles, base_offset: int) -> None:
+def _release_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
     """Publish a waiting offset index, because its transaction index exists now."""
     held = held_name(base_offset)
     content = files.read(held)
@@ -431,6 +431,6 @@ def _release_held(files: _PartitionFiles, base_offset: int) -> None:
         files.superfluous.append(held)
 
 
-def _discard_held(files: _PartitionFiles, base_offset: int) -> None:
+def _discard_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
     """Remove a waiting offset index that must never get its name."""
     files.superfluous.append(held_name(base_offset))

@@ -43,7 +43,7 @@ _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedListing:
     """Rows of the catalog, matched with a listing.
 
     Attributes:
@@ -56,10 +56,10 @@ class Matched:
     partitions: Positions
     listed: Positions
 
-    def where(self, flags: Flags) -> Matched:
+    def where(self, flags: Flags) -> MatchedListing:
         if flags.all():
             return self
-        return Matched(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
+        return MatchedListing(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
 
     @property
     def present(self) -> Flags:
@@ -68,14 +68,14 @@ class Matched:
         return ~flags_of(absent)
 
 
-def match_listing(plan: Plan, known: pa.Table) -> Matched:
+def match_listing(plan: Plan, known: pa.Table) -> MatchedListing:
     keys = known.select(PARTITION_KEY)
     partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
     segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
     listed = pa.table(
         {"listed_partition": partition_numbers(plan.segments), "base_offset": plan.segments["base_offset"]}
     )
-    return Matched(known, partitions, positions_in(segments, listed, listed.column_names))
+    return MatchedListing(known, partitions, positions_in(segments, listed, listed.column_names))
 
 
 def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
@@ -87,7 +87,7 @@ def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
 
 
 def missing_segments(
-    plan: Plan, matched: Matched
+    plan: Plan, matched: MatchedListing
 ) -> tuple[pa.Table, dict[PartitionKey, int], dict[PartitionKey, list[int]]]:
     """The segments that a listing lacks, of all that were there when the catalog was written: what is `gone`,
     `emptied` and `missing_at_end`, as in `Changes`.
@@ -116,7 +116,7 @@ def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
     }
 
 
-def _missing_at_end(plan: Plan, missing: Matched) -> dict[PartitionKey, list[int]]:
+def _missing_at_end(plan: Plan, missing: MatchedListing) -> dict[PartitionKey, list[int]]:
     """The base offsets of missing segments after the last segment that exists, by partition, of partitions that have
     segments. Retention leaves none. A topic that was recreated under its name starts from the beginning.
     """

@@ -20,7 +20,7 @@ from kidxlib.catalog.matching import Flags, Longs, Positions, Values, numbers_ar
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import CheckpointError, UsageError, describe_error
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, NotASegment, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, NotASegment
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.bins import bins_of, threads_of
 from kidxlib.indexing.listing import (
@@ -41,7 +41,6 @@ from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion, Location
 from kidxlib.storage.log_dir import Checkpoints, read_topic_id, why_no_partitions
-from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, sweep_staging_files
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
@@ -630,18 +629,3 @@ def log_dirs_to_lock(plan: Plan) -> list[Path]:
             raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the directory it leads to")
         log_dirs.add(path.parent)
     return sorted(log_dirs)
-
-
-_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
-
-
-def held_name(base_offset: int) -> str:
-    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
-    believes the other files.
-    """
-    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
-
-
-def remove_held(directory: Directory) -> None:
-    """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
-    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)

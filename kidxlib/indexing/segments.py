@@ -19,7 +19,7 @@ from kidxlib.catalog.segments import IndexFile
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.indexing.plan import BuildTask, ScanTask, held_name
+from kidxlib.indexing.plan import BuildTask, ScanTask
 from kidxlib.jit.machine import cores
 from kidxlib.recovery.kept_scans import KeptPass, PassPlace
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -36,7 +36,7 @@ from kidxlib.storage.opened_log import (
     small_log_passes,
 )
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
-from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher
+from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, held_name
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 

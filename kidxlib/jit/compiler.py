@@ -265,11 +265,11 @@ class _Teller(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         self._depth += 1
-        compiling.set_flag(True)
+        compiling.set_compiling(True)
 
     def on_end(self, event: event.Event) -> None:
         self._depth -= 1
-        compiling.set_flag(self._depth > 0)
+        compiling.set_compiling(self._depth > 0)
 
 
 event.register("numba:compile", _Teller())  # type: ignore[no-untyped-call]

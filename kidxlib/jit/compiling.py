@@ -16,7 +16,7 @@ def share_flag(flag: ctypes.c_bool) -> None:
     _flag = flag
 
 
-def set_flag(is_compiling: bool) -> None:
+def set_compiling(is_compiling: bool) -> None:
     """Set or clear the flag. If several threads or processes compile, the first that ends clears it."""
     _flag.value = is_compiling
     if is_compiling:

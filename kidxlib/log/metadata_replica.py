@@ -121,7 +121,7 @@ class MetadataReplica:
 
 
 def ensure_whole_snapshot(path: Location) -> None:
-    """Read a snapshot from its header to its footer."""
+    """Read a snapshot of the cluster's metadata (KRaft) from its header to its footer."""
     _Copy(path.parent, lambda _: False).read_snapshot(path)
 
 

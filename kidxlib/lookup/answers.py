@@ -189,7 +189,7 @@ def log_name(segment: LogSegment) -> str:
 
 
 def why_end_is_missing(segment: LogSegment) -> str | None:
-    """Why a segment's log may have had more than it has now."""
+    """The remark for answers past the end of a segment's log that may have had more than it has now."""
     torn = segment.torn  # before `truncation`, which is known once `torn` has had to recover the segment
     return segment.truncation or torn
 

@@ -193,7 +193,7 @@ class KnownPartitions:
 
 
 def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
-    """The message that a partition does not exist, with the most similar names that do."""
+    """The message that a partition to be looked up does not exist, with the most similar names that do."""
     there = sorted(partition.directory for partition in set(known))
     return f"no partition {wanted.directory} in it; it has {_similar_names(wanted.directory, there)}"
 

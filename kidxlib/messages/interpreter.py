@@ -132,7 +132,7 @@ def read_message(message: MessageDefinition, readable: Readable, version: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class MessageScope:
     """A message, or a struct of it, in one version: `curVersions` of Kafka's generator.
 
     Attributes:
@@ -145,7 +145,7 @@ class Scope:
     given: int
 
     @classmethod
-    def of(cls, message: MessageDefinition, version: int) -> Scope:
+    def of(cls, message: MessageDefinition, version: int) -> MessageScope:
         return cls(message, message.versions, version)
 
     @property
@@ -176,11 +176,11 @@ class Scope:
         is_below = self.given < self.possible.lowest and struct.versions.lowest < self.possible.lowest
         return is_above or is_below
 
-    def within(self, struct: Field) -> Scope:
+    def within(self, struct: Field) -> MessageScope:
         """A struct of this field."""
         if struct.fields is None:
-            return Scope(self.message, self._common(struct).versions, self.given)
-        return Scope(self.message, self.possible.intersection(struct.versions), self.given)
+            return MessageScope(self.message, self._common(struct).versions, self.given)
+        return MessageScope(self.message, self.possible.intersection(struct.versions), self.given)
 
     def fields_of(self, struct: Field) -> Sequence[Field]:
         """The fields of a struct of this field."""
@@ -214,10 +214,10 @@ class Scope:
 
 @functools.cache
 def _message_reader(message: MessageDefinition, version: int) -> _Read:
-    return _struct_reader(Scope.of(message, version), message.fields)
+    return _struct_reader(MessageScope.of(message, version), message.fields)
 
 
-def _struct_reader(scope: Scope, fields: Iterable[Field]) -> _Read:
+def _struct_reader(scope: MessageScope, fields: Iterable[Field]) -> _Read:
     defaults = {field.name: scope.default(field) for field in fields}
     mandatory = [
         (field.name, _field_reader(scope, field))
@@ -263,13 +263,13 @@ def _check_tagged_fields(count: int, remaining: int) -> None:
         )
 
 
-def _tagged_reader(scope: Scope, field: Field) -> _Read:
+def _tagged_reader(scope: MessageScope, field: Field) -> _Read:
     if scope.is_in(field.versions) and scope.is_in(field.tagged):
         return _field_reader(scope, field)
     return _raise("a version that has this tag", f"Tag {field.tag} is not valid for version {scope.given}")
 
 
-def _field_reader(scope: Scope, field: Field) -> _Read:
+def _field_reader(scope: MessageScope, field: Field) -> _Read:
     nullable = scope.is_in(field.nullable)
     if field.element_type is not None:
         read_element = _value_reader(scope, field, field.element_type, f"{field.name} element", nullable=False)
@@ -282,7 +282,7 @@ def _field_reader(scope: Scope, field: Field) -> _Read:
     return lambda readable: None if readable.number(1) < 0 else read_value(readable)
 
 
-def _value_reader(scope: Scope, field: Field, kind: str, name: str, nullable: bool) -> _Read:
+def _value_reader(scope: MessageScope, field: Field, kind: str, name: str, nullable: bool) -> _Read:
     """The reader of a value that is not an array: of a field, or of an array's element. `name` is the one in Kafka's
     exceptions.
     """
@@ -295,7 +295,7 @@ def _value_reader(scope: Scope, field: Field, kind: str, name: str, nullable: bo
     return _struct_reader(scope.within(field), scope.fields_of(field))
 
 
-def _array_reader(name: str, read_element: _Read, scope: Scope, nullable: bool) -> _Read:
+def _array_reader(name: str, read_element: _Read, scope: MessageScope, nullable: bool) -> _Read:
     is_flexible, limits_counts = scope.is_flexible, scope.limits_counts
 
     def read(readable: Readable) -> list[Any] | None:
@@ -361,10 +361,10 @@ def json_object(message: MessageDefinition, values: Values, version: int) -> dic
     Kafka throws if a field is set that the version lacks. That cannot happen here: the message was read in the same
     version, or in a lower one.
     """
-    return _struct(Scope.of(message, version), message.fields, values)
+    return _struct(MessageScope.of(message, version), message.fields, values)
 
 
-def _struct(scope: Scope, fields: Sequence[Field], values: Values) -> dict[str, Any]:
+def _struct(scope: MessageScope, fields: Sequence[Field], values: Values) -> dict[str, Any]:
     return {
         field.name: _value(scope, field, values[field.name])
         for field in fields
@@ -373,7 +373,7 @@ def _struct(scope: Scope, fields: Sequence[Field], values: Values) -> dict[str, 
     }
 
 
-def _value(scope: Scope, field: Field, value: Any) -> Any:
+def _value(scope: MessageScope, field: Field, value: Any) -> Any:
     match value:
         case bytes():
             return base64.b64encode(value).decode()
@@ -439,11 +439,11 @@ def write_message(message: MessageDefinition, values: Mapping[str, Any], version
     if version not in message.versions:
         raise ValueError(f"{message.name} of version {version}, which it does not have")
     output = bytearray()
-    _write_struct(output, Scope.of(message, version), message.fields, values)
+    _write_struct(output, MessageScope.of(message, version), message.fields, values)
     return bytes(output)
 
 
-def _write_struct(output: bytearray, scope: Scope, fields: Sequence[Field], values: Mapping[str, Any]) -> None:
+def _write_struct(output: bytearray, scope: MessageScope, fields: Sequence[Field], values: Mapping[str, Any]) -> None:
     tagged: dict[int, bytes] = {}
     for field in fields:
         default = scope.default(field)
@@ -464,7 +464,7 @@ def _write_struct(output: bytearray, scope: Scope, fields: Sequence[Field], valu
             output += unsigned_varint(tag) + unsigned_varint(len(written)) + written
 
 
-def _write_field(output: bytearray, scope: Scope, field: Field, value: Any) -> None:
+def _write_field(output: bytearray, scope: MessageScope, field: Field, value: Any) -> None:
     if value is None and not scope.is_in(field.nullable):
         raise ValueError(f"{scope.message.name}: {field.name} is null")
     if field.element_type is not None:
@@ -481,7 +481,7 @@ def _write_field(output: bytearray, scope: Scope, field: Field, value: Any) -> N
             _write_value(output, scope, field, field.type, value)
 
 
-def _write_value(output: bytearray, scope: Scope, field: Field, kind: str, value: Any) -> None:
+def _write_value(output: bytearray, scope: MessageScope, field: Field, kind: str, value: Any) -> None:
     match kind:
         case "string":
             text = None if value is None else value.encode()
@@ -498,7 +498,7 @@ def _write_value(output: bytearray, scope: Scope, field: Field, kind: str, value
             _write_struct(output, scope.within(field), scope.fields_of(field), value)
 
 
-def _written_length(value: Any, scope: Scope, size: int) -> bytes:
+def _written_length(value: Any, scope: MessageScope, size: int) -> bytes:
     """The length before bytes or elements; null has −1."""
     length = _NULL if value is None else len(value)
     return unsigned_varint(length + 1) if scope.is_flexible else length.to_bytes(size, signed=True)

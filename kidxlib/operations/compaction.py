@@ -371,6 +371,6 @@ def _line(row: dict[str, Any]) -> str:
     return f"{file}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
 
-def changes_as_json(changes: StagedRows) -> list[dict[str, Any]]:
+def compaction_as_json(changes: StagedRows) -> list[dict[str, Any]]:
     """The changes for JSON, in order."""
     return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()

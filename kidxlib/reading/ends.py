@@ -199,7 +199,7 @@ class ReadingEnds:
             remedy = self._aside.remedy_of_empty(directory.path)
             no_log = LeftOut(partition=partition, why=WhyLeftOut.NO_LOG, remedy=remedy)
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[no_log])
-        asked = _AskedOffsets(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
+        asked = _OffsetsBeyondEnds(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         missing = None
         if asked.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
             missing = missing_start(directory.path, partition, asked.first_base, self._offsets_in)
@@ -261,7 +261,7 @@ class ReadingEnds:
         seen: WantedRecords,
         high_watermark: int,
         index_of: IndexOf,
-        asked: _AskedOffsets,
+        asked: _OffsetsBeyondEnds,
     ) -> tuple[PartitionEnds, list[LeftOut]]:
         tail = _tail(logs, index_of, replace(seen, first_offset=max(high_watermark, seen.first_offset)))
         limited = replace(seen, last_offset=min(seen.last_offset, high_watermark - 1))
@@ -354,7 +354,7 @@ def _moved_start(directory: Location, log_start: int, logs: Sequence[ListedLog])
 
 
 @dataclass(frozen=True, slots=True)
-class _AskedOffsets:
+class _OffsetsBeyondEnds:
     """The offsets that are asked for, beside those that the logs have.
 
     Attributes:

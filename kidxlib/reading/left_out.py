@@ -367,7 +367,9 @@ def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
 
 
 def unmounted_log_dirs(log_dirs: Collection[Location]) -> str | None:
-    """The empty log dirs, as if a disk is not mounted, in words; None if none is empty."""
+    """The empty log dirs whose partitions may be left out, as if a disk is not mounted, in words; None if none is
+    empty.
+    """
     return ", ".join(sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))) or None
 
 
@@ -518,7 +520,9 @@ def _may_have_wanted_times(log: LogRead) -> bool:
 
 
 def first_batch_timestamp_ms(log: Location) -> int:
-    """The largest timestamp of a log's first batch, in ms since the epoch; −1 if it is not known."""
+    """The largest timestamp of a log's first batch, for what is left out before it, in ms since the epoch; −1 if it is
+    not known.
+    """
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
         return next((batch.max_timestamp for batch in batches(content)), NO_TIMESTAMP)

@@ -61,7 +61,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ListedLog:
-    """A segment's log as it was listed.
+    """A segment's log as it was listed, in which positions are found where reading begins and ends.
 
     Attributes:
         end_offset: the base offset of the next segment; None of the last.
@@ -302,7 +302,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the last whole batch of a partition ends.
+    """Where the last whole batch of `JoinedLogs` ends.
 
     Attributes:
         base_offset, version: the last segment when it was listed.
@@ -445,8 +445,8 @@ class JoinedLogs:
 
 
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> JoinedLogs | None:
-    """List a partition's logs; None if it has none, or has lost them by now. `index_dir` is the tree with the index
-    files; None if they are beside the logs.
+    """List a partition's logs as `JoinedLogs`; None if it has none, or has lost them by now. `index_dir` is the tree
+    with the index files; None if they are beside the logs.
     """
     try:
         segments = settled_segments(directory)

@@ -170,7 +170,7 @@ def read_request(
 
 
 def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a segment's log, or its URL, and the base offset in its name."""
+    """The path of a segment's log that a caller requests, or its URL, and the base offset in its name."""
     text = os.fspath(path)
     place = given_location("", text) or location(text)
     base_offset = parse_segment_log(place.name)

@@ -38,8 +38,8 @@ class AbortedRanges:
         return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
 
     def are_aborted(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which batches (of dtype `BATCH`) belong to an aborted transaction, as a consumer decides it
-        (`CompletedFetch.isBatchAborted`).
+        """Which batches (of dtype `BATCH`) a `SegmentRead` takes for those of an aborted transaction, as a consumer
+        decides it (`CompletedFetch.isBatchAborted`).
         """
         is_aborted = np.zeros(len(batches), np.bool_)
         if len(self):

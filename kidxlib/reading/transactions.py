@@ -127,7 +127,7 @@ class _ScannedPiece:
 ScannedLog: TypeAlias = Sequence[_ScannedPiece]
 #: Scans logs, perhaps in other processes, and gives the results in the order of the logs.
 ScanLogs: TypeAlias = Callable[[Sequence[LogToScan]], Generator[ScannedLog, None, None]]
-_Request: TypeAlias = tuple["_Partition", LogToScan]
+_Request: TypeAlias = tuple["_PartitionTransactions", LogToScan]
 
 
 def transactions_of(
@@ -136,7 +136,7 @@ def transactions_of(
     """The transactions of each partition. `scan` gets all logs at once that are sure to be needed. `known_events` has
     the events of logs that a catalog knows; None if there is no catalog.
     """
-    folds = [_Partition(partition) for partition in partitions]
+    folds = [_PartitionTransactions(partition) for partition in partitions]
     requests = [(fold, log) for fold in folds for log in fold.needed_logs()]
     count = 1
     while requests:
@@ -196,7 +196,7 @@ def _groups(requests: Sequence[_Request]) -> Iterator[Sequence[_Request]]:
         yield group
 
 
-class _Partition:
+class _PartitionTransactions:
     """The transactions of one partition, updated log by log."""
 
     def __init__(self, partition: PartitionToScan) -> None:

@@ -63,7 +63,7 @@ class Damage:
 
     @property
     def lost(self) -> str:
-        """The lost offsets in words."""
+        """The offsets that a walk loses to the damage, in words."""
         end = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
         return f"offsets {self.first_offset} {end}{' of that log' if self.is_whole_log else ''}"
 

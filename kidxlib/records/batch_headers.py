@@ -7,12 +7,13 @@ checksums, as on a broker's read path; `is_crc_valid` does. Offsets and timestam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.checksums import extend_crc32, extend_crc32c
 from kidxlib.format.codecs import CHUNK_BYTES
 from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, batch_size
@@ -203,3 +204,8 @@ def is_crc_valid(log: LogBytes, batch: BatchHeader) -> bool:
     for position in range(batch.position + covered_from, batch.next_position, _PIECE_BYTES):
         crc = extend(crc, log.read(position, min(_PIECE_BYTES, batch.next_position - position)))
     return crc == batch.crc
+
+
+def epochs_of_batches(some: Iterable[BatchHeader]) -> tuple[EpochEntry, ...]:
+    """The leader epochs of batches, each where its batch begins."""
+    return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)

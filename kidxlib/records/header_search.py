@@ -152,14 +152,14 @@ Step: TypeAlias = Callable[[NDArray[np.uint8], int, int, NDArray[np.void], int],
 
 
 def new_walks(targets: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """Walks from these positions, of dtype `_WALK`; both arrays have shape (n,)."""
+    """Searches of batch headers that begin at these positions, of dtype `_WALK`; both arrays have shape (n,)."""
     walks = np.zeros(len(targets), _WALK)
     walks["target"], walks["position"], walks["previous_position"] = targets, positions, -1
     return walks
 
 
 def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
-    """Run each walk to its end; fastest if their positions increase."""
+    """Run each search of batch headers to its end; fastest if their positions increase."""
     log_bytes, number = log.size, 0
     window_position, window = 0, np.empty(0, np.uint8)
     while (number := step(window, window_position, log_bytes, walks, number)) < len(walks):

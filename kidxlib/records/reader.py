@@ -362,7 +362,7 @@ def messages(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
 
 
 def stream_of(log: LogBytes, position: int, end: int) -> CodecStream:
-    """A section of the file, read lazily."""
+    """A section of a log in which the reader finds records, as a stream that is read lazily."""
 
     def chunks() -> Iterator[bytes]:
         for start in range(position, end, CHUNK_BYTES):

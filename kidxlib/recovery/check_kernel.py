@@ -198,7 +198,8 @@ _with_head = _with_head_by_instructions if HAS_INSTRUCTIONS else _with_head_by_c
 
 @njit(forceinline=True)
 def with_batch(crc, data, address, at, batch_bytes, stored):
-    """The CRC-32C of the bytes of `crc` and a batch of magic 2 after them, whose checksum is right.
+    """The CRC-32C of checked bytes: of those of `crc`, and a batch of magic 2 after them, whose checksum was found
+    right.
 
     Args:
         data: has the batch's header from `at` on.

@@ -102,17 +102,17 @@ class Cells:
 
 
 def offset_digests(rows: NDArray[np.void]) -> tuple[OffsetDigest, ...]:
-    """Rows of dtype `header_facts_kernel.OFFSET_DIGEST`, those of one log."""
+    """The facts `OffsetDigest` of one log, from rows of dtype `header_facts_kernel.OFFSET_DIGEST`."""
     return tuple(OffsetDigest(*row) for row in rows.tolist())
 
 
 def smallest_timestamps(rows: NDArray[np.void]) -> tuple[SmallestTimestamp, ...]:
-    """Rows of dtype `header_facts_kernel.SMALLEST_TIMESTAMP`, those of one log."""
+    """The facts `SmallestTimestamp` of one log, from rows of dtype `header_facts_kernel.SMALLEST_TIMESTAMP`."""
     return tuple(SmallestTimestamp(*row) for row in rows.tolist())
 
 
 def records_by_hour(rows: NDArray[np.void]) -> tuple[HourRecords, ...]:
-    """Rows of dtype `header_facts_kernel.HOUR_RECORDS`, those of one log."""
+    """The facts `HourRecords` of one log, from rows of dtype `header_facts_kernel.HOUR_RECORDS`."""
     return tuple(
         HourRecords(None if hour == kernel.FURTHER_HOURS else hour, records, certain_records)
         for hour, records, certain_records in rows.tolist()
@@ -181,7 +181,9 @@ def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
 
 @cache
 def magics_of(mask: int) -> tuple[int, ...]:
-    """The magics in a scan's state, ascending; −1 for any other than 0 to 62."""
+    """The fact which magics a segment's batches have, ascending, from the bits in a scan's state; −1 for any other than
+    0 to 62.
+    """
     return ((-1,) if mask >> 63 else ()) + _bits(mask & (2**63 - 1))
 
 

@@ -104,7 +104,7 @@ class SegmentColumns:
         return len(self.base_offsets)
 
     def part(self, start: int, end: int) -> SegmentColumns:
-        """The segments from one position to before another, as views of the same arrays."""
+        """The segments that retention decides on, from one position to before another, as views of the same arrays."""
         positions = slice(start, end)
         return SegmentColumns(
             base_offsets=self.base_offsets[positions],

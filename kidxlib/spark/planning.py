@@ -38,7 +38,7 @@ from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.pushed_filters import Pushed
 from kidxlib.spark.source import Numbers, StreamOffsets
-from kidxlib.spark.source_options import LATEST, Limit, SourceOptions, StreamOptions, Topics, TriggerLimits
+from kidxlib.spark.source_options import LATEST, LimitOption, SourceOptions, StreamOptions, TopicsOption, TriggerLimits
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 from kidxlib.storage.log_dir import Checkpoints, read_checkpoints
 
@@ -143,7 +143,7 @@ class StreamPlanner:
         if (until := self._until) is not None:
             ends = {partition: min(end, until[partition]) for partition, end in ends.items() if partition in until}
         lags = [
-            _Lag(partition, there[partition].logs, begins[partition], end)
+            _StreamLag(partition, there[partition].logs, begins[partition], end)
             for partition, end in ends.items()
             if end > begins[partition]
         ]
@@ -344,7 +344,7 @@ class _Available:
 
 
 @dataclass(frozen=True)
-class _Lag:
+class _StreamLag:
     """The unread offsets of a partition, with an exclusive end."""
 
     partition: TopicPartition
@@ -381,7 +381,7 @@ class _Taken:
     log_bytes: int
 
 
-def _cut(lags: Sequence[_Lag], limits: TriggerLimits) -> dict[TopicPartition, _Taken]:
+def _cut(lags: Sequence[_StreamLag], limits: TriggerLimits) -> dict[TopicPartition, _Taken]:
     """The part of each unread partition that a micro-batch takes, from its beginning on; none of partitions without a
     share. A limit of bytes takes whole batches, and one batch if that alone is above the limit.
     """
@@ -396,7 +396,7 @@ def _cut(lags: Sequence[_Lag], limits: TriggerLimits) -> dict[TopicPartition, _T
     if limits.offsets is not None:
         parts = shares_of_limit([lag.end - lag.begin for lag in lags], [1] * len(lags), limits.offsets)
         lags = [
-            _Lag(lag.partition, lag.logs, lag.begin, lag.begin + part)
+            _StreamLag(lag.partition, lag.logs, lag.begin, lag.begin + part)
             for lag, part in zip(lags, parts, strict=True)
             if part > 0
         ]
@@ -441,7 +441,7 @@ def _absent_of(
     directory are `there`.
     """
     whole = {source.path for source in request.sources if source.remote is None}
-    by_name = options.topics != Topics()
+    by_name = options.topics != TopicsOption()
     return absent_as_left_out(whole, options.topics.asks_for, brokers, there, by_name=by_name)
 
 
@@ -464,7 +464,7 @@ def _source_request(
 
 
 def _offsets_of(
-    options: SourceOptions, limit: Limit, partitions: list[TopicPartition]
+    options: SourceOptions, limit: LimitOption, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
     """The offset of a limit in each partition; None for no limit."""
     if not limit.is_time:

@@ -89,7 +89,7 @@ _STRATEGIES: Final = ("error", "latest")
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicsOption:
     """The partitions to read: `assigned` ones, those of `subscribed` topics, or those of topics whose names contain a
     match of a pattern; all if nothing is set. Brokers' internal topics must be given by name.
     """
@@ -128,7 +128,7 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LimitOption:
     """Where reading begins, or before which record it ends.
 
     Attributes:
@@ -177,9 +177,9 @@ class SourceOptions:
     """
 
     paths: tuple[str, ...]
-    topics: Topics
-    start: Limit
-    end: Limit
+    topics: TopicsOption
+    start: LimitOption
+    end: LimitOption
     skips_unmatched: bool
     isolation: str
     mode: str
@@ -316,22 +316,22 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     return word == "true"
 
 
-def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_other: bool = False) -> Limit:
+def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_other: bool = False) -> LimitOption:
     """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
     timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
     begin at the latest offset.
     """
     if (text := given.get(options.timestamp)) is not None:
-        return Limit(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
+        return LimitOption(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
     if (text := given.get(options.offsets_by_timestamp)) is not None:
-        return Limit(
+        return LimitOption(
             options.offsets_by_timestamp, is_time=True, by_partition=_by_partition(options.offsets_by_timestamp, text)
         )
     text = given.get(options.offsets, options.word).strip()
     if text.lower() == options.word:
-        return Limit(options.offsets)
+        return LimitOption(options.offsets)
     if takes_other and text.lower() == options.other_word:
-        return Limit(options.offsets, everywhere=options.other)
+        return LimitOption(options.offsets, everywhere=options.other)
     numbers: dict[TopicPartition, int | None] = {}
     for partition, number in _by_partition(options.offsets, text).items():
         if number < min(options.number, options.other) or (number == options.other and not takes_other):
@@ -340,7 +340,7 @@ def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_othe
                 f"{options.word}"
             )
         numbers[partition] = None if number == options.number else number
-    return Limit(options.offsets, by_partition=numbers)
+    return LimitOption(options.offsets, by_partition=numbers)
 
 
 def _by_partition(option: str, text: str) -> dict[TopicPartition, int]:
@@ -369,7 +369,7 @@ def _milliseconds(option: str, text: str) -> int:
     return int(text)
 
 
-def _parse_topics(given: Mapping[str, str]) -> Topics:
+def _parse_topics(given: Mapping[str, str]) -> TopicsOption:
     named = [option for option in _OF_TOPICS if option in given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
@@ -377,10 +377,10 @@ def _parse_topics(given: Mapping[str, str]) -> Topics:
         topics = frozenset(filter(None, (topic.strip() for topic in given["subscribe"].split(","))))
         if not topics:
             raise UsageError(f"subscribe {given['subscribe']!r}: expected topics, separated by commas")
-        return Topics(subscribed=topics)
+        return TopicsOption(subscribed=topics)
     if "subscribePattern" in given:
-        return Topics(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
-    return Topics(assigned=_assigned(given["assign"])) if "assign" in given else Topics()
+        return TopicsOption(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
+    return TopicsOption(assigned=_assigned(given["assign"])) if "assign" in given else TopicsOption()
 
 
 def _assigned(text: str) -> frozenset[TopicPartition]:

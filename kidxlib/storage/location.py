@@ -481,3 +481,33 @@ def absolute_place(location: str) -> str:
     """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
     path = plain_location(location)
     return path if "://" in path else os.path.realpath(path)
+
+
+def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
+    """The directory that is the same as another, is below it, or is above it; None: there is none. Directories are told
+    apart by their identities and by their places on file systems, as a bind mount has another path.
+    """
+    of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
+    for other in others:
+        of_other = {identity_of(directory) for directory in (other, *other.parents)}
+        if identity_of(other) in of_path or identity_of(path) in of_other:
+            return other
+        if place is not None and _is_in_or_around(place, place_on_file_system(other)):
+            return other
+    return None
+
+
+def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) -> bool:
+    if other is None or one[0] != other[0]:
+        return False
+    return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, in order.
+
+    Raises:
+        OSError: it cannot be listed, or nothing in it can be looked at.
+    """
+    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
+    return sorted(os.listdir(directory))

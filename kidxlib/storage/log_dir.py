@@ -99,16 +99,6 @@ def looks_unmounted(directory: Location) -> bool:
         return False
 
 
-def names_in(directory: Path) -> list[str]:
-    """The names in a directory, in order.
-
-    Raises:
-        OSError: it cannot be listed, or nothing in it can be looked at.
-    """
-    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
-    return sorted(os.listdir(directory))
-
-
 def _holds_partitions(directory: Location) -> bool:
     try:
         return any(is_partition_directory(entry) for entry in entries_in(directory))

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from kidxlib.errors import PublishError
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.storage.location import (
     DIRECTORY,
     Directory,
@@ -48,6 +49,9 @@ STAGING_SUFFIX: Final = ".tmp"
 #: Files that are committed together, and rows held back until they are: one flush for all of them.
 GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
+
+
+_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
 
 
 class Published(enum.StrEnum):
@@ -416,3 +420,15 @@ def _write(directory: int, name: str, content: bytes, owner: FileOwner | None) -
             written += os.write(descriptor, content[written:])
     finally:
         os.close(descriptor)
+
+
+def held_name(base_offset: int) -> str:
+    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
+    believes the other files.
+    """
+    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+
+
+def remove_held(directory: Directory) -> None:
+    """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
+    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)

@@ -59,7 +59,9 @@ def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] |
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns of a schema; a column that they lack is null."""
+    """Rows that were read from a Delta table's files or log, with the columns of a schema; a column that they lack is
+    null.
+    """
     present = set(rows.column_names)
     nulls = pa.nulls(rows.num_rows)
     return pa.table(

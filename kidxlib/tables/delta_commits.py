@@ -59,7 +59,7 @@ _AMID_THE_ANSWER: Final = "request or response body error"
 
 
 def attempts() -> Iterator[None]:
-    """Attempts, with random pauses between them."""
+    """Attempts to commit or read a Delta table, with random pauses between them."""
     for number in range(ATTEMPTS):
         if number:
             time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2 ** (number - 1))))
@@ -67,7 +67,9 @@ def attempts() -> Iterator[None]:
 
 
 def was_dropped(error: Exception) -> bool:
-    """Whether the connection ended before the whole answer came. The store may have carried out the request."""
+    """Whether a commit of delta-rs failed because the connection ended before the store's whole answer came. The store
+    may have carried out the request.
+    """
     return _BEFORE_THE_ANSWER in str(error) or _AMID_THE_ANSWER in str(error)
 
 

@@ -37,7 +37,6 @@ from kidxlib.catalog.tables import (
     FILE_BYTES,
     LAYOUT_VERSION,
     catalog_version_of,
-    commented_schema,
     delta_properties,
     made_by_an_older_release,
 )
@@ -580,3 +579,8 @@ def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) ->
 
 def _plain(field: pa.Field[pa.DataType]) -> pa.Field[pa.DataType]:
     return field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
+
+
+def commented_schema(table: Table) -> pa.Schema:
+    """The table's schema with the comments of its columns, in Delta's form."""
+    return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])

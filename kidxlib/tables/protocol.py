@@ -48,7 +48,7 @@ class FirstAndLast:
 
 
 def counts_of(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Count rows by their values in some columns: these columns, each combination once, and `ROWS`."""
+    """Count rows as `TablesToRead.counts` does: by their values in some columns, each combination once, with `ROWS`."""
     return rows.group_by(list(names)).aggregate([([], "count_all")]).rename_columns([*names, ROWS.name])
 
 
@@ -203,8 +203,8 @@ MaintenanceOf = Callable[[Tables], Maintenance]
 
 
 def files_schema(table: Table) -> pa.Schema:
-    """The schema of files: path, size, rows, and the least and greatest value of each column with statistics in Delta's
-    log; null if the log has none, or all values are null.
+    """The schema of what `Maintenance.files` returns: path, size, rows, and the least and greatest value of each column
+    with statistics in Delta's log; null if the log has none, or all values are null.
     """
     schema = table.schema()
     fields: list[pa.Field[Any]] = [

@@ -90,8 +90,8 @@ def _rows_of_kind(by_kind: Callable[[], Mapping[RowKind, Sequence[Row]]], kind: 
 
 
 def tell_audit_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
-    """Show the findings, the worst first, and what a broker would do at its next start. `looked_in` names the places
-    where index files were looked for.
+    """Show on screen an audit's findings, the worst first, and what a broker would do at its next start. `looked_in`
+    names the places where index files were looked for.
     """
     outcome.table(
         title,

@@ -231,7 +231,7 @@ class Phase:
 
 
 def slow_store_message() -> str:
-    """The message about an object store that has not answered each request of this process; "" if it has."""
+    """What a phase on screen says of a store that has not answered each request of this process; "" if it has."""
     again = requests_made().tried_again
     return f"the store is slow: {again:,} requests made again" if again else ""
 

@@ -193,7 +193,7 @@ class _Shape:
 
     @property
     def width(self) -> int:
-        """The width in columns of the terminal."""
+        """The width of a table on screen, in columns of the terminal."""
         widths = [max(map(cell_len, head.split("\n"))) for head in self._heads()]
         widths = [max(widths[at], self._widest(at)) for at in range(len(widths))]
         return sum(widths) + (1 + _BOX * len(widths) if self.boxed else _GAP * (len(widths) - 1))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kidxlib.messages.definitions import Field, MessageDefinition
-from kidxlib.messages.interpreter import Scope, Values
+from kidxlib.messages.interpreter import MessageScope, Values
 
 #: The size in bytes of each integer type, and whether it is signed.
 _INTEGERS: Final = {
@@ -25,17 +25,17 @@ _DOUBLES: Final = (0.0, -0.0, 1.5, 1e7, 123456.75, 0.001, 0.00025, 1e300, float(
 
 def random_values(message: MessageDefinition, version: int, rng: random.Random) -> Values:
     """Values of all fields; those that the version lacks have their defaults."""
-    return _random_struct(Scope.of(message, version), message.fields, rng)
+    return _random_struct(MessageScope.of(message, version), message.fields, rng)
 
 
-def _random_struct(scope: Scope, fields: Sequence[Field], rng: random.Random) -> Values:
+def _random_struct(scope: MessageScope, fields: Sequence[Field], rng: random.Random) -> Values:
     return {
         field.name: _random(scope, field, rng) if scope.is_in(field.versions) else scope.default(field)
         for field in fields
     }
 
 
-def _random(scope: Scope, field: Field, rng: random.Random) -> Any:
+def _random(scope: MessageScope, field: Field, rng: random.Random) -> Any:
     if rng.random() < 0.2:
         default = scope.default(field)
         if default is not None or scope.is_in(field.nullable):
@@ -47,7 +47,7 @@ def _random(scope: Scope, field: Field, rng: random.Random) -> Any:
     return _random_value(scope, field, field.type, rng)
 
 
-def _random_value(scope: Scope, field: Field, kind: str, rng: random.Random) -> Any:
+def _random_value(scope: MessageScope, field: Field, kind: str, rng: random.Random) -> Any:
     match kind:
         case "bool":
             return rng.random() < 0.5

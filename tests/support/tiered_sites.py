@@ -31,7 +31,7 @@ from kidxlib.log.remote.layout import (
     list_bucket_partitions,
     object_name,
 )
-from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataPartition, metadata_partitions
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataTopicPartition, metadata_partitions
 from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
@@ -151,7 +151,7 @@ class RemoteSegment:
 
 
 def _messages(metadata: object) -> Iterator[FramedMessage]:
-    assert isinstance(metadata, MetadataPartition)
+    assert isinstance(metadata, MetadataTopicPartition)
     for path in metadata.logs.values():
         log = LogFile(str(path))
         for batch in batches(log):

@@ -98,11 +98,11 @@ def wait_for_loops() -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            compiling.set_flag(True)
+            compiling.set_compiling(True)
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH)
             finally:
-                compiling.set_flag(False)
+                compiling.set_compiling(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,9 @@ class _Counters:
         self._seconds = 0.0
 
     def begin_wave(self) -> None:
-        """Begin to count the time of another wave of segments; the time in between does not count."""
+        """Begin to count the time in which Spark's executors read another wave of segments; the time in between does
+        not count.
+        """
         span = self.of_tasks.span
         self._seconds += span.value.seconds
         span.value = Span()

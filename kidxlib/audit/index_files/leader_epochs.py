@@ -100,9 +100,10 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
 
 
 def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
-    """The finding on a file whose `first` entry is below the first offset of the logs. Whatever a broker deletes from
-    the start, it cuts the epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a log it cuts them at
-    the checkpoint of log starts alone, so the file tells of the loss until more is deleted (`LogLoader.load`).
+    """The finding on a `leader-epoch-checkpoint` whose `first` entry is below the first offset of the logs. Whatever a
+    broker deletes from the start, it cuts the epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a
+    log it cuts them at the checkpoint of log starts alone, so the file tells of the loss until more is deleted
+    (`LogLoader.load`).
     """
     if first is None or first_offset is None or first.start_offset >= first_offset:
         return None
@@ -119,7 +120,7 @@ def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding 
 
 
 def lost_or_in_bucket(lost: Finding) -> Finding:
-    """The finding of lost logs where they may as well be in a bucket."""
+    """The finding on a `leader-epoch-checkpoint` that knows of lost logs, where these may as well be in a bucket."""
     return replace(lost, verdict=Verdict.SAFE, reason=FIRST_LOGS_NOT_KNOWN, consequence=IN_BUCKET_OR_LOST)
 
 

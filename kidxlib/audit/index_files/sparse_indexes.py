@@ -64,8 +64,9 @@ class _MissedTargets:
 
 
 def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
-    """The smallest target of each class between two numbers. Targets of one class compare alike with all keys, so the
-    index misses this target if it misses any of its class.
+    """The targets by which the audit of an `.index` or `.timeindex` tries all lookups: the smallest of each class
+    between two numbers. Targets of one class compare alike with all keys, so the index misses this target if it misses
+    any of its class.
     """
     targets = np.unique(np.concatenate([[least], keys, keys + 1]))
     return targets[(targets >= least) & (targets <= most)]

@@ -367,7 +367,9 @@ def kafka_of(
 
 
 def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) -> int | None:
-    """The node that last registered a log dir of this id as its own; None where none did, or nobody knows."""
+    """The node that last registered the log dir with this directory id of a `meta.properties`, by the cluster's
+    metadata; None where none did, or nobody knows.
+    """
     if metadata is None or directory_id is None:
         return None
     return next((node for node, of_node in metadata.log_dirs.items() if directory_id in of_node), None)

@@ -237,7 +237,9 @@ def accepted_offsets(log_dir: Location, name: str) -> AcceptedOffsets:
 
 
 def ensure_epochs_accepted(path: Location | Listed) -> None:
-    """Read leader epochs as `LeaderEpochFileCache` does, which ignores values below 0."""
+    """Read a `leader-epoch-checkpoint` as a starting broker does (`LeaderEpochFileCache`, which ignores values below
+    0); what it does not accept is raised as `KafkaThrows`.
+    """
     for number, entry in enumerate(_parse_checkpoint(path, 2, _parse_epoch_entry), start=3):
         if min(entry) < 0:
             raise KafkaThrows(
@@ -246,7 +248,9 @@ def ensure_epochs_accepted(path: Location | Listed) -> None:
 
 
 def accepted_topic_id(path: Location | Listed) -> str:
-    """Read a topic id as `PartitionMetadataReadBuffer` does: from two lines, ignoring what is before their colons."""
+    """Read the topic id in `partition.metadata` as a starting broker does (`PartitionMetadataReadBuffer`); what keeps
+    the broker from starting is raised as `KafkaThrows`.
+    """
     lines = read_lines(path)
     version = java.parse_int(_metadata_field(lines, 1))
     if version is None or version < 0:

@@ -76,7 +76,7 @@ def _read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogM
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataPartition:
+class MetadataTopicPartition:
     """A metadata partition in a directory.
 
     Attributes:
@@ -197,13 +197,13 @@ def _milliseconds(times: Any) -> Any:
     return times.cast(pa.int64())
 
 
-def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartition | ExportedPartition]:
+def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataTopicPartition | ExportedPartition]:
     """The metadata partitions in some places, by number. The copy with the greatest `end` counts.
 
     Args:
         places: log dirs, directories of single partitions, or exports.
     """
-    partitions: dict[int, MetadataPartition | ExportedPartition] = {}
+    partitions: dict[int, MetadataTopicPartition | ExportedPartition] = {}
     for place in places:
         for partition in _partitions_in(place):
             number = partition.number
@@ -212,7 +212,7 @@ def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartiti
     return dict(sorted(partitions.items()))
 
 
-def _partitions_in(place: Location) -> Iterator[MetadataPartition | ExportedPartition]:
+def _partitions_in(place: Location) -> Iterator[MetadataTopicPartition | ExportedPartition]:
     if place.name.endswith(EXPORT_SUFFIX):
         yield from _exported_partitions(place)
     else:
@@ -230,12 +230,12 @@ def _partition_directories(directory: Location) -> Iterator[tuple[int, Location]
             yield partition.partition, place
 
 
-def _listed(number: int, directory: Location) -> MetadataPartition:
+def _listed(number: int, directory: Location) -> MetadataTopicPartition:
     named = ((parse_segment_log(name), path) for name, path in files_in(directory).items())
     logs = dict(sorted((base_offset, path) for base_offset, path in named if base_offset is not None))
     last = max(logs, default=None)
     end = (-1, 0) if last is None else (last, logs[last].stat().st_size)
-    return MetadataPartition(number, directory, logs, end)
+    return MetadataTopicPartition(number, directory, logs, end)
 
 
 def _records(path: Location, log: LogBytes, *, is_last: bool) -> Iterator[MetadataRecord]:

@@ -128,7 +128,7 @@ class _EpochLineage:
 
 
 @dataclass(slots=True)
-class _Partition:
+class _RemoteSegmentsOfPartition:
     """A topic's partition after the records so far."""
 
     segments: dict[str, _SegmentSoFar] = field(default_factory=dict)
@@ -285,16 +285,18 @@ def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, lis
     }
 
 
-def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
+def _epochs_read(partition: _RemoteSegmentsOfPartition) -> Iterator[EpochRead]:
     for read in partition.readable():
         copied = read.copied
         of_segment = copied.start_offset, copied.end_offset
         yield EpochRead(copied.segment.id, read.epoch, read.start_offset, read.end_offset, of_segment)
 
 
-def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _Partition], int, int | None]:
+def _folded(
+    records: Iterable[MetadataRecord],
+) -> tuple[dict[TopicIdPartition, _RemoteSegmentsOfPartition], int, int | None]:
     """The partitions, the number of records, and the latest record's time."""
-    partitions: defaultdict[TopicIdPartition, _Partition] = defaultdict(_Partition)
+    partitions: defaultdict[TopicIdPartition, _RemoteSegmentsOfPartition] = defaultdict(_RemoteSegmentsOfPartition)
     count, last_ms = 0, None
     for record in records:
         count += 1
@@ -317,7 +319,9 @@ def _epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
         yield epoch, start_offset, next_offset - 1
 
 
-def _segment_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+def _segment_rows(
+    topic_id_partition: TopicIdPartition, partition: _RemoteSegmentsOfPartition
+) -> Iterator[dict[str, Any]]:
     read_ids = {read.copied.segment.id for read in partition.readable()}
     for known in sorted(
         partition.segments.values(), key=lambda known: (known.copied.start_offset, known.copied.segment.id)
@@ -346,7 +350,9 @@ def _segment_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -
         }
 
 
-def _break_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+def _break_rows(
+    topic_id_partition: TopicIdPartition, partition: _RemoteSegmentsOfPartition
+) -> Iterator[dict[str, Any]]:
     """Where the segments that brokers read do not follow one another."""
     if partition.is_deleted:
         return

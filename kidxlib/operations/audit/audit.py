@@ -40,7 +40,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.known_segments import (
     NOT_ASKED,
     NOWHERE,
-    Matched,
+    MatchedListing,
     match_listing,
     row_counts_by_partition,
     without_directory,
@@ -312,7 +312,7 @@ def _as_cataloged(
     return plan, tasks, row_counts_by_partition(matched.where(~listed).known)
 
 
-def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
+def _where_built(plan: Plan, there: MatchedListing) -> list[ListedPartition]:
     """The partitions, with the index directory of the last segment that the catalog knows. The next build would index
     new segments there, too.
     """

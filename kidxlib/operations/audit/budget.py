@@ -247,7 +247,7 @@ def look_at_unread(
     """Look at partitions without reading their logs. Verdicts of earlier audits count from `fail_on` on."""
     if not audits:
         return Unread()
-    known = _Known.of(tables, plan, audits, sources)
+    known = _KnownBeyondBudget.of(tables, plan, audits, sources)
     facts = known.facts
     earlier, losing = _earlier(tables, audits, sources, fail_on)
     now = [*_ends(facts, audits), *_without_index(known, audits)]
@@ -265,7 +265,7 @@ def look_at_unread(
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownBeyondBudget:
     """The catalog's rows of the segments that are left out.
 
     Attributes:
@@ -323,7 +323,7 @@ class _Known:
             yield (row["source"], row["topic"], row["partition"]), directory, row["base_offset"], row["log_bytes"]
 
 
-def _without_index(known: _Known, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
+def _without_index(known: _KnownBeyondBudget, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
     """The findings on indexes that a build has written and that are gone."""
     there: dict[PartitionKey, set[int]] = {}
     for key, directory, base_offset, log_bytes in known.indexed():

@@ -33,7 +33,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new
 from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
-from kidxlib.indexing.plan import Plan, log_dirs_to_lock, remove_held, repair_plan
+from kidxlib.indexing.plan import Plan, log_dirs_to_lock, repair_plan
 from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
@@ -58,7 +58,7 @@ from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import RANGE_BYTES
 from kidxlib.storage.log_dir import NO_CHECKPOINTS, Checkpoints
-from kidxlib.storage.publisher import sweep_staging_files
+from kidxlib.storage.publisher import remove_held, sweep_staging_files
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.terminal.console import begin_phase, note, rate

@@ -46,8 +46,8 @@ def catalog_damage(
     expected_in_log_dirs: ExpectedInLogDirs,
     changes: Changes | None = None,
 ) -> KnownDamage:
-    """The damage of the catalog's segments, the gaps between them, and what the log dirs lack. `changes` are those of a
-    listing that are not recorded; None where all are.
+    """The damage for a build's report: that of the catalog's segments, the gaps between them, and what the log dirs
+    lack. `changes` are those of a listing that are not recorded; None where all are.
     """
     sources, gone = [source.name for source in request.sources], None if changes is None else changes.gone
     tables = catalog.tables
@@ -76,7 +76,9 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
 
 
 def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, GapEvidence]:
-    """What explains gaps between a plan's logs."""
+    """What explains gaps between logs in a build's report: the policies of a plan's topics, and the directories of its
+    partitions.
+    """
     topics = ((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
     directories = GapEvidence({partition.key: partition.directory.path for partition in plan.partitions})
     return request.known_topics.policy_of(topics), directories
@@ -87,7 +89,9 @@ def lost_counts(changes: Changes) -> dict[str, int]:
 
 
 def emptied(plan: Plan, damage: KnownDamage) -> list[dict[str, Any]]:
-    """The sources without a segment of which the catalog has some, as objects of JSON."""
+    """The sources that a build's report names as emptied: those without a segment of which the catalog has some, as
+    objects of JSON.
+    """
     return [
         {"source": name, "path": as_text(path), "segments": damage.present(name)}
         for name, path in plan.empty.items()

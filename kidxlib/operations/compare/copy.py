@@ -1,4 +1,4 @@
-"""Compares a copy with its original, file by file. `_PartitionFindings` makes the findings on a partition of how its
+"""Compares a copy with its original, file by file. `_CopyFindings` makes the findings on a partition of how its
 files compare; `compare_copy`, below, compares all partitions and the log dirs' own files.
 """
 
@@ -128,7 +128,7 @@ def _same_end(row: LogPairRow) -> int:
     return row.base_offset if row.same_end_offset is None else row.same_end_offset
 
 
-class _PartitionFindings:
+class _CopyFindings:
     def __init__(self, compared: ComparedPartition) -> None:
         self._compared = compared
         self._name = compared.one.name
@@ -586,7 +586,7 @@ def _by_offset(
     """How the batches compare of partitions that are cut elsewhere in B, by directory. The logs of these alone are
     read once more.
     """
-    elsewhere = [partition for partition in compared if _PartitionFindings(partition).is_cut_elsewhere]
+    elsewhere = [partition for partition in compared if _CopyFindings(partition).is_cut_elsewhere]
     if not elsewhere:
         return {}
     by_offset = compare_replica_directories(elsewhere, one, other, known, engine, as_copy=True)
@@ -600,7 +600,7 @@ def _partition_findings(
     one: ComparedPlace,
     other: ComparedPlace,
 ) -> list[ComparisonFinding]:
-    findings = _PartitionFindings(partition).findings(batches)
+    findings = _CopyFindings(partition).findings(batches)
     findings += [gap for gap in lost if gap.directory == partition.one.name]
     findings += log_start_findings(partition.one.topic_partition, one, other)
     if not findings:

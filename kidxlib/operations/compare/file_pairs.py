@@ -140,7 +140,7 @@ class FilePairs:
     log_bytes: int
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`: one thread reads them."""
+        """Itself: one thread reads them."""
         return self
 
 
@@ -269,7 +269,7 @@ class LogPair:
         return self.one_bytes + self.other_bytes
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`: one thread reads both."""
+        """Itself: one thread reads both."""
         return self
 
 

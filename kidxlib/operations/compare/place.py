@@ -40,7 +40,7 @@ from kidxlib.log.metadata_image import ConfigValue
 from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind, PartitionResult
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.storage.location import Location, given_location, identity_of
+from kidxlib.storage.location import Location, given_location, identity_of, names_in
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import (
     CLEAN_SHUTDOWN_FILE,
@@ -48,7 +48,6 @@ from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
     MetaProperties,
     ensure_one_broker,
-    names_in,
     read_meta_properties,
     read_offset_checkpoint,
     read_topic_id,

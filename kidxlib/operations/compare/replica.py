@@ -193,7 +193,7 @@ class ReplicaRange:
     log_bytes: int
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`: one thread reads both sides."""
+        """Itself: one thread reads both sides."""
         return self
 
 

@@ -59,16 +59,9 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.indexing.bins import into_bins
 from kidxlib.operations.recover.page_cache import HeadersRead, read_cached_headers
-from kidxlib.operations.recover.read_logs import (
-    EarlierRead,
-    LogReader,
-    SmallLog,
-    epochs_of_batches,
-    log_path,
-    read_together,
-)
+from kidxlib.operations.recover.read_logs import EarlierRead, LogReader, SmallLog, log_path, read_logs_together
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.records.batch_headers import BatchHeader, batches
+from kidxlib.records.batch_headers import BatchHeader, batches, epochs_of_batches
 from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -149,7 +142,7 @@ class SeenLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The columns of `audit.gaps.FACTS`."""
+        """What a forecast has seen of a log, in the columns of `audit.gaps.FACTS`."""
         names = ("base_offset", "log_bytes", "next_offset", "records")
         return {**{name: getattr(self, name) for name in names}, "status": self.status.value}
 
@@ -182,7 +175,8 @@ def look_at_logs(
     *,
     is_compacted: bool,
 ) -> SeenLogs:
-    """See what is missing from a partition's logs, once the reader has read what the broker would read.
+    """What a forecast has seen of a partition's logs, and what is missing from them, once the reader has read what the
+    broker would read.
 
     In a compacted topic, offsets may be missing between logs.
     """
@@ -536,7 +530,7 @@ def forecast_partition(
     """Forecast what a broker does with a partition. Nothing is written.
 
     After a clean stop a broker reads no log. Without `everything`, only the end of the last log is then looked at. With
-    `trusts`, the kernel is known to have all that was written (`page_cache.ensure_nothing_lost`), and headers are
+    `trusts`, the kernel is known to have all that was written (`page_cache.ensure_page_cache_kept`), and headers are
     enough.
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
@@ -854,7 +848,7 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     room = rooms.get()
     try:
         small = [log for task in tasks for log in task.small_logs()]
-        together = read_together(small, use_mmap, room.log_bytes, room.writer)
+        together = read_logs_together(small, use_mmap, room.log_bytes, room.writer)
         forecasts = {
             task.number: forecast_partition(
                 task.topic_partition,

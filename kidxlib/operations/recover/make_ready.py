@@ -454,7 +454,8 @@ class KeptCopies:
                 raise UsageError(f"--keep {directory}: in {above}, a broker's log dir; name a directory outside of it")
 
     def keep(self, file: Path, name: str, start: int = 0) -> None:
-        """Copy a file from the byte `start` on, durably, unless such a copy is there. Holes stay holes.
+        """Before a log dir is made ready, copy what goes: a file from the byte `start` on, durably, unless such a copy
+        is there. Holes stay holes.
 
         The copy's name is a path below the directory. Where other bytes have that name, a number follows.
         """

@@ -406,7 +406,9 @@ class ConfirmingReplicas:
     engine: Engine
 
     def testimonies(self, log_dir: StoppedLogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
-        """What each place says of the partition with the directory `name`, whose topic has this id by the metadata."""
+        """What each place says of a partition that is to be mended, with the directory `name`, whose topic has this id
+        by the metadata.
+        """
         if not self.places:
             return
         of_broker = list_place(str(log_dir.path / name))

@@ -47,8 +47,8 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.operations.recover.read_logs import LogReader, epochs_of_batches
-from kidxlib.records.batch_headers import batches
+from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.records.batch_headers import batches, epochs_of_batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
@@ -314,7 +314,7 @@ def _note_fields(mount: Mount) -> dict[str, object]:
 
 
 def ensure_no_errors_in(broker_log: Path) -> None:
-    """Raise an error if the broker's own log has an error of a disk."""
+    """Refuse to trust the page cache if the broker's own log has an error of a disk."""
     try:
         with broker_log.open(errors="replace") as lines:
             for number, line in enumerate(lines, 1):

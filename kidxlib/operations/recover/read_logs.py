@@ -1,11 +1,11 @@
 """Reads logs for a forecast: once, as the scans are kept for the rebuild. Small logs of many partitions are read in one
-pass (`read_together`).
+pass (`read_logs_together`).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -58,11 +58,11 @@ FoundBefore: TypeAlias = Callable[[str, RecoverOptions], EarlierRead | None]
 
 
 def log_path(directory: Path, base_offset: int) -> str:
-    """The path by which a log is known here."""
+    """The path by which `LogReader` and `read_logs_together` know a log."""
     return f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
-def read_together(
+def read_logs_together(
     logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: KeptScansWriter | None
 ) -> dict[str, EarlierRead]:
     """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
@@ -104,11 +104,6 @@ def _is_unchanged(opened: OpenedTogether, number: int) -> bool:
 
 def _epoch_entries(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
     return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
-
-
-def epochs_of_batches(some: Iterable[BatchHeader]) -> tuple[EpochEntry, ...]:
-    """The leader epochs of batches, each where its batch begins."""
-    return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,13 +18,12 @@ from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.location import identity_of, location
+from kidxlib.storage.location import identity_of, location, names_in
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
     is_partition_directory,
     looks_unmounted,
-    names_in,
     read_meta_properties,
 )
 from kidxlib.storage.store.s3 import is_object

@@ -1,5 +1,5 @@
 """The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. An answer that
-may be too long for a page is `Listed`. `ReportAnswers.ask` asks each question once.
+may be too long for a page is `ListedQuestion`. `ReportAnswers.ask` asks each question once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 #: Over how long what was written is counted.
 LATELY_MS: Final = 7 * 24 * 3_600_000
 
-#: The column of `Listed.counts` with the numbers of rows.
+#: The column of `ListedQuestion.counts` with the numbers of rows.
 COUNTED: Final = "found"
 
 Rows = list[dict[str, Any]]
@@ -51,7 +51,7 @@ def _make_question(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(SqlQuestion):
+class ListedQuestion(SqlQuestion):
     """A question with many rows: the page shows the first ones, up to a limit, and counts all by the values of some
     columns.
     """
@@ -83,9 +83,9 @@ def _make_listed(
     *,
     limit: int = 1_000,
     counted_by: tuple[str, ...] = (),
-) -> Listed:
+) -> ListedQuestion:
     question = _make_question(name, tables, columns, sql)
-    return Listed(name, question.sql, tables, question.schema, limit, counted_by)
+    return ListedQuestion(name, question.sql, tables, question.schema, limit, counted_by)
 
 
 TOTALS: Final = _make_question(
@@ -336,7 +336,7 @@ ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, 
 )
 
 
-def _rows_by_partition(listed: Listed, where: str) -> SqlQuestion:
+def _rows_by_partition(listed: ListedQuestion, where: str) -> SqlQuestion:
     """How many of the rows each partition has, shown or not."""
     sql = f"""
 SELECT source, topic, partition, count(*) AS {COUNTED}
@@ -447,7 +447,7 @@ SELECT audit_id FROM ordered WHERE newest = 1
 )
 
 
-def future(now_ms: int) -> Listed:
+def future(now_ms: int) -> ListedQuestion:
     """The report's question for segments whose largest timestamp is more than an hour ahead, and how much waits behind
     each.
     """
@@ -509,8 +509,8 @@ class ReportAnswers:
     """The catalog's answers.
 
     Attributes:
-        rows: by the name of the question; the first ones of a `Listed` one.
-        counts: of `Listed` questions, by name.
+        rows: by the name of the question; the first ones of a `ListedQuestion` one.
+        counts: of `ListedQuestion` questions, by name.
         questions: all that were asked.
     """
 
@@ -524,16 +524,16 @@ class ReportAnswers:
         epoch.
         """
         questions = (*QUESTIONS, future(now_ms), future_by_partition(now_ms), written_lately(built_ms))
-        shown = [question.first_rows if isinstance(question, Listed) else question for question in questions]
+        shown = [question.first_rows if isinstance(question, ListedQuestion) else question for question in questions]
         rows = {question.name: tables.ask(question).to_pylist() for question in shown}
-        listed = [question for question in questions if isinstance(question, Listed)]
+        listed = [question for question in questions if isinstance(question, ListedQuestion)]
         counts = {question.name: tables.ask(question.counts).to_pylist() for question in listed}
         return cls(rows, counts, questions)
 
     def __getitem__(self, question: SqlQuestion) -> Rows:
         return self.rows[question.name]
 
-    def count(self, question: Listed, **values: str | bool) -> int:
+    def count(self, question: ListedQuestion, **values: str | bool) -> int:
         """How many rows a question has, also those that are not shown, with these values in `counted_by`."""
         return sum(row[COUNTED] for row in self.counts[question.name] if row.items() >= values.items())
 
@@ -543,7 +543,7 @@ class ReportAnswers:
         return {
             question.name: {"shown": question.limit, "found": self.count(question)}
             for question in self.questions
-            if isinstance(question, Listed) and self.count(question) > question.limit
+            if isinstance(question, ListedQuestion) and self.count(question) > question.limit
         }
 
     @property

@@ -559,7 +559,7 @@ class _RunReader:
         self.ended_early = False
 
     def read(self, key: tuple[Any, ...], place: Mapping[str, Any], size: int, start: int, batches: int) -> int:
-        """Read the batches of a run, and return the byte after the last one."""
+        """Read one run of batches of a topic's sample for the report's savings. Return the byte after the last one."""
         source, _, partition, base_offset = key
         path, left, end = place["log_path"], batches, start
         for table in self._checked_batches(place, base_offset, size, start):

@@ -249,7 +249,9 @@ def _sources_partly_audited(answers: ReportAnswers) -> list[dict[str, Any]]:
 
 
 def topics_unknown(retention: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Topics of which not all that decides is known, without those that stay whatever it is."""
+    """Topics in the report's section on retention of which not all that decides is known, without those that stay
+    whatever it is.
+    """
     return [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
 
 

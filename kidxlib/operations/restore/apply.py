@@ -402,7 +402,7 @@ def _cut_epochs(replicas: Iterable[ChosenReplica]) -> None:
 
 
 def _ensure_as_planned(forecast: Forecast, replica: ChosenReplica) -> None:
-    """See that a copy is what its source is by the plan, which may have that from a file (`ScanCache`)."""
+    """See that a copy is what its source is by the plan, which may have that from a file (`InventoryCache`)."""
     source, simulation = replica.copied_from, forecast.simulation
     expected = (source.start_offset, source.end_offset, source.kept_bytes)
     kept = sum(segment.kept_bytes for segment in simulation.segments)
@@ -487,7 +487,9 @@ class _RecordReader:
         self._died = ""
 
     def read(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> list[_PartitionContents]:
-        """Read logs, as `Work` of a name that no other has. One that cannot be read says why."""
+        """Read the records of restored logs while a plan is applied, as `Work` of a name that no other has. One that
+        cannot be read says why.
+        """
         rows: dict[int, Mapping[str, Any]] = {}
         why = self._died
         try:

@@ -70,13 +70,13 @@ from kidxlib.messages.remote_log_metadata import (
 )
 from kidxlib.operations.restore.bucket_protection import Protected, protection_of
 from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, InventoryReplica, read_made_log_dir
-from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker, overlapping_directory
+from kidxlib.operations.restore.new_nodes import FormattedController, NewBroker
 from kidxlib.operations.restore.surviving_metadata import SurvivingMetadata
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, overlapping_directory
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
 from kidxlib.terminal.console import begin_phase
@@ -195,7 +195,7 @@ class _TakenPartition:
 
     @property
     def read(self) -> list[dict[str, Any]]:
-        """The rows of segments that consumers get something of."""
+        """The rows of the remote segments that a restore takes from a bucket, and that consumers get something of."""
         return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
 
     @property

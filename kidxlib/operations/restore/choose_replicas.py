@@ -222,8 +222,8 @@ def _sort_out_directories(
 
 
 def on_two_disks(replicas: Sequence[InventoryReplica]) -> Iterator[str]:
-    """Refusals of partitions that a broker has in two log dirs: it does not start with both, and nothing tells which of
-    them it used (`LogManager.loadLog`).
+    """Refusals to choose among the replicas of a partition that its old broker has in two log dirs: it does not start
+    with both, and nothing tells which of them it used (`LogManager.loadLog`).
     """
     first: dict[int, InventoryReplica] = {}
     for replica in replicas:

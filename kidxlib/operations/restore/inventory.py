@@ -362,9 +362,9 @@ class Inventory:
 
 
 def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[ComparedPlace, StoppedBroker]]:
-    """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read;
-    but all of these topics must be readable. Each source has to say of which cluster it is. Kafka
-    has written that since 2.4, and topic ids since 2.8.
+    """The old brokers of which a restore takes the inventory, each named by its log dirs with commas between them.
+    Nothing but small files is read; but all of these topics must be readable. Each source has to say of which cluster
+    it is. Kafka has written that since 2.4, and topic ids since 2.8.
     """
     brokers: list[tuple[ComparedPlace, StoppedBroker]] = []
     of_node: dict[int, str] = {}

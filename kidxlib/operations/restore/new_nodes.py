@@ -52,7 +52,7 @@ from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
 from kidxlib.storage.file_copy import can_reflink
-from kidxlib.storage.location import Directory, ensure_text, identity_of, place_on_file_system
+from kidxlib.storage.location import Directory, ensure_text, identity_of, overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties, small_file
 from kidxlib.storage.opened_log import LogFile
@@ -372,26 +372,6 @@ def _directory_ids_of_two(controllers: Iterable[FormattedController], brokers: I
         other = by_id.setdefault(id_, path) if id_ else path
         if identity_of(Path(other)) != identity_of(Path(path)):
             yield f"{path}: directory.id {id_}, as {other} has it: a copied {META_PROPERTIES}; {_FORMAT_FIRST}"
-
-
-def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
-    """The directory that is the same as another, is below it, or is above it; None: there is none. Directories are told
-    apart by their identities and by their places on file systems, as a bind mount has another path.
-    """
-    of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
-    for other in others:
-        of_other = {identity_of(directory) for directory in (other, *other.parents)}
-        if identity_of(other) in of_path or identity_of(path) in of_other:
-            return other
-        if place is not None and _is_in_or_around(place, place_on_file_system(other)):
-            return other
-    return None
-
-
-def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) -> bool:
-    if other is None or one[0] != other[0]:
-        return False
-    return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
 
 
 def _why_not_in_sources(path: Path, sources: Iterable[InventoryBroker]) -> str | None:

@@ -23,13 +23,7 @@ from kidxlib.operations.restore.bucket import Bucket, BucketOptions, opened_buck
 from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
 from kidxlib.operations.restore.coordinators import write_resets
 from kidxlib.operations.restore.inventory import InventoryCache, InventoryReplica, source_brokers, take_inventory
-from kidxlib.operations.restore.new_nodes import (
-    UNFINISHED,
-    FormattedController,
-    new_brokers,
-    overlapping_directory,
-    read_formatted,
-)
+from kidxlib.operations.restore.new_nodes import UNFINISHED, FormattedController, new_brokers, read_formatted
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
 from kidxlib.operations.restore.restored_cluster import (
     ConfigProof,
@@ -41,6 +35,7 @@ from kidxlib.operations.restore.restored_cluster import (
 from kidxlib.operations.restore.surviving_metadata import surviving_or_refused
 from kidxlib.operations.restore.until_offsets import propose_ends, write_proposal
 from kidxlib.storage.file_copy import Copied
+from kidxlib.storage.location import overlapping_directory
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import FIRST_MOST, MORE_IN_JSON, first_of_each_kind, warn_of_first

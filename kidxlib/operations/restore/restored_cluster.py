@@ -257,7 +257,9 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
 
 
 def proven_levels(evidence: LogEvidence) -> dict[str, int]:
-    """The levels of features that a cluster had at least, by the records that its coordinators have written."""
+    """The levels of features that a restored cluster gets at least where no metadata survives, as the old one had them
+    by the records that its coordinators have written.
+    """
     levels: dict[str, int] = {}
     for (module, record_type), version in evidence.coordinator_records.items():
         name = next(
@@ -587,7 +589,7 @@ def _as_kafka_configs_takes(setting: str) -> str:
 
 
 def will_be_tiered(topic: RestoredTopic) -> bool:
-    """Whether its brokers will read what a bucket has of it."""
+    """Whether a topic of the restored cluster is tiered, so that its brokers read what a bucket has of it."""
     return any(config.name == REMOTE_STORAGE_ENABLE and config.value == "true" for config in topic.configs)
 
 
@@ -597,7 +599,7 @@ def unproven_settings(topic: RestoredTopic) -> list[str]:
 
 
 def cluster_metadata_records(cluster: RestoredCluster, formatted: Sequence[FramedMessage]) -> list[FramedMessage]:
-    """The records, in an order in which each names only what is before it.
+    """The metadata records of a restored cluster, in an order in which each names only what is before it.
 
     Args:
         formatted: the records of `kafka-storage format` in the target. Its users (`--add-scram`) win over those of the

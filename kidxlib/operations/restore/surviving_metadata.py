@@ -131,7 +131,7 @@ class SurvivingMetadata:
 
 
 def only_topics(surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> SurvivingMetadata | None:
-    """The metadata without the topics whose full names do not match."""
+    """Surviving metadata without the topics whose full names do not match."""
     if surviving is None:
         return None
     metadata = surviving.metadata
@@ -330,7 +330,7 @@ def _carried_records(replica: MetadataReplica) -> _CarriedRecords:
 
 
 def made_from_folders() -> Sequence[CannotComeBack]:
-    """What no directory says, where no metadata survives."""
+    """What comes back by surviving metadata alone, and is lost where none survives."""
     why = "only the cluster's metadata has them, and no copy survives"
     kinds = (
         *("ACLs", "SCRAM users", "quotas", "delegation tokens", "client metrics subscriptions"),

@@ -236,8 +236,8 @@ def plan_ends(
 
 
 def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for transactions that coordinators are about to commit, and of which records lie behind an end: they
-    would commit in part (`TransactionMarkerChannelManager`).
+    """Refusals for ends of `--until-offsets` behind which lie records of transactions that coordinators are about to
+    commit: they would commit in part (`TransactionMarkerChannelManager`).
     """
     for commit in prepared:
         for partition in commit.partitions:
@@ -251,7 +251,9 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator
 
 
 def never_ended(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for logs that end within a transaction, where no coordinator comes back that would end it."""
+    """Refusals for logs to which `--until-offsets` gives no end, and that end within a transaction which nobody would
+    end.
+    """
     for leader in leaders:
         partition, end = leader.topic_partition, leader.end_offset
         if partition in ends.by_partition or leader.forecast.refusals:
@@ -292,7 +294,7 @@ def _planned_end(leader: InventoryReplica, given: int) -> PlannedEnd:
 
 
 def quiet_end(transactions: Iterable[tuple[int, int]], end: int) -> int:
-    """The last offset at or below `end` at which no transaction is open."""
+    """Where an end of `--until-offsets` is moved: to the last offset up to `end` at which no transaction is open."""
     for first, marker in sorted(transactions, reverse=True):
         if first < end <= marker:
             end = first

@@ -237,7 +237,7 @@ def _outcome_lines(results: Sequence[SegmentResult], words: str) -> Iterator[str
 
 
 @dataclass(frozen=True, slots=True)
-class _RecordedPlan:
+class _PlanToApply:
     """A plan that may be applied, of one policy."""
 
     tables: Tables
@@ -250,7 +250,7 @@ class _RecordedPlan:
         return _read(self.tables, self.plan_id, names, where)
 
 
-def _plan_to_apply(tables: Tables, request: ApplyRequest) -> _RecordedPlan:
+def _plan_to_apply(tables: Tables, request: ApplyRequest) -> _PlanToApply:
     """Find the recorded plan that a request names, and check that it may be applied."""
     names = ["planned_at", "policy", "policy_file", "what_if"]
     rows = _read(tables, request.plan_id, names).group_by(names).aggregate([]).to_pylist()
@@ -267,7 +267,7 @@ def _plan_to_apply(tables: Tables, request: ApplyRequest) -> _RecordedPlan:
         )
     planned_ms = min(to_ms(row["planned_at"]) for row in rows)
     ensure_plan_is_recent(name, planned_ms, to_ms(request.context.now), request.max_plan_age)
-    return _RecordedPlan(tables, request.plan_id, policies[0], rows[0]["policy_file"])
+    return _PlanToApply(tables, request.plan_id, policies[0], rows[0]["policy_file"])
 
 
 def ensure_plan_is_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -> None:
@@ -289,7 +289,7 @@ def _read(tables: Tables, plan_id: str, names: Sequence[str], where: Sequence[Co
     return tables.read(RETENTION_PLANS, names, [Among("plan_id", (plan_id,)), *where])
 
 
-def _current_configs(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
+def _current_configs(request: ApplyRequest, plan: _PlanToApply, topics: Collection[str]) -> CurrentConfigs:
     """The configurations of topics now. They must be those by which the plan was made; a difference is refused."""
     if not topics:
         return CurrentConfigs()
@@ -317,7 +317,7 @@ def _current_configs(request: ApplyRequest, plan: _RecordedPlan, topics: Collect
     return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
 
 
-def _configured(request: ApplyRequest, plan: _RecordedPlan, topics: Collection[str]) -> RetentionConfigs:
+def _configured(request: ApplyRequest, plan: _PlanToApply, topics: Collection[str]) -> RetentionConfigs:
     ids = plan.read_columns(["source", "topic", "topic_id"], [Among("topic", topics)])
     sources = set(map(str, ids["source"].to_pylist()))
     paths = source_paths(plan.tables)
@@ -342,14 +342,14 @@ def _shown(value: object) -> str:
     return ", ".join(f"{k}: {v}" for k, v in sorted(value.items())) if isinstance(value, dict) else str(value)
 
 
-def _planned_policies(plan: _RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
+def _planned_policies(plan: _PlanToApply, topics: Collection[str]) -> dict[str, PolicyInPlan]:
     """The policy by which each topic was decided; it is the same for all segments of a topic."""
     rows = plan.read_columns(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
     one_each = rows.take(positions_in(rows.group_by("topic").aggregate([]), rows, ["topic"]))
     return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in one_each.to_pylist(maps_as_pydicts="strict")}
 
 
-def _planned_deletions(plan: _RecordedPlan) -> list[PartitionDeletion]:
+def _planned_deletions(plan: _PlanToApply) -> list[PartitionDeletion]:
     """The segments that a plan deletes, by partition. Refuses segments in an object store, and moved ones."""
     rows = plan.read_columns(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
     segments = SegmentToDelete.of_arrow(rows.sort_by([(name, "ascending") for name in SEGMENTS.key]))
@@ -397,7 +397,7 @@ def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
     return PlannedSegment(segment.base_offset, segment.bytes or 0, segment.log_mtime_ns, segment.log_inode)
 
 
-def _partitions_then(plan: _RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
+def _partitions_then(plan: _PlanToApply, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
     """Partitions as they were when they were planned. The status of their segments is that of the catalog now: a
     segment that a build has found damaged since then does not count as fully read.
     """

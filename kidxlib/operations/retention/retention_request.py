@@ -91,8 +91,9 @@ class CurrentConfigs:
     listing: Path | None = None
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """Refuse metadata that may be out of date (`RetentionConfigs.ensure_recent`), and a listing that is much older
-        than a partition's last record. `written` says when each partition of the plan was last written.
+        """For a retention request, refuse metadata that may be out of date (`RetentionConfigs.ensure_recent`), and a
+        listing that is much older than a partition's last record. `written` says when each partition of the plan was
+        last written.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS

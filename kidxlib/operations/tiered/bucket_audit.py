@@ -87,7 +87,7 @@ class TieredPlan:
     layout: ObjectLayout
     bucket: Location
     directories: Mapping[TopicIdPartition, Location]
-    topics: TieredTopics
+    topics: BucketAuditTopics
     level: AuditLevel
     as_of: JudgedAsOf
     is_recorded: bool = False
@@ -179,7 +179,7 @@ class TieredPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class TieredTopics:
+class BucketAuditTopics:
     """The settings of topics, by name and id: another topic may have had the same name."""
 
     request: TieredRequest
@@ -292,7 +292,7 @@ def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> Tiere
         layout=request.layout,
         bucket=request.bucket,
         directories=directories,
-        topics=TieredTopics(request),
+        topics=BucketAuditTopics(request),
         level=request.level,
         as_of=as_of,
         is_recorded=request.recorded_as is not None,

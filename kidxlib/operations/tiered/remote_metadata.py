@@ -16,7 +16,7 @@ from kidxlib.errors import UsageError, describe_error
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
     ExportedPartition,
-    MetadataPartition,
+    MetadataTopicPartition,
     metadata_partition,
     metadata_partitions,
     possible_counts,
@@ -116,13 +116,13 @@ class _FoldedPartition:
     below its log start tell of.
     """
 
-    partition: MetadataPartition | ExportedPartition
+    partition: MetadataTopicPartition | ExportedPartition
     log_start_offset: int
     all: FoldedMetadata
     forgotten: pa.Table
 
 
-def _fold_partition(partition: MetadataPartition | ExportedPartition) -> _FoldedPartition:
+def _fold_partition(partition: MetadataTopicPartition | ExportedPartition) -> _FoldedPartition:
     start, of_all = partition.log_start_offset, fold_remote_segments(partition.records())
     if start <= partition.start_offset:
         return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())

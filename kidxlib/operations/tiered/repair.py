@@ -145,7 +145,7 @@ class _ObjectUpload:
     interrupted: threading.Event
 
     def put(self, rows: Sequence[RemadeRow]) -> Iterator[Mended]:
-        """Put objects, and yield them in any order."""
+        """Put the remade objects of a repair into the bucket, and yield them in any order."""
         done: list[Mended] = []
         for start in range(0, len(rows), AT_ONCE):
             group = rows[start : start + AT_ONCE]

@@ -32,7 +32,7 @@ from kidxlib.indexing.plan import add_segments, find_partitions
 from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.bucket_audit import Counts, TieredPlan, TieredTopics
+from kidxlib.operations.tiered.bucket_audit import BucketAuditTopics, Counts, TieredPlan
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
@@ -74,7 +74,9 @@ class LogInLogDir:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Where the log ends, for comparing copies: the one that goes further is the leader's, or as good."""
+        """Where the log ends in this log dir, for the sizes and lag of a tiered topic: of several copies, the one that
+        goes further is the leader's, or as good.
+        """
         return int(self.segments.base_offsets[-1]), int(self.segments.sizes[-1])
 
     @property
@@ -248,9 +250,11 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
 
 
 def findings_on_stalled_copies(
-    numbers: BucketNumbers, topics: TieredTopics, stuck_ms: int
+    numbers: BucketNumbers, topics: BucketAuditTopics, stuck_ms: int
 ) -> Iterator[RemoteFindingRow]:
-    """A finding on each partition whose full segments wait for longer than its topic allows and `stuck_ms` besides."""
+    """By sizes and lag, a finding on each partition whose full segments wait for longer than its topic allows and
+    `stuck_ms` besides.
+    """
     for lag in numbers.lags:
         copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
         waiting_ms = lag.waiting_ms(numbers.as_of_ms)

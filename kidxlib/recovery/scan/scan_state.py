@@ -16,7 +16,7 @@ from kidxlib.format.layouts import NO_LEADER_EPOCH
 
 
 class EndReason(enum.IntEnum):
-    """Why a scan stopped. `kidxlib.recovery.outcome` has the texts for the catalog."""
+    """Why a scan stopped, as a number in its state. `kidxlib.recovery.outcome` has the texts for the catalog."""
 
     # The caller has to act and call again.
     NEEDS_BYTES = 0

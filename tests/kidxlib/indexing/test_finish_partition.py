@@ -24,12 +24,12 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish, segment_task
 from kidxlib.indexing.listing import DirectoryListings
-from kidxlib.indexing.plan import AuxiliaryFiles, held_name
+from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
 from kidxlib.storage.location import Directory
-from kidxlib.storage.publisher import Published
+from kidxlib.storage.publisher import Published, held_name
 from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode

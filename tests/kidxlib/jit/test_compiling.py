@@ -43,9 +43,9 @@ def test_a_phase_is_called_compiling_while_loops_are_compiled() -> None:
 def test_who_asks_is_told_once() -> None:
     told: list[str] = []
     compiling.at_first_compilation(lambda: told.append("compiling"))
-    compiling.set_flag(False)
+    compiling.set_compiling(False)
     assert told == []
     for _ in range(2):
-        compiling.set_flag(True)
-        compiling.set_flag(False)
+        compiling.set_compiling(True)
+        compiling.set_compiling(False)
     assert told == ["compiling"]

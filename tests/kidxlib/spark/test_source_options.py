@@ -12,7 +12,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.spark.source_options import (
     LATEST,
     OPTIONS,
-    Limit,
+    LimitOption,
     SourceOptions,
     StreamOptions,
     TriggerLimits,
@@ -29,7 +29,7 @@ def _parsed(**options: str) -> SourceOptions:
 def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
     found = _parsed()
     assert (found.paths, found.isolation, found.mode) == (("/logs",), "read_uncommitted", "records")
-    assert (found.start, found.end) == (Limit("startingOffsets"), Limit("endingOffsets"))
+    assert (found.start, found.end) == (LimitOption("startingOffsets"), LimitOption("endingOffsets"))
     assert (found.include_headers, found.to_log_end, found.fails_on_loss, found.catalog) == (False, None, True, None)
     assert _parsed(ISOLATION="READ_COMMITTED", failondataloss="FALSE").isolation == "read_committed"
 
@@ -37,30 +37,32 @@ def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
 @pytest.mark.parametrize(
     ("options", "start"),
     [
-        ({"startingOffsets": "Earliest"}, Limit("startingOffsets")),
+        ({"startingOffsets": "Earliest"}, LimitOption("startingOffsets")),
         (
             {"startingOffsets": '{"a": {"0": 23, "1": -2}}'},
-            Limit("startingOffsets", by_partition={TopicPartition("a", 0): 23, TopicPartition("a", 1): None}),
+            LimitOption("startingOffsets", by_partition={TopicPartition("a", 0): 23, TopicPartition("a", 1): None}),
         ),
         (
             {"startingOffsetsByTimestamp": '{"a-b": {"7": 0}}', "startingOffsets": "earliest"},
-            Limit("startingOffsetsByTimestamp", is_time=True, by_partition={TopicPartition("a-b", 7): 0}),
+            LimitOption("startingOffsetsByTimestamp", is_time=True, by_partition={TopicPartition("a-b", 7): 0}),
         ),
         (
             {"startingTimestamp": "1700000000000", "startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
-            Limit("startingTimestamp", is_time=True, everywhere=1_700_000_000_000),
+            LimitOption("startingTimestamp", is_time=True, everywhere=1_700_000_000_000),
         ),
     ],
 )
-def test_the_first_option_counts_that_says_where_to_begin(options: dict[str, str], start: Limit) -> None:
+def test_the_first_option_counts_that_says_where_to_begin(options: dict[str, str], start: LimitOption) -> None:
     assert _parsed(**options).start == start
 
 
 def test_the_end_is_said_in_the_same_ways() -> None:
-    assert _parsed(endingOffsets="latest").end == Limit("endingOffsets")
+    assert _parsed(endingOffsets="latest").end == LimitOption("endingOffsets")
     by_partition = {TopicPartition("a", 0): None, TopicPartition("a", 1): 5}
-    assert _parsed(endingOffsets='{"a": {"0": -1, "1": 5}}').end == Limit("endingOffsets", by_partition=by_partition)
-    assert _parsed(endingTimestamp="7").end == Limit("endingTimestamp", is_time=True, everywhere=7)
+    assert _parsed(endingOffsets='{"a": {"0": -1, "1": 5}}').end == LimitOption(
+        "endingOffsets", by_partition=by_partition
+    )
+    assert _parsed(endingTimestamp="7").end == LimitOption("endingTimestamp", is_time=True, everywhere=7)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_stream_has_limits_of_its_own() -> None:
     assert _streamed().limits == TriggerLimits()
     assert _streamed(maxOffsetsPerTrigger="7").limits == TriggerLimits(offsets=7)
     assert _streamed(maxbytespertrigger=" 9 ", mode="batches").limits == TriggerLimits(log_bytes=9)
-    assert _streamed(startingOffsets="latest").source.start == Limit("startingOffsets", everywhere=LATEST)
+    assert _streamed(startingOffsets="latest").source.start == LimitOption("startingOffsets", everywhere=LATEST)
     assert _streamed(startingOffsets='{"a": {"0": -1}}').source.start.of_partition(TopicPartition("a", 0)) == LATEST
 
 

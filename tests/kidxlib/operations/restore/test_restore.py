@@ -27,8 +27,9 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.restore.new_nodes import UNFINISHED, overlapping_directory
+from kidxlib.operations.restore.new_nodes import UNFINISHED
 from kidxlib.records.batch_headers import BatchHeader, batches
+from kidxlib.storage.location import overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
