@@ -173,9 +173,7 @@ def plan_reads(
     if catalog is not None and not goes_on:
         known = CatalogedLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = CatalogedEvents(catalog) if request.committed else None
-    planner = _ReadPlanner(
-        request, read_offsets, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates
-    )
+    planner = _Planner(request, read_offsets, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(map(request.names, directories))
     planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
@@ -323,7 +321,7 @@ def _known_end(partition: _PartitionToRead, log: _LogToRead, seen: WantedRecords
     )
 
 
-class _ReadPlanner:
+class _Planner:
     def __init__(
         self,
         request: ReadRequest,

@@ -509,7 +509,7 @@ def _remarks_on_unknown_topics(
 
 
 def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """By how the brokers stopped, a line for each checkpoint that says nothing of partitions which are there, and need
+    """A line, by how the brokers stopped, for each checkpoint that says nothing of partitions which are there, and need
     not: what could not be compared.
     """
     lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
@@ -518,7 +518,7 @@ def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]
 
 
 def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """By how the brokers stopped, a line for each checkpoint that is lost, or has lost lines of partitions which are
+    """A line, by how the brokers stopped, for each checkpoint that is lost, or has lost lines of partitions which are
     there, and what a broker does without.
     """
     for path, has in _lines_by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):

@@ -252,7 +252,7 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
 def findings_on_stalled_copies(
     numbers: BucketNumbers, topics: BucketAuditTopics, stuck_ms: int
 ) -> Iterator[RemoteFindingRow]:
-    """By sizes and lag, a finding on each partition whose full segments wait for longer than its topic allows and
+    """A finding, by sizes and lag, on each partition whose full segments wait for longer than its topic allows and
     `stuck_ms` besides.
     """
     for lag in numbers.lags:
