@@ -1,1 +1,3 @@
-"""Verdicts on index and auxiliary files: each file is checked against what recovery makes of the logs."""
+"""Verdicts on index and auxiliary files: each file is read (`index_file`) and checked against what recovery makes of
+the logs.
+"""
