@@ -40,8 +40,8 @@ def decremented_sequence(sequence: int, decrement: int) -> int:
     return as_int(sequence - decrement)
 
 
-#: Of a long, without zeros in front.
-_DIGITS_MOST: Final = 19
+#: `int` refuses longer texts.
+_CHARACTERS_MOST: Final = 4300
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
@@ -56,10 +56,9 @@ def parse_long(text: str) -> int | None:
 
 
 def _parse(text: str, bits: int) -> int | None:
-    digits = text.lstrip("+-0")
-    if _INTEGER.fullmatch(text) is None or len(digits) > _DIGITS_MOST:  # `int` refuses more than 4,300
+    if _INTEGER.fullmatch(text) is None or len(text) > _CHARACTERS_MOST:
         return None
-    value = -int(digits or "0") if text.startswith("-") else int(digits or "0")
+    value = int(text)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 

@@ -261,8 +261,8 @@ class FoundGaps:
 
 @dataclass(frozen=True, slots=True)
 class GapEvidence:
-    """The directories of partitions, to be asked for files of the cleaner, logs under other names and producer
-    snapshots. A directory that cannot be listed says nothing.
+    """The directories of partitions as evidence on gaps: they are asked for files of the cleaner, logs under other
+    names and producer snapshots. A directory that cannot be listed says nothing.
     """
 
     places: Mapping[PartitionKey, Location] = field(default_factory=dict)

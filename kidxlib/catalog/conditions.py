@@ -1,4 +1,6 @@
-"""Conditions on rows of a table, as SQL and as a mask of Arrow."""
+"""Conditions on rows of a table, as SQL and as a mask of Arrow; and those that all rows concerned by a change meet
+(`scope_of`).
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class FileFinding(SegmentKey):
 
 @view_of(_FindingRow)
 class JudgedFile(SegmentKey):
-    """A finding on a file, by its columns that a repair decides by."""
+    """A finding on a file, with only the columns by which a repair decides."""
 
     file: str
     verdict: str

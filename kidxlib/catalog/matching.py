@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 #: Positions of rows in a table; −1: none.
 Positions = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Longs: TypeAlias = NDArray[np.int64]
 #: An array or a chunked array. pyarrow's stubs lack methods of nested and chunked ones.
 Values: TypeAlias = Any
-
-
 #: Codes of a null, and of a text that the dictionary does not have.
 _NULL: Final = -1
 _UNKNOWN: Final = -2
-
-
-Longs: TypeAlias = NDArray[np.int64]
 
 
 def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positions:

@@ -117,8 +117,8 @@ def states(known: pa.Table, found: Found) -> TableChange:
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """The update of `segments` that a listing shows to be missing, moved, active or no longer active: `mark` has their
-    keys and `active`, `log_path` and `status`; null: the value stays.
+    """The update of `segments` by those that a listing shows to be missing, moved, active or no longer active: `mark`
+    has their keys and `active`, `log_path` and `status`; null: the value stays.
     """
     marks, rows = _with_known_rows(found["mark"], known)
     values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
@@ -126,7 +126,9 @@ def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def coarsened(known: pa.Table, found: Found) -> TableChange:
-    """The update of `segments` whose indexes compaction has replaced (`COMPACTED`), if their logs are unchanged."""
+    """The update of `segments` by those whose indexes compaction has replaced (`COMPACTED`), if their logs are
+    unchanged.
+    """
     changes, rows = _with_known_rows(found["compacted"], known)
     values: dict[str, Any] = {name: changes[name] for name in IndexFacts.names()}
     new = _columns(SEGMENTS, rows, {**values, "interval_source": IntervalSource.COMPACTION.value})
@@ -156,7 +158,7 @@ def audited_remote(known: pa.Table, found: Found) -> TableChange:
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """The update of any table that removes rows: those with the keys in `key`."""
+    """The update that removes rows from any table: those with the keys in `key`."""
     keys = known.select(table.key)
     keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))
     none = table.schema().empty_table()

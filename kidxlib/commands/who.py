@@ -89,7 +89,7 @@ def _sequence(batch: dict[str, Any]) -> str:
 
 
 def _outcome(written: WrittenBy) -> str:
-    from kidxlib.reading.who_wrote import TransactionOutcome as TransactionOutcome
+    from kidxlib.reading.who_wrote import TransactionOutcome
 
     match written.outcome:
         case TransactionOutcome.COMMITTED | TransactionOutcome.ABORTED:

@@ -137,7 +137,7 @@ def _is_there(path: Path) -> bool:
 
 
 def base_offset_in_name(path: Path) -> int:
-    """The offset in the name of a file to dump, which has to have one."""
+    """The offset in the name of a file to dump, as Kafka reads it; a name without one is a `UsageError`."""
     if (offset := segment_files.offset_in_name(path.name)) is None:
         example = segment_files.segment_file(0, path.suffix)
         raise UsageError(f"{path}: its name has to begin with an offset, as {example}")

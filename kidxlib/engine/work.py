@@ -139,7 +139,9 @@ def mapped_table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Tab
 
 
 class StagedRows(Protocol):
-    """Rows of several kinds (`kidxlib.catalog.rows.kinds_of`)."""
+    """Rows of several kinds (`kidxlib.catalog.rows.kinds_of`) that finished units of work have left for the engine's
+    lifetime.
+    """
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind that meet all conditions, in any order. No names: all columns."""

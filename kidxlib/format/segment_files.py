@@ -29,8 +29,6 @@ SWAP_SUFFIX = ".swap"
 OFFSET_MAX = 2**63 - 1
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 
-#: A simulated start asks for a name several times, in each of its passes.
-_NAMES_KEPT: Final = 4096
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 AUXILIARY_SUFFIXES = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
@@ -43,6 +41,8 @@ BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 
 _KRAFT_SNAPSHOT_FILE: Final = re.compile(rf"([0-9]{{20}})-([0-9]{{10}}){re.escape(KRAFT_SNAPSHOT_SUFFIX)}")
 _EPOCH_MAX: Final = 2**31 - 1
+#: Names whose offset is kept: who lists a directory asks for a name several times.
+_NAMES_KEPT: Final = 4096
 
 
 def segment_file(base_offset: int, suffix: str) -> str:

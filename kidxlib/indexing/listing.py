@@ -1,5 +1,6 @@
 """Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why; and the table
-of segments, a row each, with what is known of them before their logs are read. No log is read.
+of segments, a row each, with what is known of them before their logs are read. `settled_segments` waits for a swap of
+the cleaner, and `DirectoryListings` has the names in index directories. No log is read.
 """
 
 from __future__ import annotations
@@ -157,6 +158,21 @@ def _objects_of_segments(directory: ObjectPath, skipped: SkippedEntries) -> list
             skipped.add(str(path), NotASegment.OTHER)
         else:
             skipped.add(str(path), why_not_a_segment(path.name), str(directory))
+    return segments
+
+
+def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
+    """List the segments of a partition in order.
+
+    When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
+    (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
+    """
+    for _ in range(_TRIES):
+        skipped = SkippedEntries()
+        segments = sorted(list_segments(directory, skipped))
+        if not skipped.counts[NotASegment.SWAP]:
+            break
+        time.sleep(_PAUSE_SECONDS)
     return segments
 
 
@@ -379,24 +395,9 @@ class DirectoryListings:
         self._names.close()
 
     def names_in(self, directory: Directory) -> list[str]:
-        """None where the directory does not exist."""
+        """The names in one directory; none of them where it does not exist."""
         if is_object(directory.root):
             for listed, names in self._coming:
                 if listed == directory:
                     return names
         return list_directory(directory)
-
-
-def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
-    """List the segments of a partition in order.
-
-    When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
-    (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
-    """
-    for _ in range(_TRIES):
-        skipped = SkippedEntries()
-        segments = sorted(list_segments(directory, skipped))
-        if not skipped.counts[NotASegment.SWAP]:
-            break
-        time.sleep(_PAUSE_SECONDS)
-    return segments

@@ -607,7 +607,7 @@ def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
-    """Refuse the same directory twice, and two copies of one log dir."""
+    """Refuse sources that are the same directory, or copies of one log dir."""
     ensure_distinct_directories(sources)
     properties = []
     for source in sources:

@@ -125,6 +125,19 @@ def ensure_whole_snapshot(path: Location) -> None:
     _Copy(path.parent, lambda _: False).read_snapshot(path)
 
 
+def newest_ms(directory: Location) -> int | None:
+    """When a node's copy of the cluster's metadata was last written to, in ms since the epoch; None in an object store.
+    A controller writes every half second, so a copy is as new as its log dir.
+    """
+    if not isinstance(directory, Path):
+        return None
+    times = []
+    for file in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a node that runs removes old files
+            times.append(file.stat().st_mtime_ns // NS_PER_MS)
+    return max(times, default=None)
+
+
 def whole_batches_of_torn(path: Location) -> int | None:
     """How many whole batches a snapshot has that may end anywhere: a node reads these, and looks for no footer
     (`RecordsIterator`). None if it ends over the file: over a damaged batch, or over 1 to 16 bytes, of which
@@ -299,16 +312,3 @@ def _quorum_state(path: Location) -> Mapping[str, Any]:
     if not isinstance(voters, list) or not all(isinstance(voter, dict) and "voterId" in voter for voter in voters):
         raise ClusterMetadataError(f"{path}: currentVoters is {quoted(voters)}; expected objects with voterId")
     return state
-
-
-def newest_ms(directory: Location) -> int | None:
-    """When a copy of metadata was last written to, in ms since the epoch; None in an object store. A controller writes
-    every half second, so a copy is as new as its log dir.
-    """
-    if not isinstance(directory, Path):
-        return None
-    times = []
-    for file in directory.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a node that runs removes old files
-            times.append(file.stat().st_mtime_ns // NS_PER_MS)
-    return max(times, default=None)

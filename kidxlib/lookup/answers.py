@@ -177,6 +177,13 @@ class Answers:
         self._filled["leader_epoch"][rows] = np.not_equal(leader_epoch, layouts.NO_LEADER_EPOCH)
 
 
+def unanswered(count: int, file_error: str) -> pa.RecordBatch:
+    """Rows of `ANSWER` that all have the reason why there is no answer."""
+    answers = Answers(count)
+    answers.unsure(np.arange(count), file_error)
+    return answers.to_arrow()
+
+
 def rows_by_key(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:
     """Group rows by key, both of shape (n,). Keys come in order; rows of one key keep their order."""
     order = np.argsort(keys, kind="stable")
@@ -189,7 +196,9 @@ def log_name(segment: LogSegment) -> str:
 
 
 def why_end_is_missing(segment: LogSegment) -> str | None:
-    """The remark for answers past the end of a segment's log that may have had more than it has now."""
+    """The remark on answers past the end of a segment's log: why the log may have had more than it has now; None if
+    nothing says so.
+    """
     torn = segment.torn  # before `truncation`, which is known once `torn` has had to recover the segment
     return segment.truncation or torn
 
@@ -441,10 +450,3 @@ def _remark_on_unknown_end(log: Log, rows: Longs, answers: Answers) -> None:
         answers.file_error(rows, text)
     else:
         answers.note(rows, text)
-
-
-def unanswered(count: int, file_error: str) -> pa.RecordBatch:
-    """Rows of `ANSWER` that all have the reason why there is no answer."""
-    answers = Answers(count)
-    answers.unsure(np.arange(count), file_error)
-    return answers.to_arrow()

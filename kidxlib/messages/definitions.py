@@ -77,7 +77,8 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # there is one of each, which a cache finds by identity
 class MessageDefinition:
-    """
+    """What Kafka's definition says of a message: its fields, and the versions that have them.
+
     Attributes:
         name: such as `PartitionRecord`.
         api_key: the type's number before the message in a record; None if it is not a topic's record.

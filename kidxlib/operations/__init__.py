@@ -2,5 +2,5 @@
 `backend` is an engine and a `catalog`. Small operations are one file: `compaction` makes index files smaller,
 `maintenance` the catalog's tables, `packed` records and unpacks index files that are in the catalog, `doctor` says
 which packages are there and what the machine has (memory, control group), and compiles all loops. `producer_events`
-turns arrays of what producers did, and leader epochs, into rows and back.
+turns what producers did, and leader epochs, from arrays into rows, and back.
 """

@@ -237,8 +237,9 @@ class LogDirEvidenceReader:
     def evidence_on_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
     ) -> LogDirEvidence:
-        """What checkpoints and `BrokersMetadata` say of a partition's log. Files are read at the first question.
-        `first_base` is the base offset of its first log; None for that of the first log that is in the directory now.
+        """What log dirs say of a partition's log: by checkpoints, by the cluster's metadata, and by logs aside. Files
+        are read at the first question. `first_base` is the base offset of its first log; None for that of the first log
+        that is in the directory now.
         """
         # Here, as most workers ask no more than whose a log dir is, and search no log.
         from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints

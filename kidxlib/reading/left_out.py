@@ -304,8 +304,8 @@ def with_other_topic_id(
 
 
 def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
-    """Why records are left out, or lost, by the topic id in a `partition.metadata`; None if it is the topic's, or if
-    the metadata knows neither.
+    """How the topic id in a `partition.metadata` differs from the topic's in the cluster's metadata, in words; None if
+    it is the topic's, or if the metadata knows neither.
 
     `metadata` is read to its end, and `names` are those of its topics by id.
     """
@@ -520,8 +520,8 @@ def _may_have_wanted_times(log: LogRead) -> bool:
 
 
 def first_batch_timestamp_ms(log: Location) -> int:
-    """The largest timestamp of a log's first batch, for what is left out before it, in ms since the epoch; −1 if it is
-    not known.
+    """The largest timestamp of a log's first batch, in ms since the epoch; −1 if it is not known. It bounds the times
+    of what is left out before it.
     """
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)

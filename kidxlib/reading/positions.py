@@ -5,8 +5,6 @@ Nobody vouches for an index. An entry counts only if a batch starts at its posit
 reading begins, the batch must have the right checksum, too. Offsets increase from batch to batch in every log that a
 broker has written, so batches before that one have only earlier offsets, and those after it only later ones. Any other
 entry is as good as none.
-
-Segments are listed while a broker may be at work on them.
 """
 
 from __future__ import annotations
@@ -331,7 +329,7 @@ class LogPart:
 
 
 class JoinedLogs:
-    """The logs of a partition as they were listed: one or more."""
+    """The logs of a partition as they were listed, one or more, with positions as if they were one log."""
 
     def __init__(
         self, directory: PartitionDirectory, index_dir: Location | None, logs: list[tuple[ListedLog, FileVersion]]

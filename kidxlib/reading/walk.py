@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
@@ -157,6 +156,19 @@ def _ensure_still_planned(read: SegmentRead, opened: OpenedLog) -> None:
         _ensure_planned(read, FileVersion.of(opened.status))
 
 
+def _batches_lack_records(rows: NDArray[np.void], last_offset: int) -> bool:
+    """Whether offsets are missing between consecutive batches of a log, or batches have fewer records than offsets.
+    `last_offset` is that of the batch before; below 0 if there is none.
+    """
+    is_v2 = rows["magic"] >= layouts.MAGIC_V2
+    begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
+    before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
+    follows = is_v2.copy()
+    follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
+    is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
+    return bool((begins > before + 1)[follows].any() or is_cut.any())
+
+
 class _SegmentWalk:
     def __init__(self, read: SegmentRead, log: LogBytes, options: WalkOptions) -> None:
         self._read, self._log, self._options = read, log, options
@@ -214,7 +226,7 @@ class _SegmentWalk:
             return False
         # With times, batches that are not wanted lie before the first one that is.
         before = -1 if self._wanted.has_times else max(last_offset, self._wanted.first_offset - 1)
-        return lacks_records(rows, before)
+        return _batches_lack_records(rows, before)
 
     def _tell_of_end(self, last_offset: int, lacks: bool, ends_ms: int) -> None:
         """Tell that the read is over; and where the next log begins, if wanted offsets go on there."""
@@ -340,16 +352,3 @@ def _first_offset(read: SegmentRead, table: BatchTable, wanted: WantedRecords, p
 def _warn_of_unfinished(path: str, position: int, size: int) -> None:
     """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
     _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
-
-
-def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
-    """Whether offsets are missing between consecutive batches of a log, or batches have fewer records than offsets.
-    `last_offset` is that of the batch before; below 0 if there is none.
-    """
-    is_v2 = rows["magic"] >= MAGIC_V2
-    begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
-    before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
-    follows = is_v2.copy()
-    follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
-    is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
-    return bool((begins > before + 1)[follows].any() or is_cut.any())

@@ -175,7 +175,7 @@ def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> A
 def batch_rows(
     segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
 ) -> pa.RecordBatch:
-    """Rows of Arrow columns for batches (of dtype `BATCH`) of one segment, those of `LISTED_BATCHES`. `place` is the
+    """Arrow rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the
     topic and the partition.
     """
     columns = _columns(segment_base_offset, batches, *place)

@@ -207,5 +207,5 @@ def is_crc_valid(log: LogBytes, batch: BatchHeader) -> bool:
 
 
 def epochs_of_batches(some: Iterable[BatchHeader]) -> tuple[EpochEntry, ...]:
-    """The leader epochs of batches, each where its batch begins."""
+    """The leader epochs of v2 batches, each where its batch begins; older batches have none."""
     return tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in some if batch.is_v2)

@@ -164,7 +164,7 @@ def _size_of_record(content: CodecStream, number: int, count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LegacyRecord:
-    """A record of magic 0 or 1 as it is stored (`LegacyRecord`): in the log, or compressed within a wrapper.
+    """A record of magic 0 or 1 as it is stored (Kafka's `LegacyRecord`): in the log, or compressed within a wrapper.
 
     Attributes:
         body: the bytes after offset and size.

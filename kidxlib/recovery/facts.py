@@ -181,15 +181,15 @@ def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
 
 @cache
 def magics_of(mask: int) -> tuple[int, ...]:
-    """The fact which magics a segment's batches have, ascending, from the bits in a scan's state; −1 for any other than
-    0 to 62.
+    """The magics of a segment's batches, ascending, a fact from the bits in a scan's state; −1 for any other than 0 to
+    62.
     """
     return ((-1,) if mask >> 63 else ()) + _bits(mask & (2**63 - 1))
 
 
 @cache
 def codecs_of(mask: int) -> tuple[str, ...]:
-    """The fact which codecs a segment's batches have: their names, from the bits in a scan's state."""
+    """The names of the codecs of a segment's batches, a fact from the bits in a scan's state."""
     return tuple(layouts.CODECS[codec] for codec in _bits(mask))
 
 

@@ -128,8 +128,8 @@ class ScannedLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredSegment:
-    """A segment as the scan of its log found it, with its index files. The index bytes of a quarantined one end at
-    the failure and must not be published.
+    """A segment as the scan of its log found it, with the bytes of its index files. The index bytes of a quarantined
+    one end at the failure and must not be published.
 
     Attributes:
         end: where and why the scan ended, with the segment's status.
@@ -236,7 +236,7 @@ def recover_in_sections(
 
 @dataclass(slots=True)
 class _Scan:
-    """The arrays that the compiled loop works with, as `scan_kernel.scan_logs` names them."""
+    """The arrays that the compiled loop works with, as `scan_kernel.scan_logs_in_turn` names them."""
 
     logs: NDArray[np.void]
     states: NDArray[np.void]
@@ -321,7 +321,7 @@ class _Scan:
     def go_on(self, first: int) -> int:
         """The number of the log whose scan needs something; the number of logs once all are scanned."""
         return int(
-            scan_kernel.scan_windows(
+            scan_kernel.scan_logs_in_turn(
                 first,
                 self.logs,
                 self.states,

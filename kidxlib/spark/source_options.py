@@ -23,7 +23,7 @@ _EARLIEST: Final = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LimitOptions:
+class _LimitOptionNames:
     """The options that say where reading begins, or those that say where it ends.
 
     Attributes:
@@ -40,7 +40,7 @@ class _LimitOptions:
     other: int
 
 
-_STARTING: Final = _LimitOptions(
+_STARTING: Final = _LimitOptionNames(
     timestamp="startingTimestamp",
     offsets_by_timestamp="startingOffsetsByTimestamp",
     offsets="startingOffsets",
@@ -50,7 +50,7 @@ _STARTING: Final = _LimitOptions(
     other=LATEST,
 )
 
-_ENDING: Final = _LimitOptions(
+_ENDING: Final = _LimitOptionNames(
     timestamp="endingTimestamp",
     offsets_by_timestamp="endingOffsetsByTimestamp",
     offsets="endingOffsets",
@@ -316,7 +316,7 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     return word == "true"
 
 
-def _parse_limit(given: Mapping[str, str], options: _LimitOptions, *, takes_other: bool = False) -> LimitOption:
+def _parse_limit(given: Mapping[str, str], options: _LimitOptionNames, *, takes_other: bool = False) -> LimitOption:
     """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
     timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
     begin at the latest offset.

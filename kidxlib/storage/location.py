@@ -1,7 +1,7 @@
 """Where files are: on this machine, in an object store, or (of index files) packed in a catalog.
 
 A `Location` names a file or directory; a `Directory` is one of index files, whose parts are opened without following
-symlinks. With the functions that list and read both, and with the version of a file.
+symlinks. With the functions that list and read both, the version of a file, and whether two directories overlap.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from kidxlib.storage.packed import PackedPath, given_packed, is_packed
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object, open_object, read_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_HADOOP_S3_SCHEME: Final = "s3a://"
 
 Location: TypeAlias = Path | ObjectPath | PackedPath
 
 #: A file as the listing of its directory has it: on this machine its path as text, as it takes longer to make a `Path`
 #: than to list a file.
 Listed: TypeAlias = str | ObjectPath | PackedPath
-
-
-_HADOOP_S3_SCHEME: Final = "s3a://"
 
 
 def location(path: str) -> Location:
@@ -73,7 +71,7 @@ def listed_in(directory: Location) -> dict[str, Listed]:
 
 
 def size_of(file: Listed) -> int:
-    """The size of the file at a location in bytes; an object's is that of its listing.
+    """The size in bytes of the file at a location; an object's is that of its listing.
 
     Raises:
         OSError: it is no longer there, or cannot be looked at.
@@ -93,6 +91,16 @@ def entries_in(directory: Location) -> list[Location]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, in order.
+
+    Raises:
+        OSError: it cannot be listed, or nothing in it can be looked at.
+    """
+    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
+    return sorted(os.listdir(directory))
+
+
 def given_location(option: str, text: str) -> ObjectPath | None:
     """The location in an object store that a user gives; None for a path of this machine."""
     scheme, separator, rest = text.partition("://")
@@ -110,6 +118,19 @@ def given_indexes(option: str, text: str) -> ObjectPath | PackedPath | None:
     machine.
     """
     return given_packed(text) or given_location(option, text)
+
+
+def plain_location(location: str) -> str:
+    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; leave other locations as they are."""
+    if location.startswith(_HADOOP_S3_SCHEME):
+        return SCHEME + location.removeprefix(_HADOOP_S3_SCHEME)
+    return unquote(urlsplit(location).path) if location.startswith("file:") else location
+
+
+def absolute_place(location: str) -> str:
+    """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
+    path = plain_location(location)
+    return path if "://" in path else os.path.realpath(path)
 
 
 def as_text(path: str | os.PathLike[str]) -> str:
@@ -207,6 +228,27 @@ def place_on_file_system(path: Path) -> tuple[bytes, Path] | None:
 def _unescaped(field: bytes) -> Path:
     r"""A path of `/proc/self/mountinfo`, which has `\040` for a space."""
     return Path(os.fsdecode(re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), field)))
+
+
+def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
+    """The first of some directories that is the same as `path`, is below it, or is above it; None: there is none.
+    Directories are told apart by their identities and by their places on file systems, as a bind mount has another
+    path.
+    """
+    of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
+    for other in others:
+        of_other = {identity_of(directory) for directory in (other, *other.parents)}
+        if identity_of(other) in of_path or identity_of(path) in of_other:
+            return other
+        if place is not None and _is_in_or_around(place, place_on_file_system(other)):
+            return other
+    return None
+
+
+def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) -> bool:
+    if other is None or one[0] != other[0]:
+        return False
+    return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
 
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -468,46 +510,3 @@ def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
         return {path.name: path.listed for path in objects if path.listed is not None}
     except OSError as error:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error
-
-
-def plain_location(location: str) -> str:
-    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; leave other locations as they are."""
-    if location.startswith(_HADOOP_S3_SCHEME):
-        return SCHEME + location.removeprefix(_HADOOP_S3_SCHEME)
-    return unquote(urlsplit(location).path) if location.startswith("file:") else location
-
-
-def absolute_place(location: str) -> str:
-    """Make a path absolute, as workers may have another current directory. A URL stays as it is."""
-    path = plain_location(location)
-    return path if "://" in path else os.path.realpath(path)
-
-
-def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
-    """The directory that is the same as another, is below it, or is above it; None: there is none. Directories are told
-    apart by their identities and by their places on file systems, as a bind mount has another path.
-    """
-    of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
-    for other in others:
-        of_other = {identity_of(directory) for directory in (other, *other.parents)}
-        if identity_of(other) in of_path or identity_of(path) in of_other:
-            return other
-        if place is not None and _is_in_or_around(place, place_on_file_system(other)):
-            return other
-    return None
-
-
-def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) -> bool:
-    if other is None or one[0] != other[0]:
-        return False
-    return one[1].is_relative_to(other[1]) or other[1].is_relative_to(one[1])
-
-
-def names_in(directory: Path) -> list[str]:
-    """The names in a directory, in order.
-
-    Raises:
-        OSError: it cannot be listed, or nothing in it can be looked at.
-    """
-    os.stat(os.path.join(directory, os.curdir))  # which takes the right to search it
-    return sorted(os.listdir(directory))

@@ -143,6 +143,18 @@ class LogTail:
         return self._log.read(self._start + position, size)
 
 
+def zeros_from(log: LogBytes, position: int) -> int:
+    """How many zeros follow a position of a log, up to the first other byte."""
+    at = position
+    while at < log.size:
+        start, window = log.window(at)
+        others = np.flatnonzero(window[at - start :])
+        if len(others):
+            return at + int(others[0]) - position
+        at = start + len(window)
+    return at - position
+
+
 #: Bytes of one request to an object, or to a file that is not in memory, and how many requests run at a time in a
 #: sequential read.
 RANGE_BYTES: Final = 8 * 1024 * 1024
@@ -393,15 +405,3 @@ class UncachedWrites(_Uncached):
             if error.errno not in _REFUSED:
                 raise
             return 0
-
-
-def zeros_from(log: LogBytes, position: int) -> int:
-    """How many zeros follow a position of a log, up to the first other byte."""
-    at = position
-    while at < log.size:
-        start, window = log.window(at)
-        others = np.flatnonzero(window[at - start :])
-        if len(others):
-            return at + int(others[0]) - position
-        at = start + len(window)
-    return at - position

@@ -45,13 +45,11 @@ from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_
 
 STAGING_PREFIX: Final = ".kidx-"
 STAGING_SUFFIX: Final = ".tmp"
+_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
 
 #: Files that are committed together, and rows held back until they are: one flush for all of them.
 GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
-
-
-_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
 
 
 class Published(enum.StrEnum):
@@ -334,6 +332,18 @@ def sweep_staging_files(directory: Directory, older_than_ns: int, prefix: str = 
     return removed
 
 
+def held_name(base_offset: int) -> str:
+    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
+    believes the other files.
+    """
+    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+
+
+def remove_held(directory: Directory) -> None:
+    """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
+    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)
+
+
 def _has_content(path: ObjectPath, content: bytes) -> bool:
     """Whether an object has this content. It is read only if it has the same length."""
     try:
@@ -420,15 +430,3 @@ def _write(directory: int, name: str, content: bytes, owner: FileOwner | None) -
             written += os.write(descriptor, content[written:])
     finally:
         os.close(descriptor)
-
-
-def held_name(base_offset: int) -> str:
-    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
-    believes the other files.
-    """
-    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
-
-
-def remove_held(directory: Directory) -> None:
-    """Remove the waiting offset indexes in a directory, of a run that ends before they could be published."""
-    sweep_staging_files(directory, 2**63 - 1, _HELD_PREFIX)

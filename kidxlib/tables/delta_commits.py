@@ -67,7 +67,7 @@ def attempts() -> Iterator[None]:
 
 
 def was_dropped(error: Exception) -> bool:
-    """Whether a commit of delta-rs failed because the connection ended before the store's whole answer came. The store
+    """Whether a write of delta-rs failed because the connection ended before the store's whole answer came. The store
     may have carried out the request.
     """
     return _BEFORE_THE_ANSWER in str(error) or _AMID_THE_ANSWER in str(error)

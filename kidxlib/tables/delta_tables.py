@@ -429,6 +429,11 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
         _merge(table, delta, change)
 
 
+def commented_schema(table: Table) -> pa.Schema:
+    """The table's schema with the comments of its columns, in Delta's form."""
+    return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])
+
+
 def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
     """Add columns and properties, in two commits. If a run stops between them, older releases ignore the columns."""
     present = {field.name for field in delta.schema().fields}
@@ -579,8 +584,3 @@ def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) ->
 
 def _plain(field: pa.Field[pa.DataType]) -> pa.Field[pa.DataType]:
     return field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
-
-
-def commented_schema(table: Table) -> pa.Schema:
-    """The table's schema with the comments of its columns, in Delta's form."""
-    return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])

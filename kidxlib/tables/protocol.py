@@ -1,5 +1,5 @@
 """The interface of a catalog's tables, for runs and for maintenance, whoever keeps the tables: delta-rs, Spark, or
-memory; which rows a change concerns, and counts of rows.
+memory; and counts of rows.
 """
 
 from __future__ import annotations

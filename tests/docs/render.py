@@ -178,7 +178,7 @@ def _architecture() -> Iterator[str]:
     yield ""
     yield "## Types that packages hand on"
     yield ""
-    yield f"Those that {_PACKAGES_LEAST} packages and more import, besides errors."
+    yield f"Those that at least {_PACKAGES_LEAST} packages import, without errors."
     yield ""
     yield from _types_handed_on()
 

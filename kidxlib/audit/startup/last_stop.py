@@ -509,8 +509,8 @@ def _remarks_on_unknown_topics(
 
 
 def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """A line, by how the brokers stopped, for each checkpoint that says nothing of partitions which are there, and need
-    not: what could not be compared.
+    """A line for each checkpoint that, by `stops`, says nothing of partitions which are there, and need not: what could
+    not be compared.
     """
     lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
     for path, has in _lines_by_file(lacking):
@@ -518,8 +518,8 @@ def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]
 
 
 def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """A line, by how the brokers stopped, for each checkpoint that is lost, or has lost lines of partitions which are
-    there, and what a broker does without.
+    """A line for each checkpoint that, by `stops`, is lost, or has lost lines of partitions which are there, and what a
+    broker does without.
     """
     for path, has in _lines_by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):
         written = "a clean stop writes one" if path.exists() else "a broker makes the file as it starts"

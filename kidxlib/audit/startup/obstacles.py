@@ -248,8 +248,8 @@ def ensure_epochs_accepted(path: Location | Listed) -> None:
 
 
 def accepted_topic_id(path: Location | Listed) -> str:
-    """Read the topic id in `partition.metadata` as a starting broker does (`PartitionMetadataReadBuffer`); what keeps
-    the broker from starting is raised as `KafkaThrows`.
+    """Read the topic id in `partition.metadata` as a starting broker does (`PartitionMetadataReadBuffer`): from two
+    lines, ignoring what is before their colons. What keeps the broker from starting is raised as `KafkaThrows`.
     """
     lines = read_lines(path)
     version = java.parse_int(_metadata_field(lines, 1))

@@ -114,7 +114,8 @@ class StartupSimulation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecovery:
-    """What a starting broker finds as it recovers a segment.
+    """What the recovery of a segment's log finds, whether a starting broker recovers that segment or an audit has read
+    it.
 
     Attributes:
         log_bytes: size of its log when it was read.

@@ -93,6 +93,23 @@ class LocalLog:
         return epochs.within(self.log_start_offset, 2**63 - 1 if end is None else end)
 
 
+def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
+    """A partition's log as a starting broker finds it, by the names and sizes of its files."""
+    try:
+        files = files_in(directory)
+    except FileNotFoundError:
+        files = {}  # a starting broker makes the directory
+    named = ((parse_segment_log(name), path) for name, path in files.items())
+    logs = {offset: path for offset, path in named if offset is not None}
+    last = max(logs, default=None)
+    return LocalLog(
+        entries=partition.entries,
+        log_start_offset=max(stop.log_start_offset, partition.moved_start),
+        first_offset=min(logs, default=None),
+        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
+    )
+
+
 def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSegment | None:
     """The harm that a leader with this `leader-epoch-checkpoint` does to remote segments (rows of `REMOTE_METADATA` by
     start offset), and the first segment that it harms. None if it keeps and finds all at or above the log start.
@@ -300,20 +317,3 @@ def not_ready_for_tiering(
 
 def _missing_or_broken(reason: str | None) -> str:
     return "missing" if reason == "missing" else f"broken: {reason}"
-
-
-def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
-    """A partition's log as a starting broker finds it, by the names and sizes of its files."""
-    try:
-        files = files_in(directory)
-    except FileNotFoundError:
-        files = {}  # a starting broker makes the directory
-    named = ((parse_segment_log(name), path) for name, path in files.items())
-    logs = {offset: path for offset, path in named if offset is not None}
-    last = max(logs, default=None)
-    return LocalLog(
-        entries=partition.entries,
-        log_start_offset=max(stop.log_start_offset, partition.moved_start),
-        first_offset=min(logs, default=None),
-        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
-    )

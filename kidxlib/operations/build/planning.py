@@ -171,8 +171,8 @@ class PartitionsToBuild:
     rebuild: bool
 
 
-def plan_builds(shares: Iterable[PartitionsToBuild]) -> Iterator[ItemRows]:
-    """Rows of `PLANNED_PARTITIONS`."""
+def plan_partitions_to_build(shares: Iterable[PartitionsToBuild]) -> Iterator[ItemRows]:
+    """In a worker: list partitions and compare them with the catalog. Rows of `PLANNED_PARTITIONS`."""
     for share in shares:
         for partition in share.partitions:
             sweep_staging_files(partition.index_directory, share.swept_before_ns)
@@ -261,7 +261,7 @@ def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog:
     begin_phase("listing partitions and comparing them with the catalog", done=engine.done)
     units = [[share] for share in _shares(request, plan, tables, engine.cores)]
     directories = [source.path for source in request.sources]
-    work = Work(f"{request.context.run_id()}-plan", units, plan_builds, PLANNED_PARTITIONS, directories)
+    work = Work(f"{request.context.run_id()}-plan", units, plan_partitions_to_build, PLANNED_PARTITIONS, directories)
     with engine.stopping():
         staged = engine.run(work)
         interrupts.raise_if_requested()  # a part of a plan is none

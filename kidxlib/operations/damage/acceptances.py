@@ -212,19 +212,21 @@ def match_acceptances(findings: pa.Table, accepted: pa.Table) -> MatchedAcceptan
 
 
 def findings_of_rows(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """To match acceptances: `MATCHED_COLUMNS` of findings; null where a finding lacks a value."""
+    """Findings as `MATCHED_COLUMNS`, for `match_acceptances`; null where a finding lacks a value."""
     return pa.Table.from_pylist([{name: row.get(name) for name in MATCHED_COLUMNS} for row in rows], _SCHEMA)
 
 
 def findings_of_segments(rows: pa.Table) -> pa.Table:
-    """To match acceptances: `MATCHED_COLUMNS` of builds' findings on logs, from `SEGMENT_COLUMNS` of segments."""
+    """Builds' findings on logs, as `MATCHED_COLUMNS` for `match_acceptances`, from `SEGMENT_COLUMNS` of damaged
+    segments.
+    """
     nothing = pa.nulls(rows.num_rows, pa.string())
     of_logs = rows.append_column("file", nothing.fill_null(LOG_SUFFIX)).append_column("consequence", nothing)
     return _renamed(of_logs, _OF_SEGMENTS)
 
 
 def findings_of_audits(rows: pa.Table) -> pa.Table:
-    """To match acceptances: `MATCHED_COLUMNS` of rows of `findings`."""
+    """Rows of `findings` as `MATCHED_COLUMNS`, for `match_acceptances`."""
     return _renamed(rows, {"found": "verdict"})
 
 

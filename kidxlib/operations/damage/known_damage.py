@@ -323,7 +323,7 @@ def _is_of_own_bytes(findings: pa.Table) -> Values:
 def last_findings(
     tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str]
 ) -> pa.Table:
-    """What is known of damage by audits: rows of `findings` by the last audit of each partition; an audit of other
+    """Findings of audits that still count: rows of `findings` by the last audit of each partition; an audit of other
     topics does not count. Segments that are missing from their source are left out.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
@@ -349,8 +349,8 @@ def audited_sources(tables: Tables) -> list[str]:
 def known_logs(
     tables: TablesToRead, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> pa.Table:
-    """The logs between which known damage has its gaps: `FACTS` of the segments that the catalog has of some sources
-    and topics, null those that `_COLUMNS_OF_ALL` lacks.
+    """The logs among which `gaps_between` looks for gaps: `FACTS` of all segments that the catalog has of some sources
+    and topics. Facts that `_COLUMNS_OF_ALL` lacks are null.
 
     `gone` has the keys of segments that a listing did not find, if the catalog does not say so yet.
     """

@@ -252,7 +252,7 @@ def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
 
 
 @dataclass(slots=True)
-class _Progress:
+class _PartsProgress:
     """How much threads have read so far, and whether they should stop.
 
     Attributes:
@@ -279,7 +279,7 @@ class _StoppedError(Exception):
 def _write_parts(
     request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: ExportStaging, threads: int
 ) -> list[FinishedPart]:
-    progress = _Progress(Counter(read.log_path for unit in units for read in unit))
+    progress = _PartsProgress(Counter(read.log_path for unit in units for read in unit))
     begin_phase(
         "exporting",
         done=lambda: progress.done,
@@ -315,7 +315,7 @@ def _write_parts(
 
 
 def _write_part(
-    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: ExportStaging, progress: _Progress
+    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: ExportStaging, progress: _PartsProgress
 ) -> FinishedPart:
     damage_lines: list[str] = []
     ended: list[_EndedPartition] = []

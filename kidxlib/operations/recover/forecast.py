@@ -5,6 +5,8 @@ the same, and words it (`audit.gaps`, `audit.index_files.leader_epochs`).
 An audit reads all logs. A plan reads the logs that the broker would read; of another log it reads the first header, and
 the headers from the last index entry on. If these show a loss, or do not lead to the end of the log, the headers of all
 logs of the partition are read: they may explain the loss, for example by compaction.
+
+Workers forecast many partitions at the same time (`forecasts_of`); small logs of several are read in one pass.
 """
 
 from __future__ import annotations
@@ -80,8 +82,6 @@ _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
 #: Errors in a log that the broker does not read: none of them keeps the broker from starting.
 _READ_ERRORS: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
-
-
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
 #: So many passes are in work in a process: while one waits for the disk, the other one's logs are scanned.
@@ -834,7 +834,7 @@ class _PassRoom:
     """What one pass after the other uses, one at a time.
 
     Attributes:
-        log_bytes: the room of `read_together`.
+        log_bytes: the room of `read_logs_together`.
         writer: gets the scans; None where nobody reads the logs again. A file for each pass took a tenth of a
             forecast by headers.
     """

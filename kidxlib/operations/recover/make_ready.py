@@ -5,7 +5,7 @@ snapshots, leader epochs) are made as the broker would make them; all that was w
 simulated again on what is there now; recovery points are written, then the marker. Each worker does the first three,
 some partitions at a time; recovery points wait for all workers.
 
-Before that, with `--truncate`, logs are cut where the broker would cut them (`make_truncated_ready`): a copy is kept of
+Before that, with `--truncate`, logs are cut where the broker would cut them (`cut_planned_logs`): a copy is kept of
 all that goes (`KeptCopies`), later segments are dropped, then the log is cut.
 """
 
@@ -340,7 +340,7 @@ def _kept_bytes_by_segment(simulation: StartupSimulation) -> list[tuple[int, int
     return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]
 
 
-def make_truncated_ready(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
+def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
     """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
     dirs' locks. Return the plan of what is there now, of which nothing is to be cut.
     """

@@ -188,7 +188,7 @@ def _mend_leader_epochs(
     if what is None:
         return
     offsets = _base_offsets(directory)
-    of_log = _epochs_of_batches(directory, offsets)
+    of_log = _epochs_in_logs(directory, offsets)
     if what == _MISSING_OR_EMPTY and of_log.first is None and remote is None:
         return
     start = max(offsets[0] if offsets else 0, log_dir.stop.log_start_offsets.get(partition, 0))
@@ -249,7 +249,7 @@ def _base_offsets(directory: Path) -> list[int]:
     return sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
 
 
-def _epochs_of_batches(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
+def _epochs_in_logs(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
     """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`)."""
     epochs = LeaderEpochs()
     for base_offset in base_offsets:
@@ -342,7 +342,7 @@ def _why_topic_id_uncertain(
     if others:
         return f"{others[0]} is of that partition too"
     directory = log_dir.path / partition.directory
-    last = _epochs_of_batches(directory, _base_offsets(directory)).last
+    last = _epochs_in_logs(directory, _base_offsets(directory)).last
     if last is not None and last.epoch > assignment.leader_epoch:
         return (
             f"its log has leader epoch {last.epoch}, and the metadata {assignment.leader_epoch}: it is of another "

@@ -20,7 +20,7 @@ from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.make_ready import KeptCopies, make_ready, make_truncated_ready
+from kidxlib.operations.recover.make_ready import KeptCopies, cut_planned_logs, make_ready
 from kidxlib.operations.recover.mend import (
     ConfirmingReplicas,
     Mending,
@@ -455,7 +455,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = make_truncated_ready(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = cut_planned_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)

@@ -1,5 +1,5 @@
-"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused. All
-workers forecast partitions at the same time.
+"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused. It is
+made of the forecasts of all partitions (`forecast.forecasts_of`).
 """
 
 from __future__ import annotations
@@ -390,7 +390,9 @@ def recovery_plan(
 def log_dirs_with_forecasts(
     broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
 ) -> list[PlannedLogDir]:
-    """The log dirs of a broker, with forecasts that were made before, by directory."""
+    """The log dirs of a broker, with forecasts that were made before, by directory. It is an error if a partition has
+    no forecast, or is gone.
+    """
     planned: list[PlannedLogDir] = []
     for log_dir in broker.log_dirs:
         listed = list_log_dir_partitions(log_dir, known)

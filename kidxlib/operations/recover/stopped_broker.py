@@ -141,6 +141,11 @@ def log_dirs_at(paths: Iterable[str]) -> list[Path]:
     return list(_list_log_dirs(paths)[0])
 
 
+def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
+    """A stopped broker's log dir as a source, by which metadata knows it."""
+    return Source(str(log_dir.path), location(str(log_dir.path)))
+
+
 def _list_log_dirs(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]:
     """The names in each log dir that can be listed, and why others are none, or cannot."""
     refusals: list[Refusal] = []
@@ -213,8 +218,3 @@ def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> StoppedLo
         directories=frozenset(directories),
         other_logs=tuple(name for name in directories if name.endswith(_SUFFIXES_OF_OTHER_LOGS)),
     )
-
-
-def log_dir_as_source(log_dir: StoppedLogDir) -> Source:
-    """A stopped broker's log dir as a source, by which metadata knows it."""
-    return Source(str(log_dir.path), location(str(log_dir.path)))

@@ -1,6 +1,6 @@
-"""The report as a whole: its sections, what the last build changed, and parts that a page unpacks once somebody asks
-for them (`make_report`); and the page, one HTML file with its data, its styles, its scripts and the library that draws,
-and no network (`write_page`).
+"""The report as a whole: its sections, and parts that a page unpacks once somebody asks for them (`make_report`); and
+the page, one HTML file with its data, its styles, its scripts and the library that draws, and no network
+(`write_page`).
 """
 
 from __future__ import annotations

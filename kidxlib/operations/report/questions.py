@@ -1,5 +1,5 @@
-"""The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. An answer that
-may be too long for a page is `ListedQuestion`. `ReportAnswers.ask` asks each question once.
+"""The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. A question
+whose answer may be too long for a page is a `ListedQuestion`. `ReportAnswers.ask` asks each question once.
 """
 
 from __future__ import annotations
@@ -509,8 +509,8 @@ class ReportAnswers:
     """The catalog's answers.
 
     Attributes:
-        rows: by the name of the question; the first ones of a `ListedQuestion` one.
-        counts: of `ListedQuestion` questions, by name.
+        rows: by the name of the question; of a `ListedQuestion` the first ones.
+        counts: of each `ListedQuestion`, by name.
         questions: all that were asked.
     """
 

@@ -54,7 +54,7 @@ def _record_headers_bytes(address):
 
 @njit(cache=True, nogil=True)
 def measure_bodies(places, ends):
-    """Find for the report's savings how large each record is from its key on, with the sizes before its parts.
+    """Find how large each record is from its key on, with the sizes before its parts, for the report's savings.
 
     Args:
         places: of `PLACE`.
@@ -71,7 +71,7 @@ def measure_bodies(places, ends):
 
 @njit(cache=True, nogil=True)
 def copy_bodies(places, ends, out):
-    """Copy for the report's savings each record from its key on to where `measure_bodies` has found that it begins."""
+    """Copy each record, for the report's savings, from its key on to where `measure_bodies` has found that it begins."""
     to = np.int64(out.ctypes.data)
     for number in range(len(places)):
         place = places[number]

@@ -1,6 +1,7 @@
 """The sections of the report: overview, health (what builds and audits have found, what follows from it, and which
-command mends it), builds, growth by day, the shape of topics (batches, compression), replicas; and two that are made of
-these, the map of the fleet and the outlook (what is deleted next, how long disks have room, and what is stored).
+command mends it), builds, what the last build changed, growth by day, the shape of topics (batches, compression),
+replicas; and two that are made of these, the map of the fleet and the outlook (what is deleted next, how long disks
+have room, and what is stored).
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ from kidxlib.errors import CatalogError
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation as PairVerdict
-from kidxlib.operations.compare.catalog_replica_verdict import ReplicaVerdict
+from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation, ReplicaVerdict
 from kidxlib.operations.damage.known_damage import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
@@ -81,8 +81,6 @@ _SMALL_BATCH_BYTES: Final = 1024
 _BATCHES_LEAST: Final = 1000
 
 _DAY_MS: Final = 24 * 3_600_000
-
-
 #: How many versions are looked through for the state before a build, which makes a few commits.
 _VERSIONS_MAX: Final = 12
 
@@ -103,10 +101,10 @@ class State(enum.IntEnum):
 _Problems: TypeAlias = Iterator[tuple[PartitionKey, State, str]]
 
 _STATE_OF_VERDICT: Final = {
-    PairVerdict.DIFFERS: State.BAD,
-    PairVerdict.EPOCHS_DISAGREE: State.BAD,
-    PairVerdict.LACKS: State.BAD,
-    PairVerdict.BEHIND: State.WARNING,
+    ReplicaRelation.DIFFERS: State.BAD,
+    ReplicaRelation.EPOCHS_DISAGREE: State.BAD,
+    ReplicaRelation.LACKS: State.BAD,
+    ReplicaRelation.BEHIND: State.WARNING,
 }
 
 _LOSSES_IN_WORDS: Final = {
@@ -286,6 +284,62 @@ def builds_section(answers: ReportAnswers, tables: TablesToRead) -> dict[str, An
     return {"builds": rows}
 
 
+def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
+    """What the last build changed; None where no build is recorded, or the state before it is not to be had. Bytes are
+    those by which logs have grown, and those of logs that are new or gone.
+    """
+    builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
+    if not builds.num_rows:
+        return None
+    build_id = builds["build_id"][-1].as_py()
+    is_of_build = Among("build_id", (build_id,))
+    now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
+    before = _rows_before_build(tables, is_of_build, now)
+    if before is None:
+        return None
+    positions = positions_in(now, before, SEGMENTS.key)
+    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
+    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
+    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
+    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
+    return {
+        "build_id": build_id,
+        "is_first": builds.num_rows == 1,
+        "new_segments": int((~was_there & ~is_gone).sum()),
+        "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
+        "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),
+        "grown_bytes": int((sizes - old)[was_there & ~is_gone].sum()),
+        "gone_segments": int(is_gone.sum()),
+        "gone_bytes": int(sizes[is_gone].sum()),
+    }
+
+
+def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
+    """The rows of the same partitions in the last version of the table without a row of the build; None where that
+    version is not there any more.
+    """
+    version = tables.version(SEGMENTS)
+    if version is None:
+        return None
+    names = [*SEGMENTS.key, "log_bytes", "status"]
+    try:
+        for earlier in range(version, max(version - _VERSIONS_MAX, -1), -1):
+            if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
+                return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
+    except CatalogError:  # the files of that version were removed
+        return None
+    return None
+
+
+def _int64_values(column: Values) -> Any:
+    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
+
+
+def _gone_flags(statuses: Values) -> Any:
+    is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
+    return flags_of(is_gone)
+
+
 def growth_section(answers: ReportAnswers) -> dict[str, Any]:
     """Days from first to last, and the records and bytes of each topic on each day.
 
@@ -413,14 +467,14 @@ def replicas_section(
         replica for replica in compare_catalog_replicas(tables, compacted=compacted) if replica.source not in buckets
     ]
     settled = {name for name, topics in known.of_sources.items() if topics.broker.node_id is not None}
-    order = list(PairVerdict)
+    order = list(ReplicaRelation)
     replicas.sort(key=lambda replica: order.index(replica.verdict))
     return {
         "verdicts": dict(Counter(replica.verdict.value for replica in replicas)),
         "partitions": [
             {**asdict(replica), "sentence": replica.sentence(), "damaged": _is_not_compared_for_damage(replica)}
             for replica in replicas
-            if replica.verdict is not PairVerdict.SAME
+            if replica.verdict is not ReplicaRelation.SAME
         ],
         "missing": missing_partitions(tables, buckets, settled),
     }
@@ -428,7 +482,11 @@ def replicas_section(
 
 def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
     """Whether a replica was not compared because its log or the other log is damaged or not known."""
-    return replica.verdict is PairVerdict.NOT_COMPARABLE and replica.compacted is None and replica.undecided_offsets > 0
+    return (
+        replica.verdict is ReplicaRelation.NOT_COMPARABLE
+        and replica.compacted is None
+        and replica.undecided_offsets > 0
+    )
 
 
 def _is_topic_in_several_sources(answers: ReportAnswers) -> bool:
@@ -570,59 +628,3 @@ def _disks(paths: Mapping[str, str], lately: Mapping[str, float]) -> Iterator[di
             "bytes_a_day": round(a_day),
             "days_left": free / a_day if a_day else None,
         }
-
-
-def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
-    """What the last build changed; None where no build is recorded, or the state before it is not to be had. Bytes are
-    those by which logs have grown, and those of logs that are new or gone.
-    """
-    builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
-    if not builds.num_rows:
-        return None
-    build_id = builds["build_id"][-1].as_py()
-    is_of_build = Among("build_id", (build_id,))
-    now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
-    before = _rows_before_build(tables, is_of_build, now)
-    if before is None:
-        return None
-    positions = positions_in(now, before, SEGMENTS.key)
-    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
-    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
-    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
-    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
-    return {
-        "build_id": build_id,
-        "is_first": builds.num_rows == 1,
-        "new_segments": int((~was_there & ~is_gone).sum()),
-        "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
-        "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),
-        "grown_bytes": int((sizes - old)[was_there & ~is_gone].sum()),
-        "gone_segments": int(is_gone.sum()),
-        "gone_bytes": int(sizes[is_gone].sum()),
-    }
-
-
-def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
-    """The rows of the same partitions in the last version of the table without a row of the build; None where that
-    version is not there any more.
-    """
-    version = tables.version(SEGMENTS)
-    if version is None:
-        return None
-    names = [*SEGMENTS.key, "log_bytes", "status"]
-    try:
-        for earlier in range(version, max(version - _VERSIONS_MAX, -1), -1):
-            if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
-                return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
-    except CatalogError:  # the files of that version were removed
-        return None
-    return None
-
-
-def _int64_values(column: Values) -> Any:
-    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
-
-
-def _gone_flags(statuses: Values) -> Any:
-    is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
-    return flags_of(is_gone)

@@ -19,8 +19,8 @@ from kidxlib.engine.work import ItemRows, Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.plan_work import (
     PartitionRule,
+    PartitionSegments,
     PartitionsToPlan,
-    PartitionToPlan,
     PlanOptions,
     partitions_of,
 )
@@ -104,7 +104,7 @@ def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> I
         yield ItemRows(segments=rows.num_rows, batches=[pa.RecordBatch.from_arrays([struct], schema=WHAT_IF)])
 
 
-def _what_if_row(partition: PartitionToPlan, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
+def _what_if_row(partition: PartitionSegments, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
     topic = partition.of_first_row("topic")
     configs = share.configs[topic]
     rule = PartitionRule.of_partition(partition, configs[_LADDER_POLICY], options, share.compacted_topics)
@@ -146,7 +146,9 @@ def _what_if_row(partition: PartitionToPlan, share: PartitionsToPlan, options: P
     }
 
 
-def _deleted_by_ladder(partition: PartitionToPlan, rule: PartitionRule, now_ms: int) -> tuple[Longs, Candidates | None]:
+def _deleted_by_ladder(
+    partition: PartitionSegments, rule: PartitionRule, now_ms: int
+) -> tuple[Longs, Candidates | None]:
     """How many segments go at a time with each pair of limits; and the candidates, where limits decide."""
     if rule.kept is not None:
         return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None

@@ -10,7 +10,8 @@ of records in both isolation levels. `restore-check` compares them with the runn
 back from the disk, and nothing that no broker keeps is in there any longer. Logs without transactions are read as soon
 as they are there (`_is_read_alone`), others once all is ready for the first start. A partition whose beginning is in a
 bucket is read from there up to its log in the log dir, by the `__remote_log_metadata` of the new log dirs, as its
-leader will."""
+leader will.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +151,7 @@ def _partition_as_json(contents: _PartitionContents) -> dict[str, Any]:
 
 def apply_restore(plan: RestorePlan, backend: Backend) -> Restored:
     """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs. After an error no metadata was
-    written; but of a controller's disk that fails as it is written, the error says which file it is.
+    written, unless a controller's disk failed as it was written: then the error names the file.
     """
     log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
     with _telling_what_is_left():

@@ -145,7 +145,9 @@ def sort_out_replicas(inventory: Inventory, newest: SurvivingMetadata | None, to
 def _left_out_topics(
     inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
 ) -> Iterator[str]:
-    """A line for each topic of a source, or of all surviving metadata, that does not match."""
+    """A line for each topic of a source, or of all surviving metadata, that does not match. It refuses a pattern that
+    no topic matches.
+    """
     folders: Counter[str] = Counter() if surviving is None else Counter(dict.fromkeys(surviving.metadata.topics, 0))
     for broker in inventory.brokers:
         for listed in broker.place.directories.values():

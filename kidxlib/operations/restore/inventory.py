@@ -363,8 +363,9 @@ class Inventory:
 
 def source_brokers(texts: Sequence[str], topics: re.Pattern[str]) -> list[tuple[ComparedPlace, StoppedBroker]]:
     """The old brokers of which a restore takes the inventory, each named by its log dirs with commas between them.
-    Nothing but small files is read; but all of these topics must be readable. Each source has to say of which cluster
-    it is. Kafka has written that since 2.4, and topic ids since 2.8.
+    Nothing but small files is read; but all of these topics must be readable. It refuses a source that is no broker's
+    or does not say of which cluster it is, two of one broker, and sources of several clusters. Kafka has written the
+    cluster's id since 2.4, and topic ids since 2.8.
     """
     brokers: list[tuple[ComparedPlace, StoppedBroker]] = []
     of_node: dict[int, str] = {}
@@ -461,7 +462,7 @@ def take_inventory(
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(map(log_dir_as_source, log_dirs))
     brokers = [
-        _old_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
+        _inventory_broker(place, broker, known, engine, f"forecasts-{number}", topics, before.get(_node_id(broker)))
         for number, (place, broker) in enumerate(sources)
     ]
     return Inventory(brokers, known)
@@ -471,10 +472,10 @@ def read_made_log_dir(log_dir: Path, known: KnownTopics, engine: Engine) -> Inve
     """Read the log dir that was made of a bucket, as `take_inventory` reads sources."""
     place = list_place(str(log_dir), is_copy=True)
     broker = stopped_broker([str(path) for path in place.log_dirs])
-    return _old_broker(place, broker, known, engine, "forecasts-bucket", ANY_TOPIC)
+    return _inventory_broker(place, broker, known, engine, "forecasts-bucket", ANY_TOPIC)
 
 
-def _old_broker(
+def _inventory_broker(
     place: ComparedPlace,
     broker: StoppedBroker,
     known: KnownTopics,
@@ -506,7 +507,7 @@ def _old_broker(
         place=place,
         plan=plan,
         replicas=[
-            _old_replica(forecast, node_id, place, log_dir.log_dir.stop, gaps)
+            _inventory_replica(forecast, node_id, place, log_dir.log_dir.stop, gaps)
             for log_dir in plan.log_dirs
             for forecast in log_dir.forecasts
         ],
@@ -518,7 +519,7 @@ def _node_id(broker: StoppedBroker) -> int:
     return broker.node_id
 
 
-def _old_replica(
+def _inventory_replica(
     forecast: Forecast, node_id: int, place: ComparedPlace, stop: LastStop, gaps: Collection[TopicPartition]
 ) -> InventoryReplica:
     listed = place.directories.get(forecast.directory.name)
@@ -556,7 +557,8 @@ def _highest_producer_id(snapshot: Path) -> int:
 
 
 class InventoryCache:
-    """The logs of a file, and those that this run asks for.
+    """What a file (`--scan-cache`) has of logs, and the logs that this run asks for. It refuses a file of another kind,
+    and a place where no file can be written.
 
     Args:
         path: the file, or a link to it; None: there is none, and all logs are read.

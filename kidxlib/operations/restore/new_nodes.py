@@ -134,7 +134,9 @@ class FormattedController:
 
 
 def read_formatted(log_dir: Path) -> FormattedController:
-    """Read what `kafka-storage format` has made in a controller's metadata log dir."""
+    """Read what `kafka-storage format` has made in a controller's metadata log dir; refuse one that is not just
+    formatted.
+    """
     properties = _required_properties(log_dir)
     directory = log_dir / METADATA_DIRECTORY
     names = set(os.listdir(directory)) if directory.exists() else set()
@@ -224,7 +226,8 @@ def _read_controller_file(log_dir: Path, properties: MetaProperties, below: str,
 
 
 def write_metadata(controllers: Iterable[FormattedController], restored: Sequence[FramedMessage]) -> list[Path]:
-    """Write a restored cluster's records into each controller's file, durably.
+    """Write a restored cluster's records into each controller's file, durably. A file that has changed since it was
+    read is an error: a node has started, or somebody else writes.
 
     Returns:
         The files.

@@ -257,8 +257,8 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
 
 
 def proven_levels(evidence: LogEvidence) -> dict[str, int]:
-    """The levels of features that a restored cluster gets at least where no metadata survives, as the old one had them
-    by the records that its coordinators have written.
+    """The levels of features that the old cluster had at least, by the records that its coordinators have written. The
+    restored cluster gets them where no metadata survives.
     """
     levels: dict[str, int] = {}
     for (module, record_type), version in evidence.coordinator_records.items():
@@ -599,7 +599,8 @@ def unproven_settings(topic: RestoredTopic) -> list[str]:
 
 
 def cluster_metadata_records(cluster: RestoredCluster, formatted: Sequence[FramedMessage]) -> list[FramedMessage]:
-    """The metadata records of a restored cluster, in an order in which each names only what is before it.
+    """The metadata records of a restored cluster, in an order in which each names only what is before it. A topic
+    without a value for a setting by which Kafka deletes records is a `ValueError`: it would get Kafka's default.
 
     Args:
         formatted: the records of `kafka-storage format` in the target. Its users (`--add-scram`) win over those of the

@@ -174,7 +174,8 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
     The newest is the copy with the largest epoch and then the largest end, as an election would choose among these
     nodes (`ReplicaState`, `KafkaRaftClient.handleVoteRequest`): where a majority of the controllers is among them, it
-    has all that was committed. Copies of several clusters, or of which none can be read, are an error.
+    has all that was committed. It is an error if the copies are of several clusters, or if none
+    can be read.
     """
     copies: list[_MetadataCopy] = []
     unreadable: dict[Location, str] = {}
@@ -218,7 +219,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
 
 def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | None:
-    """The newest metadata that any log dir has, or one line on why no copy is taken."""
+    """The newest metadata that any log dir has. Where copies are there and none can be taken, it refuses in one line."""
     try:
         return surviving_metadata(log_dirs)
     except ClusterMetadataError as error:

@@ -236,8 +236,8 @@ def plan_ends(
 
 
 def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for ends of `--until-offsets` behind which lie records of transactions that coordinators are about to
-    commit: they would commit in part (`TransactionMarkerChannelManager`).
+    """Refusals for ends of `--until-offsets` that cut transactions which coordinators are about to commit: these would
+    commit in part (`TransactionMarkerChannelManager`).
     """
     for commit in prepared:
         for partition in commit.partitions:
@@ -251,8 +251,8 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator
 
 
 def never_ended(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for logs to which `--until-offsets` gives no end, and that end within a transaction which nobody would
-    end.
+    """Refusals for logs that end within a transaction, and have no end by `--until-offsets`, where no coordinator comes
+    back that would end the transaction.
     """
     for leader in leaders:
         partition, end = leader.topic_partition, leader.end_offset
@@ -441,7 +441,9 @@ def _proposed_end(leader: InventoryReplica, time_ms: int) -> ProposedEnd:
 
 
 def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
-    """Write the offsets in the form of `kafka-delete-records --offset-json-file`, into a new file."""
+    """Write the offsets in the form of `kafka-delete-records --offset-json-file`, into a new file: one that is there
+    may have been changed by somebody.
+    """
     partitions = [{name: each.as_json()[name] for name in ("topic", "partition", "offset")} for each in proposed]
     try:
         with interrupts.stopping(lambda: None), path.open("x") as file:  # a part of it would be in the way

@@ -126,7 +126,7 @@ def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def planned_rows(
     rows: pa.Table,
-    partitions: Sequence[PartitionToPlan],
+    partitions: Sequence[PartitionSegments],
     name: str,
     configs: Mapping[str, TopicConfig],
     compacted_topics: Collection[str],
@@ -160,7 +160,7 @@ def planned_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionToPlan:
+class PartitionSegments:
     """A partition's segments by base offset.
 
     Attributes:
@@ -226,7 +226,7 @@ class PartitionRule:
 
     @classmethod
     def of_partition(
-        cls, partition: PartitionToPlan, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
+        cls, partition: PartitionSegments, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
     ) -> PartitionRule:
         topic = partition.of_first_row("topic")
         kept = kept_for_its_topic(
@@ -246,7 +246,7 @@ class PartitionRule:
         return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
-def partitions_of(rows: pa.Table) -> list[PartitionToPlan]:
+def partitions_of(rows: pa.Table) -> list[PartitionSegments]:
     """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
     all partitions together.
     """
@@ -254,7 +254,7 @@ def partitions_of(rows: pa.Table) -> list[PartitionToPlan]:
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
     whole = _segments(rows)
     return [
-        PartitionToPlan(rows.slice(start, end - start), whole.part(start, end))
+        PartitionSegments(rows.slice(start, end - start), whole.part(start, end))
         for start, end in itertools.pairwise(starts)
     ]
 
@@ -285,9 +285,9 @@ class OnDisk:
 
 
 def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp in a segment's time index, by which a worker plans retention as a broker would, from the
-    first directory with an index file of the segment. None if there is no `.index`: a broker then rebuilds the indexes,
-    and finds `known`, the largest timestamp in the log.
+    """The largest timestamp that a broker would take from a segment's time index as it decides on retention: that of
+    the first directory with an index file of the segment. None if there is no `.index`: a broker then rebuilds the
+    indexes, and finds `known`, the largest timestamp in the log.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
@@ -311,7 +311,7 @@ def _read(path: str, base_offset: int, known: int) -> OnDisk:
 
 
 def _first_unexpired_offset(
-    partition: PartitionToPlan, bounds: RetentionBounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
+    partition: PartitionSegments, bounds: RetentionBounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
 ) -> tuple[int, int | None] | None:
     """The number of the segment with the first record that is not too old, and this record's offset.
 
@@ -334,7 +334,7 @@ def _first_unexpired_offset(
 
 
 def _first_timestamp(
-    partition: PartitionToPlan, decisions: Decisions, log_start_offset: int
+    partition: PartitionSegments, decisions: Decisions, log_start_offset: int
 ) -> tuple[int, int | None] | None:
     """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from it
     on. Markers of transactions and records below the log start offset do not count.
@@ -380,7 +380,7 @@ class _Decided:
     the catalog was asked.
     """
 
-    partition: PartitionToPlan
+    partition: PartitionSegments
     rule: PartitionRule
     decisions: Decisions
     on_disk: Sequence[OnDisk | None] | None

@@ -1,3 +1,4 @@
-"""Seeks: one question, from a command line, is answered by `one_question`, and many, from a file (`seek_files`), range
-by range by `many_questions`, which also writes offsets for consumer groups, by workers in `answer_work`.
+"""Seeks. One question, from a command line, is answered by `one_question`. Many, from a file (`seek_files`), are
+divided into ranges by `many_questions` and answered by workers (`answer_work`); `many_questions` also writes offsets
+for consumer groups.
 """

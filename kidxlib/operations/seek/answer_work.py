@@ -56,7 +56,7 @@ _EXPLAINED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class QuestionsToAnswer:
-    """A key range of questions, and the catalog's rows of the partitions that they ask about.
+    """A range of questions, and the catalog's rows of the partitions that they ask about.
 
     Attributes:
         questions: rows of `QUESTIONS`, in order.

@@ -190,7 +190,9 @@ def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown,
 def _units(
     questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend
 ) -> Iterator[QuestionsToAnswer]:
-    """The key ranges, each with the catalog's rows of its partitions. Ranges of the same partitions share the rows."""
+    """The ranges of questions, each with the catalog's rows of its partitions. Ranges of the same partitions share the
+    rows.
+    """
     engine, before = backend.engine, None
     for key_range in question_ranges(questions, engine.cores):
         if before is None or not key_range.partitions.equals(before):

@@ -27,8 +27,8 @@ class SegmentsToRead:
 
 
 def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
-    """List partitions of a bucket in a worker of an audit, and compare them with their metadata, as rows of
-    `REMOTE_FOUND`.
+    """In a worker of an audit: list partitions of a bucket, compare them with their metadata, and give what was found
+    and counted as rows of `REMOTE_FOUND`.
     """
     for partition, listed in in_order(lambda partition: (partition, audit_listing(partition)), partitions):
         yield ItemRows(

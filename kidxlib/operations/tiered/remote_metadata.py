@@ -154,7 +154,7 @@ def split_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.
 
 
 def read_remote_metadata(reader: RemoteMetadataReader, request: TieredRequest) -> RemoteMetadata:
-    """Read the metadata. Warn if it is not complete."""
+    """Read the metadata of remote segments for an audit or a repair of a bucket. Warn if it is not complete."""
     begin_phase("reading the metadata")
     try:
         metadata = reader.read()

@@ -74,8 +74,8 @@ class LogInLogDir:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Where the log ends in this log dir, for the sizes and lag of a tiered topic: of several copies, the one that
-        goes further is the leader's, or as good.
+        """Where the log in this log dir ends, to compare it with copies in others: the one that goes further is the
+        leader's, or as good.
         """
         return int(self.segments.base_offsets[-1]), int(self.segments.sizes[-1])
 
@@ -252,8 +252,8 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
 def findings_on_stalled_copies(
     numbers: BucketNumbers, topics: BucketAuditTopics, stuck_ms: int
 ) -> Iterator[RemoteFindingRow]:
-    """A finding, by sizes and lag, on each partition whose full segments wait for longer than its topic allows and
-    `stuck_ms` besides.
+    """A finding on each partition that lags: its full segments wait for longer than its topic allows and `stuck_ms`
+    besides.
     """
     for lag in numbers.lags:
         copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
@@ -273,8 +273,8 @@ def findings_on_stalled_copies(
 
 
 def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LogInLogDir]:
-    """List the logs in log dirs whose sizes and lag are counted, of topics that are given by name and id. Sources are
-    log dirs, or directories of single partitions.
+    """List the logs in log dirs of topics that are given by name and id. Sources are log dirs, or directories of single
+    partitions.
     """
     if not topic_ids:
         return []

@@ -1,6 +1,6 @@
 """The compiled scan of logs: `scan` is `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment, and
-`scan_windows` takes one log after the other. What a scan finds goes into arrays that all logs share, row behind row, so
-that a segment of a few batches costs no call and no array of its own.
+`scan_logs_in_turn` takes one log after the other. What a scan finds goes into arrays that all logs share, row behind
+row, so that a segment of a few batches costs no call and no array of its own.
 
 `scan` walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps.
 Nearly all batches are taken many at once (`ordinary_kernel`). This module takes each of the others, in the order of
@@ -391,7 +391,7 @@ def scan(
     boundscheck=False,
     nogil=True,
 )
-def scan_windows(
+def scan_logs_in_turn(
     first,
     logs,
     states,

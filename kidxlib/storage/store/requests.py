@@ -125,7 +125,7 @@ def in_order(
     weigh: Callable[[_Item], int] = lambda item: 0,
     weight_max: int = 0,
 ) -> Generator[_Result]:
-    """The results of items for which an object store gets requests, in their order. Threads process `AT_ONCE` items at
+    """The results of items that each ask an object store, in their order. Threads process `AT_ONCE` items at
     a time; twice as many are begun or wait to be taken. `weigh` gives an item's share of `weight_max` until its result
     is taken; one item is always processed, whatever its weight.
     """

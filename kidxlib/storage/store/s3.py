@@ -227,8 +227,9 @@ def region() -> str | None:
 
 
 def storage_options(path: str) -> dict[str, str]:
-    """The options of S3 for delta-rs, with which it opens a catalog in a directory or at `s3://<bucket>/<prefix>`. It
-    does not find the endpoint of another store.
+    """The options with which delta-rs opens a catalog at `s3://<bucket>/<prefix>`; none are needed for a directory.
+    delta-rs finds credentials and the region as AWS' tools do, and as kidx does for sources. It does not find the
+    endpoint of another store.
     """
     if not is_object(path) or (store := endpoint()) is None:
         return {}

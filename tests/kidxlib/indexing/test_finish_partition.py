@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from kidxlib.errors import PublishError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -23,18 +22,14 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish, segment_task
-from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
-from kidxlib.storage.location import Directory
 from kidxlib.storage.publisher import Published, held_name
-from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in
-from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.plans import plan_of
 
 ALL: Final = AuxiliaryFiles(snapshots=True, epochs=True)
@@ -266,20 +261,3 @@ def test_a_snapshot_reads_back_as_it_was_written(tmp_path: Path) -> None:
     content = (tmp_path / "index" / "orders-0" / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes()
     assert len(producers_in(content)) == 3
     assert Producers.from_snapshot(content).snapshot() == content
-
-
-def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
-    directories = [Directory(f"s3://{BUCKET}/ahead", f"topic-{number}") for number in range(AT_ONCE + 3)]
-    for number in range(1, AT_ONCE + 3):  # the first does not exist
-        store.put(f"ahead/topic-{number}/{number}", b"")
-    store.gather(AT_ONCE, lambda method, key: not key)
-    (tmp_path / "topic-0").mkdir()
-    (tmp_path / "topic-0" / "a").touch()
-    with DirectoryListings(directories) as listings:
-        assert listings.names_in(directories[0]) == []
-        assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
-        for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
-            assert listings.names_in(directories[number]) == [f"{number}"]
-    store.before = lambda method, key: 403
-    with DirectoryListings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
-        listings.names_in(directories[0])

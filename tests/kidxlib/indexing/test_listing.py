@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import PublishError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, SWAP_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listing import (
+    DirectoryListings,
     ListedSegments,
     SkippedEntries,
     list_segments,
@@ -24,7 +25,9 @@ from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory
+from kidxlib.storage.store.requests import AT_ONCE
 from tests.faults.watching import Did, Watch
+from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.unlistable import unlistable_directory
 
 
@@ -151,3 +154,20 @@ def test_a_swap_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
         next(watch.events())
         swapped.rename(directory / segment_file(0, LOG_SUFFIX))
         assert [base_offset for base_offset, *_ in listed.result()] == [0, 9]
+
+
+def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
+    directories = [Directory(f"s3://{BUCKET}/ahead", f"topic-{number}") for number in range(AT_ONCE + 3)]
+    for number in range(1, AT_ONCE + 3):  # the first does not exist
+        store.put(f"ahead/topic-{number}/{number}", b"")
+    store.gather(AT_ONCE, lambda method, key: not key)
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "topic-0" / "a").touch()
+    with DirectoryListings(directories) as listings:
+        assert listings.names_in(directories[0]) == []
+        assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
+        for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
+            assert listings.names_in(directories[number]) == [f"{number}"]
+    store.before = lambda method, key: 403
+    with DirectoryListings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
+        listings.names_in(directories[0])
