@@ -174,7 +174,7 @@ def _below(file_system: Any, status: Any) -> Iterator[Any]:
 
 
 def upgrade(spark: SparkSession, location: str, table: Table) -> None:
-    """Give a Delta table, by way of Spark, this version's columns, properties and protocol, and with these the version."""
+    """Give a Delta table, by way of Spark, this release's columns, properties and protocol, and their version."""
     delta = _jvm(spark).org.apache.spark.sql.delta
     transaction = _begun(spark, location)
     protocol = transaction.protocol()

@@ -71,7 +71,7 @@ def measure_bodies(places, ends):
 
 @njit(cache=True, nogil=True)
 def copy_bodies(places, ends, out):
-    """Copy each record, for the report's savings, from its key on to where `measure_bodies` has found that it begins."""
+    """Copy each record, for the report's savings, from its key on to where it begins by `measure_bodies`."""
     to = np.int64(out.ctypes.data)
     for number in range(len(places)):
         place = places[number]

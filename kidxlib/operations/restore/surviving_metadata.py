@@ -219,7 +219,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
 
 def surviving_or_refused(log_dirs: Iterable[Location]) -> SurvivingMetadata | None:
-    """The newest metadata that any log dir has. Where copies are there and none can be taken, it refuses in one line."""
+    """The newest metadata that any log dir has. It refuses, in one line, if copies are there and none can be taken."""
     try:
         return surviving_metadata(log_dirs)
     except ClusterMetadataError as error:
