@@ -140,8 +140,8 @@ _STAYS: Final = "what is done stays, the rest is not done; run the same command 
     ("command", "module", "name", "says"),
     [
         (["build", "--in-place"], f"{_OPERATIONS}.build.build", "build_once", _STAYS),
-        (["recover", "--apply"], f"{_OPERATIONS}.recover.recover", "recover", _STAYS),
-        (["recover"], f"{_OPERATIONS}.recover.recover", "recover", "nothing was done"),
+        (["recover", "--apply"], f"{_OPERATIONS}.recover.recover", "recover_log_dirs", _STAYS),
+        (["recover"], f"{_OPERATIONS}.recover.recover", "recover_log_dirs", "nothing was done"),
         (
             ["build", "--in-place", "--json-line=-"],
             "kidxlib.commands.command",

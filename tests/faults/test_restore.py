@@ -59,7 +59,7 @@ _PARTITIONS: Final = 12
 _KILLED_AS_IT_READS: Final = f"""
 import os, signal
 from kidxlib.operations.restore import apply
-apply.read_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+apply.digest_logs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 {KIDX}
 """
 _EACH_KIND: Final = pytest.mark.parametrize("old", [PARTITION, WITHOUT_TRANSACTIONS], indirect=True)
@@ -67,7 +67,7 @@ _EACH_KIND: Final = pytest.mark.parametrize("old", [PARTITION, WITHOUT_TRANSACTI
 _IN_WORKERS: Final = f"""
 from kidxlib.operations.restore import apply
 from tests.faults import children
-apply.read_logs = children.{{0}}
+apply.digest_logs = children.{{0}}
 apply.reads_little = lambda *_: False
 apply._GROUP_BYTES_A_CORE = 1
 {KIDX}
