@@ -118,7 +118,7 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
 
 def content(log: LogBytes, batch: BatchHeader) -> CodecStream:
     """The content of a v2 batch after its header: the records in sequence, decompressed lazily."""
-    stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
+    stored = _stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
     return decompressed_stream(batch.codec, stored, batch.magic)
 
 
@@ -271,7 +271,7 @@ def wrapper_content(log: LogBytes, batch: BatchHeader) -> CodecStream:
     if batch.codec == layouts.CODEC_ZSTD:
         raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
     start, end = _value_of_wrapper(log, batch)
-    return decompressed_stream(batch.codec, stream_of(log, start, end), batch.magic)
+    return decompressed_stream(batch.codec, _stream_of(log, start, end), batch.magic)
 
 
 def _last_inner_offset(stream: CodecStream) -> int:
@@ -361,7 +361,7 @@ def messages(log: LogBytes, batch: BatchHeader) -> Iterator[LegacyRecord]:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def stream_of(log: LogBytes, position: int, end: int) -> CodecStream:
+def _stream_of(log: LogBytes, position: int, end: int) -> CodecStream:
     """A section of a log in which the reader finds records, as a stream that is read lazily."""
 
     def chunks() -> Iterator[bytes]:

@@ -245,7 +245,7 @@ class DeltaTables:
                 # `create_table_with_add_actions`, `convert_to_deltalake`) refuse properties that are not Delta's.
                 return DeltaTable.create(
                     self.place(table),
-                    commented_schema(table),
+                    _commented_schema(table),
                     description=table.comment,
                     configuration=dict(delta_properties(table)),
                     storage_options=storage_options(self.path),
@@ -429,7 +429,7 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
         _merge(table, delta, change)
 
 
-def commented_schema(table: Table) -> pa.Schema:
+def _commented_schema(table: Table) -> pa.Schema:
     """The table's schema with the comments of its columns, in Delta's form."""
     return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])
 
@@ -437,7 +437,7 @@ def commented_schema(table: Table) -> pa.Schema:
 def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
     """Add columns and properties, in two commits. If a run stops between them, older releases ignore the columns."""
     present = {field.name for field in delta.schema().fields}
-    if added := [field for field in commented_schema(table) if field.name not in present]:
+    if added := [field for field in _commented_schema(table) if field.name not in present]:
         fields = Schema.from_arrow(pa.schema(added)).fields
         commit_once(
             delta.table_uri,

@@ -216,9 +216,9 @@ def _what_to_do_about_loss(plan: RecoveryPlan, forecast: Forecast) -> str:
         return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
     if any(dropped.is_unseen for dropped in forecast.dropped):
         return (
-            f"restore the partition from another replica; or --accept-loss without --level "
-            f"{RecoverLevel.MARKER} leaves it as it is, and --truncate with --keep DIR and --accept-loss cuts it as a "
-            "broker without recovery points would"
+            "restore the partition from another replica; or --accept-loss without "
+            f"--level {RecoverLevel.MARKER} leaves it as it is, and --truncate with --keep DIR and --accept-loss cuts "
+            "it as a broker without recovery points would"
         )
     if not forecast.dropped and forecast.can_be_cut:
         cuts = " with --truncate and --keep DIR" if plan.level is RecoverLevel.MARKER else ""

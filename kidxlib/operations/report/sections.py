@@ -23,7 +23,7 @@ from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
 from kidxlib.audit.tiered.finding import what_to_do
 from kidxlib.catalog.conditions import Among, scope_of
-from kidxlib.catalog.matching import Values, flags_of, positions_in
+from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
@@ -298,10 +298,11 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
     if before is None:
         return None
     positions = positions_in(now, before, SEGMENTS.key)
-    sizes, is_gone = _int64_values(now["log_bytes"]), _gone_flags(now["status"])
+    (sizes, _), is_gone = numbers_in(now["log_bytes"]), _gone_flags(now["status"])
     places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
     was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
-    old = np.where(was_there, _int64_values(before["log_bytes"].take(places)), 0)
+    old_sizes, _ = numbers_in(before["log_bytes"].take(places))
+    old = np.where(was_there, old_sizes, 0)
     return {
         "build_id": build_id,
         "is_first": builds.num_rows == 1,
@@ -329,10 +330,6 @@ def _rows_before_build(tables: TablesToRead, is_of_build: Among, now: pa.Table) 
     except CatalogError:  # the files of that version were removed
         return None
     return None
-
-
-def _int64_values(column: Values) -> Any:
-    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
 
 
 def _gone_flags(statuses: Values) -> Any:

@@ -174,8 +174,8 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
 
     The newest is the copy with the largest epoch and then the largest end, as an election would choose among these
     nodes (`ReplicaState`, `KafkaRaftClient.handleVoteRequest`): where a majority of the controllers is among them, it
-    has all that was committed. It is an error if the copies are of several clusters, or if none
-    can be read.
+    has all that was committed. It is an error if the copies are of several clusters, or if none can be
+    read.
     """
     copies: list[_MetadataCopy] = []
     unreadable: dict[Location, str] = {}
