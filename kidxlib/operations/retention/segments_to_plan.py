@@ -160,7 +160,8 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, st
     if what_if:
         others: Values = pc.is_in(rows["topic"], value_set=compacted)
         before_gap = before_gap[~flags_of(others)[before_gap]]
-        before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
+        if len(before_gap):  # ranks of a million offsets take a second
+            before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
     places: Values = pa.array(before_gap)
     following_bases: Values = pa.array(before_gap + 1)
     with_gap = rows.take(places).append_column("next_base_offset", base.take(following_bases))
