@@ -1,3 +1,4 @@
 """Index files are made sparser or denser, trimmed of zeros, or removed because nothing needs them. `policy` says which
-segments get which interval (`policy_file` reads it), and `compact_partition` carries that out.
+segments get which interval (`policy_file` reads it), and `compact_partition` carries that out, and finds the
+orphans.
 """

@@ -40,8 +40,9 @@ _HEADER_BYTES: Final = layouts.SNAPSHOT_HEADER.itemsize
 
 @dataclass(frozen=True, slots=True)
 class CleanedLogs:
-    """Looks up single offsets in the logs of a partition, which are in the order of base offsets. Logs are opened at
-    the first question. `broken` has the base offsets and suffixes of index files that cannot be used.
+    """Says which offsets of a snapshot the cleaner has removed from the partition's logs, by looking up each. The logs
+    are in the order of base offsets, and are opened at the first question. `broken` has the base offsets and suffixes
+    of index files that cannot be used.
     """
 
     directory: Location
@@ -63,7 +64,7 @@ class CleanedLogs:
         return are_cleaned
 
     def any_between(self, first: int, end: int) -> bool:
-        """Whether a log that has offsets from `first` to below `end` may lack some of its own."""
+        """Whether the cleaner may have removed records from a log that has offsets from `first` to below `end`."""
         return any(
             log.base_offset < end
             and log.recovery.next_offset > first
