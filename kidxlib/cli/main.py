@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -69,6 +68,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches  # 6 ms that no other start waits for
+
             meant = get_close_matches(name, _COMMANDS, n=1)
             hint = f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(_COMMANDS)}"
             raise click.UsageError(f"no such command: {name}; {hint}")  # without ctx: nothing more is to be tried
