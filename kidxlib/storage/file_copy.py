@@ -220,7 +220,7 @@ def _is_cloned(source: int, target: int) -> bool:
 def _write(source: int, target: int, size: int, given_up: threading.Event) -> int:
     """Copy the first bytes of a file, and return their checksum."""
     checksum, position = 0, 0
-    opened = OpenedFile(source, FileVersion.of_descriptor(source))
+    opened = OpenedFile(source, FileVersion.of(os.fstat(source)))
     with contextlib.closing(opened), UncachedWrites(target) as write:
         log = opened.log(size, use_mmap=False, access=Access.SEQUENTIAL)
         while position < size:

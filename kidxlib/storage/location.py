@@ -188,10 +188,6 @@ class FileVersion:
         return cls(status.st_size, status.st_mtime_ns, status.st_ino)
 
     @classmethod
-    def of_descriptor(cls, descriptor: int) -> FileVersion:
-        return cls.of(os.fstat(descriptor))
-
-    @classmethod
     def of_object(cls, status: ObjectStatus) -> FileVersion:
         return cls(status.st_size, status.st_mtime_ns, None)
 
@@ -403,21 +399,16 @@ def read_opened(descriptor: int, limit: int = -1) -> bytes:
 
 def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
     """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if (path := object_at(directory, name)) is not None:
-        return _read_object(path, limit)
-    if is_packed(directory.root):
-        return _read_packed(directory, name, limit)
+    if not is_local(directory):
+        return _read_elsewhere(location(str(directory)) / name, limit)
     with opened_directory(directory) as descriptor:
         return None if descriptor is None else read_at(descriptor, name, limit)
 
 
 def read_end(directory: Directory, name: str, size: int) -> bytes | None:
     """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if (path := object_at(directory, name)) is not None:
-        content = _read_object(path)
-        return None if content is None else content[max(len(content) - size, 0) :]
-    if is_packed(directory.root):
-        content = _read_packed(directory, name)
+    if not is_local(directory):
+        content = read_file(directory, name)
         return None if content is None else content[max(len(content) - size, 0) :]
     with opened_directory(directory) as descriptor:
         if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
@@ -484,18 +475,12 @@ def packed_sizes(directory: Directory) -> dict[str, int]:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error
 
 
-def _read_packed(directory: Directory, name: str, limit: int = -1) -> bytes | None:
+def _read_elsewhere(path: Location, limit: int) -> bytes | None:
+    """Up to `limit` bytes, or all, of an object or a packed file; None: there is no such file."""
     try:
-        content = (PackedPath.of(str(directory)) / name).read_bytes()
-        return content if limit < 0 else content[:limit]
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise PublishError(f"{directory}/{name}: not read: {error.strerror}") from error
-
-
-def _read_object(path: ObjectPath, limit: int = -1) -> bytes | None:
-    try:
+        if not isinstance(path, ObjectPath):
+            content = path.read_bytes()
+            return content if limit < 0 else content[:limit]
         file, status = open_object(path)
         return read_object(file, path, 0, status.st_size if limit < 0 else min(limit, status.st_size))
     except FileNotFoundError:
