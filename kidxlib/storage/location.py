@@ -384,6 +384,18 @@ def _open_at(directory: int, name: str) -> int | None:
     return descriptor
 
 
+def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, in an opened directory where one is given: the descriptor, which the caller
+    closes, and its status. Anything else is an OSError; a pipe does not block.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor, status
+
+
 def read_opened(descriptor: int, limit: int = -1) -> bytes:
     """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
     read.

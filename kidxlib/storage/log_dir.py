@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import re
-import stat
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_int
-from kidxlib.storage.location import Listed, Location, entries_in, files_in, read_opened
+from kidxlib.storage.location import Listed, Location, entries_in, files_in, open_regular_file, read_opened
 from kidxlib.storage.lock import is_in_use
 from kidxlib.text.words import quoted
 
@@ -365,9 +364,9 @@ def small_file(path: Location | Listed) -> bytes:
     """The content of a small regular file or object. A pipe does not block."""
     if not isinstance(path, str | Path):
         return path.read_bytes()
-    descriptor, size = _open_regular(path)
+    descriptor, status = open_regular_file(path)
     try:
-        if size > _BYTES_MAX:
+        if status.st_size > _BYTES_MAX:
             raise OSError(errno.EFBIG, f"larger than {_BYTES_MAX:,} bytes", str(path))
         return read_opened(descriptor)
     finally:
@@ -376,17 +375,7 @@ def small_file(path: Location | Listed) -> bytes:
 
 def regular_file(path: Path) -> BinaryIO:
     """Open a regular file. Anything else is an OSError; a pipe does not block."""
-    return open(_open_regular(path)[0], "rb")
-
-
-def _open_regular(path: str | Path) -> tuple[int, int]:
-    """A descriptor of a regular file, which the caller closes, and the file's size in bytes."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor, status.st_size
+    return open(open_regular_file(path)[0], "rb")
 
 
 def filled_file(path: Location, entry_bytes: int) -> bytes:

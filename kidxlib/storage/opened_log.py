@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import mmap
 import os
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
-from kidxlib.storage.location import FileVersion
+from kidxlib.storage.location import FileVersion, location, open_regular_file
 from kidxlib.storage.log_bytes import (
     CHUNK_BYTES,
     RANGE_BYTES,
@@ -39,7 +37,7 @@ from kidxlib.storage.log_bytes import (
     WholeLog,
     aligned_room,
 )
-from kidxlib.storage.packed import PackedPath, is_packed
+from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.s3 import ObjectPath, is_object, open_object, read_object_into
 
 
@@ -412,18 +410,6 @@ def open_local_log(path: str) -> Iterator[tuple[int, FileVersion]]:
         os.close(descriptor)
 
 
-def open_regular_file(path: str, directory: int | None = None) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading, in an opened directory where one is given: the descriptor, which the caller
-    closes, and its status.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return descriptor, status
-
-
 def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> LogBytes:
     """The first `size` bytes of a file, mapped for as long as the result lives; with `RANDOM` without readahead. A file
     that shrinks meanwhile kills the process (SIGBUS).
@@ -443,10 +429,8 @@ def map_file(path: str) -> NDArray[np.uint8]:
     """The bytes of a file, mapped read-only for as long as the result lives; an object or a packed file is read as a
     whole.
     """
-    if is_object(path):
-        return np.frombuffer(ObjectPath.of(path).read_bytes(), np.uint8)
-    if is_packed(path):
-        return np.frombuffer(PackedPath.of(path).read_bytes(), np.uint8)
+    if is_object(path) or is_packed(path):
+        return np.frombuffer(location(path).read_bytes(), np.uint8)
     try:
         with open_local_log(path) as (descriptor, version):
             return map_log(descriptor, version.size).window(0)[1]
@@ -499,17 +483,13 @@ class _CachedPages:
                 return 1.0
         return float((cached & 1).mean())
 
-    def where(self, first: int, end: int) -> NDArray[np.bool_]:
-        """For each page from `first` to before `end`, whether it is in memory."""
-        size = min(end * _PAGE, len(self._mapped)) - first * _PAGE
-        cached = np.empty(-(-size // _PAGE), np.uint8)
-        if _libc.mincore(self._address + first * _PAGE, size, cached.ctypes.data) != 0:
+    def all(self) -> NDArray[np.bool_]:
+        """For each page, whether it is in memory."""
+        cached = np.empty(-(-len(self._mapped) // _PAGE), np.uint8)
+        if _libc.mincore(self._address, len(self._mapped), cached.ctypes.data) != 0:
             cached[:] = 1
         cached &= 1
         return cached.view(np.bool_)
-
-    def all(self) -> NDArray[np.bool_]:
-        return self.where(0, -(-len(self._mapped) // _PAGE))
 
 
 class _CachedPageCount:

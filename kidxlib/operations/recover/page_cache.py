@@ -52,10 +52,9 @@ from kidxlib.records.batch_headers import batches, epochs_of_batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.location import DIRECTORY, Directory
+from kidxlib.storage.location import DIRECTORY, Directory, open_regular_file
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
-from kidxlib.storage.opened_log import open_regular_file
 from kidxlib.storage.publisher import FileOwner, Publisher
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
