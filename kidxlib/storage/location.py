@@ -285,15 +285,6 @@ class FileStatus(Protocol):
     def st_ctime_ns(self) -> int: ...
 
 
-def is_taken(directory: int, name: str) -> bool:
-    """Whether an opened directory has an entry of any kind with this name."""
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def opened_below(root: int, path: str) -> Iterator[int]:
     """A descriptor of an existing directory below an opened one, closed at the end of the context."""

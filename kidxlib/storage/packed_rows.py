@@ -138,22 +138,19 @@ class PackedRows:
     def sizes(self, source: str, topic: str, partition: int) -> dict[str, int]:
         """The sizes in bytes of a partition's files, by name. Their contents are not read."""
         sizes: dict[str, int] = {}
-        for rows in self._rows(topic, partition, contents=False):
-            is_wanted = _are_of(rows, source, topic, partition)
-            columns = (rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind", SIZE))
+        for group in self._groups_of(topic, partition, contents=False):
+            is_wanted = _are_of(group.rows, source, topic, partition)
+            columns = (group.rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind", SIZE))
             sizes.update({name_of(offset, kind): size for offset, kind, size in zip(*columns, strict=True)})
         return sizes
 
     def directories(self, source: str) -> set[str]:
         """The names of the partitions' directories of a source."""
         names: set[str] = set()
-        for rows in self._rows(contents=False):
-            of_source = rows.filter(pc.field("source") == source).group_by(["topic", "partition"]).aggregate([])
+        for group in self._groups_of(contents=False):
+            of_source = group.rows.filter(pc.field("source") == source).group_by(["topic", "partition"]).aggregate([])
             names.update(f"{row['topic']}-{row['partition']}" for row in of_source.to_pylist())
         return names
-
-    def _rows(self, *values: Any, contents: bool) -> list[pa.Table]:
-        return [group.rows for group in self._groups_of(*values, contents=contents)]
 
     def _groups_of(self, *values: Any, contents: bool = True) -> list[_Group]:
         """The row groups that may have rows with these first values of `_BOUNDED`."""

@@ -109,6 +109,9 @@ class Publisher:
 
     Several publishers may put the same file in place at the same time. Every reader then sees the whole file of one of
     them.
+
+    Attributes:
+        staged_bytes: of the files that are staged and not yet committed.
     """
 
     def __init__(self) -> None:
@@ -120,7 +123,7 @@ class Publisher:
         self._packed: list[PackedFile] = []
         self._packed_files = 0  # since the last commit, also those that `take_packed` has returned
         self._last_packed_directory: tuple[Directory, PackedPath, frozenset[str]] | None = None
-        self._staged_bytes = 0
+        self.staged_bytes = 0
         self._threads = ThreadPoolExecutor(AT_ONCE, "publisher")
 
     def __enter__(self) -> Self:
@@ -140,11 +143,6 @@ class Publisher:
         """How many files are staged and not yet committed."""
         return len(self._staged) + len(self._objects) + self._packed_files
 
-    @property
-    def staged_bytes(self) -> int:
-        """How many bytes the staged files have."""
-        return self._staged_bytes
-
     def stage(self, directory: Directory, name: str, content: bytes, owner: FileOwner | None = None) -> Published:
         """Write `content` under a staging name in the directory of `name`, unless the file has the same bytes already
         (`UNCHANGED`). `WRITTEN` is true once `commit` has returned.
@@ -159,14 +157,14 @@ class Publisher:
         """
         if is_packed(directory.root):
             return self._pack(directory, name, content)
-        self._staged_bytes += len(content)
+        self.staged_bytes += len(content)
         if (path := object_at(directory, name)) is not None:
             self._objects.append(_StagedObject(path, content, self._threads.submit(_has_content, path, content)))
             return self._objects[-1].outcome
         try:
             descriptor = self._open(directory)
             if read_at(descriptor, name, len(content) + 1) == content:
-                self._staged_bytes -= len(content)
+                self.staged_bytes -= len(content)
                 return _unchanged
             staging_name = f"{STAGING_PREFIX}{self._staging_id}-{name}{STAGING_SUFFIX}"
             self._staged.append(_StagedFile(directory, name, staging_name, content))
@@ -217,7 +215,7 @@ class Publisher:
             return _unchanged
         self._packed.append(file)
         self._packed_files += 1
-        self._staged_bytes += len(content or b"")
+        self.staged_bytes += len(content or b"")
         return _written
 
     def commit(self) -> None:
@@ -232,7 +230,7 @@ class Publisher:
         for request in [self._threads.submit(_put_objects, objects) for objects in by_segment.values()]:
             request.result()
         self._objects.clear()
-        self._staged_bytes = self._packed_files = 0
+        self.staged_bytes = self._packed_files = 0
 
     def _commit_files(self) -> None:
         staged = self._staged[0]  # the file that an error names

@@ -15,7 +15,6 @@ from kidxlib.storage.location import (
     Directory,
     FileStatus,
     flush_file_systems,
-    is_taken,
     listed_objects,
     opened_below,
     packed_sizes,
@@ -85,7 +84,8 @@ class Remover:
         """Add the suffix of deleted files to a file's name."""
         try:
             with self._open(directory) as descriptor:
-                if is_taken(descriptor, name + DELETED_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    os.stat(name + DELETED_SUFFIX, dir_fd=descriptor, follow_symlinks=False)
                     raise in_the_way(directory, name + DELETED_SUFFIX)
                 os.replace(name, name + DELETED_SUFFIX, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except OSError as error:

@@ -25,7 +25,6 @@ PERIOD: Final = timedelta(minutes=1)
 #: No machine, disk or process stalls for so long and then goes on: a run without a heartbeat for this time was killed.
 DEAD_AFTER: Final = timedelta(hours=1)
 
-_DEAD_AFTER_NS: Final = DEAD_AFTER // timedelta(microseconds=1) * 1000
 
 _PREFIX: Final = "kidx-"
 
@@ -82,11 +81,9 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-@contextlib.contextmanager
-def beating_in(folder: Path) -> Iterator[None]:
+def beating_in(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Renew the heartbeat in an existing folder, which its owner removes."""
-    with beating((folder / HEARTBEAT).touch):
-        yield
+    return beating((folder / HEARTBEAT).touch)
 
 
 def sweep_folders(place: Path, *, prefix: str = "", unmarked_before_ns: int = 0) -> None:
@@ -101,7 +98,7 @@ def sweep_folders(place: Path, *, prefix: str = "", unmarked_before_ns: int = 0)
             except FileNotFoundError:
                 is_dead = folder.stat().st_mtime_ns < unmarked_before_ns
             else:
-                is_dead = last_beat < _now_ns(place) - _DEAD_AFTER_NS
+                is_dead = last_beat < _now_ns(place) - DEAD_AFTER // timedelta(microseconds=1) * 1000
             if is_dead:
                 shutil.rmtree(folder, ignore_errors=True)
 
