@@ -85,10 +85,6 @@ class CatalogedLog:
 
     row: SegmentToRead
 
-    @property
-    def index_directory(self) -> str:
-        return self.row.index_directory
-
     def reaches(self, offset: int) -> bool:
         return self.row.next_offset is not None and self.row.next_offset >= offset
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,7 +28,7 @@ from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.reading.left_out import LeftOut, WhyLeftOut, first_batch_timestamp_ms
-from kidxlib.reading.positions import ListedLog, is_index_credible, read_between, reading_bounds
+from kidxlib.reading.positions import ListedLog, index_path_of, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
@@ -187,9 +187,10 @@ class ReadingEnds:
         self._aside = LogsAside(self.brokers.log_dirs)
 
     def of_partition(
-        self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: WantedRecords, index_of: IndexOf
+        self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: WantedRecords
     ) -> PartitionEnds:
         """Where reading of a partition begins and ends, by all of its logs in order."""
+        index_of = partial(index_path_of, directory, self._request.index_dir)
         checkpoints = self._checkpoints_of(directory.log_dir)
         partition = directory.topic_partition
         high_watermark = checkpoints.high_watermarks.get(partition)

@@ -24,7 +24,7 @@ from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
 from kidxlib.reading.brokers_metadata import log_dirs_without_metadata
 from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog, CatalogedLogs, CatalogedPartitionLogs
-from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
+from kidxlib.reading.ends import PartitionEnds, ReadingEnds
 from kidxlib.reading.left_out import (
     LeftOut,
     LogRead,
@@ -39,7 +39,16 @@ from kidxlib.reading.left_out import (
     unmounted_log_dirs,
     with_other_topic_id,
 )
-from kidxlib.reading.positions import Bound, ListedLog, end_offset_of, logs_of, read_between, reading_bounds, with_ends
+from kidxlib.reading.positions import (
+    Bound,
+    ListedLog,
+    end_offset_of,
+    index_path_of,
+    logs_of,
+    read_between,
+    reading_bounds,
+    with_ends,
+)
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.transactions import (
@@ -52,7 +61,7 @@ from kidxlib.reading.transactions import (
     transactions_of,
 )
 from kidxlib.records.wanted_records import WantedRecords
-from kidxlib.storage.location import FileVersion, Location, location
+from kidxlib.storage.location import FileVersion, location
 from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.words import counted
@@ -416,7 +425,7 @@ class _Planner:
             else:
                 logs.append(_LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
         in_sequence = with_ends(in_sequence)
-        ends = self._ends.of_partition(directory, [log for log, _ in in_sequence], wanted, self._index_of(directory))
+        ends = self._ends.of_partition(directory, [log for log, _ in in_sequence], wanted)
         self._note_ends(ends)
         for log, version in in_sequence:
             visible = _visible_part(directory, log.base_offset)
@@ -444,12 +453,12 @@ class _Planner:
         is_cheap = isinstance(directory.path, Path) or self._goes_on  # in an object store each look is two requests
         if directory.remote is not None or self._request.log_name is not None or not is_cheap:
             return {}
-        index_of = self._index_of(directory)
 
         @functools.cache
         def end(log: ListedLog, version: FileVersion, *, is_near: bool = False) -> int:
             facts = known.log(log.path, log.base_offset, version)
-            offset = end_offset_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
+            index = index_path_of(directory, self._request.index_dir, log)
+            offset = end_offset_of(log, index, is_near=is_near) if facts is None else facts.row.next_offset
             return log.base_offset if offset is None else max(offset, log.base_offset)
 
         asked = [number for number, (log, _) in enumerate(logs) if _has_wanted_offsets(log, wanted)]
@@ -497,15 +506,6 @@ class _Planner:
         elif not self._request.to_log_end:
             self._ended_at_watermark += ends.high_watermark is not None
             self._read_to_log_end += ends.high_watermark is None
-
-    def _index_of(self, directory: PartitionDirectory) -> IndexOf:
-        def index_of(log: ListedLog) -> Location:
-            if self._request.index_dir is None:
-                return directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
-            name = segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
-            return self._request.index_dir / directory.topic_partition.directory / name
-
-        return index_of
 
     def limit_to_committed(
         self, partitions: Sequence[_PartitionToRead], scan: ScanLogs, known_events: CatalogedEvents | None
@@ -619,7 +619,7 @@ class _Planner:
         if self._request.index_dir is not None:
             indexes = self._request.index_dir / directory.topic_partition.directory
         else:
-            indexes = directory.path if facts is None else location(facts.index_directory)
+            indexes = directory.path if facts is None else location(facts.row.index_directory)
         is_beside = indexes == directory.path
         index_name = segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
         index_path = directory.file(log.base_offset, OFFSET_INDEX_SUFFIX) if is_beside else indexes / index_name

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -164,7 +165,8 @@ def is_index_credible(log: ListedLog, index_path: Location) -> bool:
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
             places, count = _IndexedBatches(log, within, content), len(within)
-            return not count or any(map(places.is_borne_out, range(max(count - 2, 0), count)))
+            last_two = range(max(count - 2, 0), count)
+            return not count or any(places.first_offset(number) is not None for number in last_two)
     except (OSError, LogChangedError):
         return False
 
@@ -234,7 +236,7 @@ class _IndexedBatches:
         """
         number = int(np.searchsorted(self._offsets, last_offset, "right"))
         for later in range(number, min(number + 2, len(self._offsets))):
-            first_offset = self._first_offset(later)
+            first_offset = self.first_offset(later)
             if first_offset is not None and first_offset > last_offset:
                 return Bound(int(self._positions[later]), first_offset)
         return self._log.whole[1]
@@ -267,11 +269,7 @@ class _IndexedBatches:
         first_offset = batch["offset_field"] if batch["magic"] >= MAGIC_V2 else batch["last_offset"]
         return Bound(position, int(first_offset))
 
-    def is_borne_out(self, number: int) -> bool:
-        batch = self._header(int(self._positions[number]))
-        return batch is not None and batch.last_offset == self._offsets[number]
-
-    def _first_offset(self, number: int) -> int | None:
+    def first_offset(self, number: int) -> int | None:
         """The first offset of the batch that an entry names; None if no such batch is there, or its header lacks it."""
         batch = self._header(int(self._positions[number]))
         return batch.offset_field if batch is not None and batch.last_offset == self._offsets[number] else None
@@ -335,7 +333,7 @@ class JoinedLogs:
         self, directory: PartitionDirectory, index_dir: Location | None, logs: list[tuple[ListedLog, FileVersion]]
     ) -> None:
         self._directory = directory
-        self._indexes = None if index_dir is None else index_dir / directory.topic_partition.directory
+        self._index = partial(index_path_of, directory, index_dir)
         self._logs = [log for log, _ in logs]
         self._last_version = logs[-1][1]
         self._base_offsets = [log.base_offset for log in self._logs]
@@ -436,16 +434,16 @@ class JoinedLogs:
                     break
         return place
 
-    def _index(self, log: ListedLog) -> Location:
-        if self._indexes is None:
-            return self._directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
-        return self._indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
+
+def index_path_of(directory: PartitionDirectory, index_dir: Location | None, log: ListedLog) -> Location:
+    """The place of a log's `.index`. `index_dir` is the tree with the index files; None if they are beside the logs."""
+    if index_dir is None:
+        return directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
+    return index_dir / directory.topic_partition.directory / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
 
 
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> JoinedLogs | None:
-    """List a partition's logs as `JoinedLogs`; None if it has none, or has lost them by now. `index_dir` is the tree
-    with the index files; None if they are beside the logs.
-    """
+    """List a partition's logs as `JoinedLogs`; None if it has none, or has lost them by now."""
     try:
         segments = settled_segments(directory)
     except FileNotFoundError:

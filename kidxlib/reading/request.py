@@ -43,7 +43,6 @@ _EXPECTED_TIMES: Final = (
 #: A pattern that is a topic's name.
 _TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EVERYTHING: Final[OffsetRange] = (None, None)
-#: The pattern of topics that nobody has named.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,8 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -180,13 +179,8 @@ def _in_turn(items: Iterable[tuple[SegmentRead, Item]], schema: pa.Schema) -> It
             yield from decoder.rows(read, item)
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """The rows of a table of batches: those that were made ahead, and an iterator that makes the others on demand."""
-
-    ahead: list[pa.RecordBatch | Damage]
-    others: Iterator[pa.RecordBatch | Damage]
-    decoder: RecordDecoder
+#: Rows, and the decoder that makes them.
+_Begun: TypeAlias = tuple[Iterator[pa.RecordBatch | Damage], RecordDecoder]
 
 
 def _ahead(
@@ -195,21 +189,22 @@ def _ahead(
     idle: list[RecordDecoder] = [RecordDecoder(schema) for _ in range(threads + 1)]
 
     def begin(read: SegmentRead, table: BatchTable) -> _Begun:
+        """The rows of a table of batches: some are made ahead, the others on demand."""
         decoder = idle.pop()
         others = decoder.rows(read, table)
         ahead, size = [], 0
         while size < _AHEAD_BYTES and (rows := next(others, None)) is not None:
             ahead.append(rows)
             size += 0 if isinstance(rows, Damage) else rows.nbytes
-        return _Begun(ahead, others, decoder)
+        return itertools.chain(ahead, others), decoder
 
     def finish(first: Future[_Begun] | Damage) -> Iterator[pa.RecordBatch | Damage]:
         if isinstance(first, Damage):
             yield first
             return
-        begun = first.result()
-        yield from itertools.chain(begun.ahead, begun.others)
-        idle.append(begun.decoder)
+        rows, decoder = first.result()
+        yield from rows
+        idle.append(decoder)
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-read")
     pending: deque[Future[_Begun] | Damage] = deque()

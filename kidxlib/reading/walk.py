@@ -292,8 +292,11 @@ class _SegmentWalk:
         read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
         is_last = read.end_offset is None and read.goes_on_at is None
         if left and is_last and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
+            # An unfinished append is no damage, as a broker cuts it off.
             if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
-                _warn_of_unfinished(read.log_path, walk.position, self._log.size)
+                _log.warning(
+                    "%s: byte %d: %d bytes that are no whole batch; not read", read.log_path, walk.position, left
+                )
         elif left:
             if read.end_position < read.version.size:
                 malformed = malformed or f"no batch ends at byte {self._log.size}, where another is said to begin"
@@ -347,8 +350,3 @@ def _first_offset(read: SegmentRead, table: BatchTable, wanted: WantedRecords, p
     except MalformedRecordsError as error:
         raise DamagedLogError(f"{read.log_path}: {error}; which offset a time leads to cannot be told") from error
     return None
-
-
-def _warn_of_unfinished(path: str, position: int, size: int) -> None:
-    """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
-    _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
