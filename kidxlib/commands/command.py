@@ -5,6 +5,10 @@ optional reports of how a run ended, for monitoring: a JSON line, and metrics fo
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
@@ -21,8 +25,10 @@ from click.core import ParameterSource
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.terminal import interrupts
 from kidxlib.terminal import options as shared_options
-from kidxlib.terminal.console import warn
-from kidxlib.terminal.options import needing_packages
+from kidxlib.terminal.console import end_phases, warn
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.interrupts import Interrupted
+from kidxlib.terminal.options import ensure_parent_exists, needing_packages
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -31,15 +37,6 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.run.context import RunContext
     from kidxlib.run.settings import Settings
-import functools
-import json
-import os
-import time
-
-from kidxlib.terminal.console import end_phases
-from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.interrupts import Interrupted
-from kidxlib.terminal.options import ensure_parent_exists
 
 KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"

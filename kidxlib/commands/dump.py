@@ -96,7 +96,6 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
 @click.option(
     "--keys",
     "--key-decoder-class",
-    "keys",
     metavar="FORM",
     callback=_value_format,
     help=f"How keys are shown, {', '.join(ValueFormat)}; implies --print-data-log. [default: text]",
@@ -104,7 +103,6 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
 @click.option(
     "--values",
     "--value-decoder-class",
-    "values",
     metavar="FORM",
     callback=_value_format,
     help="How values are shown: the same choices.",

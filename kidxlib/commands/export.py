@@ -73,7 +73,6 @@ class Export(CommandOptions):
     tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata)
     to_log_end: bool | None = option(
         "--to-log-end/--to-high-watermark",
-        "to_log_end",
         default=None,
         help="Also what is beyond the high watermark, or nothing of it. [default: nothing, and exit code 3 if "
         "something is there; all if no broker runs on DIR and the cluster's metadata has no other replica]",

@@ -53,7 +53,6 @@ class Restore(WithoutCatalog):
     )
     topic_configs: tuple[Path, ...] = option(
         "--topic-configs",
-        "topic_configs",
         metavar="FILE",
         multiple=True,
         type=click.Path(path_type=Path),
@@ -69,7 +68,6 @@ class Restore(WithoutCatalog):
     )
     until_offsets: Path | None = option(
         "--until-offsets",
-        "until_offsets",
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="End partitions before the offsets in FILE, which has the form of kafka-delete-records; or earlier, where "
@@ -77,14 +75,12 @@ class Restore(WithoutCatalog):
     )
     propose_until: str | None = option(
         "--propose-until",
-        "propose_until",
         metavar="TIME",
         help="Only write --until-offsets FILE, with the offset of the first batch of each partition that has a later "
         "record. TIME is ISO 8601 with a zone, or ms since the epoch.",
     )
     reset_offsets: Path | None = option(
         "--reset-offsets",
-        "reset_offsets",
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="Write the groups whose offsets lie beyond the ends of partitions, with new offsets, for "
@@ -113,10 +109,8 @@ class Restore(WithoutCatalog):
         is_flag=True,
         help="Take the leader's records where replicas disagree.",
     )
-
     scan_cache: Path | None = option(
         "--scan-cache",
-        "scan_cache",
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="Keep in FILE what logs hold, and read no log again that has not changed since, neither for the next plan "
@@ -135,14 +129,12 @@ class Restore(WithoutCatalog):
     )
     bucket_protected: str | None = option(
         "--bucket-protected",
-        "bucket_protected",
         type=click.Choice(PROTECTED),
         help="How you keep the new cluster from deleting in the bucket: the store keeps what is deleted, or brokers "
         "may not delete. kidx checks as much of it as it can see.",
     )
     living_cluster_stopped: bool = option(
         "--living-cluster-stopped",
-        "living_cluster_stopped",
         is_flag=True,
         help="Say that no node of the cluster that wrote the bucket runs, or will be started again; or that PLACE is a "
         "copy.",

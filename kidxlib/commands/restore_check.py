@@ -26,7 +26,6 @@ class RestoreCheck(CommandOptions):
     )
     command_config: Path | None = option(
         "--command-config",
-        "command_config",
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="The settings of a client for SASL or TLS, as Kafka's tools or librdkafka take them.",
