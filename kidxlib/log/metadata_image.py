@@ -578,7 +578,8 @@ def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, 
     synonyms = _SYNONYMS[name]
     if not synonyms.names:
         return ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
-    if broker.node_id is None and any(_set_in(configs, synonyms) for node, configs in _of_nodes(metadata)):
+    of_nodes = (configs for node, configs in metadata.broker_configs.items() if node)
+    if broker.node_id is None and any(_set_in(configs, synonyms) for configs in of_nodes):
         return None
     for configs, origin in (
         (metadata.broker_configs.get(str(broker.node_id), {}), ConfigOrigin.BROKER),
@@ -595,10 +596,6 @@ def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, 
     if any(value.startswith(_CONFIG_PROVIDER) for value in values):
         return None
     return ConfigValue(values[0], ConfigOrigin.FILE) if values else ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
-
-
-def _of_nodes(metadata: ClusterMetadata) -> list[tuple[str, Mapping[str, str]]]:
-    return [(node, configs) for node, configs in metadata.broker_configs.items() if node]
 
 
 def _set_in(configs: Mapping[str, str], synonyms: _Synonyms) -> list[str]:

@@ -62,11 +62,7 @@ class MetadataRecord:
 
 
 def _read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogMetadata:
-    """The metadata in a record.
-
-    Args:
-        path: the record's file.
-    """
+    """The metadata in a record of a file."""
     try:
         return read_remote_log_metadata(value)[1]
     except UnreadableMessageError as error:
