@@ -307,7 +307,6 @@ class _MovingLine:
     def _shown(self) -> RenderableType:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
-        from rich.text import Text
 
         phase = self._phase
         name, done = phase.state()

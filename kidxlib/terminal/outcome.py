@@ -36,16 +36,6 @@ from kidxlib.terminal.exit_codes import ExitCode
 LINES_SHOWN: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownTable:
-    """The arguments of `print_table`."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    text_columns: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a run ended, and its results: for the screen, as one JSON object, and for metrics.
@@ -57,7 +47,7 @@ class Outcome:
         requests: requests to object stores, without those to a catalog; empty for commands that do not count them.
         catalog_segments: how many segments the catalog has, by source and status; None: not asked.
         catalog_files: how many files the last audits found wrong, by source and verdict; None: not asked.
-        items: lines and tables, in the order of the screen.
+        items: lines, and functions that print tables, in the order of the screen.
         values: the values of the JSON object, in its order; a function gives a value that only JSON has, and that
             costs something.
         messages: lines for standard error, after the screen's or the JSON object.
@@ -71,7 +61,7 @@ class Outcome:
     requests: Requests = field(default_factory=Requests)
     catalog_segments: Mapping[tuple[str, str], int] | None = None
     catalog_files: Mapping[tuple[str, str], int] | None = None
-    items: list[str | _ShownTable] = field(default_factory=list)
+    items: list[str | Callable[[], None]] = field(default_factory=list)
     values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
     done: str = "all is done, and not all that came of it was printed"
@@ -94,7 +84,7 @@ class Outcome:
             self.line(f"{what}: {line}")
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int) -> None:
-        self.items.append(_ShownTable(title, columns, rows, text_columns))
+        self.items.append(lambda: print_table(title, columns, rows, text_columns))
 
     def note(self, *lines: str) -> None:
         self.messages.extend(lines)
@@ -117,7 +107,7 @@ class Outcome:
             if isinstance(item, str):
                 print_line(item)
             else:
-                print_table(item.title, item.columns, item.rows, item.text_columns)
+                item()
         self.items.clear()
 
 
