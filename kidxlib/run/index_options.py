@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kidxlib.format import layouts
@@ -85,21 +85,12 @@ def _number(name: str, config: ConfigValue) -> int | None:
     return None if number is None or number < _LEAST[name] else number
 
 
-@dataclass(frozen=True, slots=True)
-class _TakenFromMetadata:
-    """The options of topics that a run has taken from one copy of metadata.
-
-    Attributes:
-        topics: how many topics it has; a topic in several sources counts once.
-        by_origin: for how many topics each setting was taken, by who set it.
+def _taken_from_metadata(
+    known: KnownTopics, plan: Plan
+) -> Iterator[tuple[ClusterMetadata, int, Mapping[str, Mapping[str, int]]]]:
+    """Each copy of metadata, how many topics it has (one in several sources counts once), and for how many topics a run
+    has taken each setting from it, by who set it.
     """
-
-    metadata: ClusterMetadata
-    topics: int
-    by_origin: Mapping[str, Mapping[str, int]]
-
-
-def _taken_from_metadata(known: KnownTopics, plan: Plan) -> Iterator[_TakenFromMetadata]:
     for metadata in known.read():
         sources = {name for name, of_source in known.of_sources.items() if of_source.metadata is metadata}
         partitions = [partition for partition in plan.partitions if partition.key[0] in sources]
@@ -109,7 +100,7 @@ def _taken_from_metadata(known: KnownTopics, plan: Plan) -> Iterator[_TakenFromM
             for setting in partition.choice.known_of(partition.topic_id).items()
         }
         counts = {name: Counter(origin for _, setting, origin in taken if setting == name) for name in _LEAST}
-        yield _TakenFromMetadata(metadata, len({partition.key[1] for partition in partitions}), counts)
+        yield metadata, len({partition.key[1] for partition in partitions}), counts
 
 
 def index_options_lines(known: KnownTopics, plan: Plan) -> list[str]:
@@ -117,12 +108,10 @@ def index_options_lines(known: KnownTopics, plan: Plan) -> list[str]:
     set them.
     """
     lines = []
-    for taken in _taken_from_metadata(known, plan):
-        metadata = taken.metadata
-        topics = counted(taken.topics, "topic")
+    for metadata, topics, by_origin in _taken_from_metadata(known, plan):
         settings = ", ".join(
-            f"{name} is set in {counted_by_origin(origins)} of {topics}"
-            for name, origins in taken.by_origin.items()
+            f"{name} is set in {counted_by_origin(origins)} of {counted(topics, 'topic')}"
+            for name, origins in by_origin.items()
             if origins
         )
         line = f"{known.described(metadata)}{f': {settings}; options and settings win' if settings else ''}"
@@ -133,6 +122,4 @@ def index_options_lines(known: KnownTopics, plan: Plan) -> list[str]:
 
 
 def index_options_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
-    return [
-        metadata_as_json(taken.metadata, taken.topics, taken.by_origin) for taken in _taken_from_metadata(known, plan)
-    ]
+    return [metadata_as_json(*taken) for taken in _taken_from_metadata(known, plan)]

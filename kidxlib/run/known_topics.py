@@ -524,13 +524,10 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
         for source in at_hand
         if isinstance(source.path, Path) and not (source.log_dir / META_PROPERTIES).exists()
     ]
-    names = ", ".join(f"{source.name} ({source.path})" for source in unmarked)
-    none = "no source of the catalog: nothing is planned or deleted there"
-    which = (
-        f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?"
-        if unmarked
-        else none
-    )
+    which = "no source of the catalog: nothing is planned or deleted there"
+    if unmarked:
+        names = ", ".join(f"{source.name} ({source.path})" for source in unmarked)
+        which = f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?"
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), {which}"
         for node_id, others in unnamed_log_dirs(known, sources, at_hand)
@@ -642,15 +639,12 @@ class _KnownTopicsReader:
         """A log dir's `meta.properties`; empty, with a warning, if they cannot be read."""
         name = str(log_dir)
         if name not in self._properties:
-            self._properties[name] = self._read_properties(log_dir)
+            try:
+                self._properties[name] = read_meta_properties(log_dir)
+            except (CheckpointError, OSError) as error:
+                self.warnings.append(f"{describe_error(error)}; it is not known whose log dir that is")
+                self._properties[name] = MetaProperties()
         return self._properties[name]
-
-    def _read_properties(self, log_dir: Location) -> MetaProperties:
-        try:
-            return read_meta_properties(log_dir)
-        except (CheckpointError, OSError) as error:
-            self.warnings.append(f"{describe_error(error)}; it is not known whose log dir that is")
-            return MetaProperties()
 
     def optional(self, log_dir: Location) -> ClusterMetadata | None:
         """The metadata in a log dir; None if it cannot be read, which `unread_copies` tells."""
@@ -761,14 +755,8 @@ def _server_properties(file: Path) -> Mapping[str, str]:
         properties = parse_properties(small_file(file))
     except OSError as error:
         raise UsageError(f"--server-properties {describe_error(error)}") from error
-    lacking = [
-        name
-        for name, is_set in (
-            ("node.id", "node.id" in properties or "broker.id" in properties),
-            (_ROLES, _ROLES in properties),
-        )
-        if not is_set
-    ]
+    spellings = {"node.id": {"node.id", "broker.id"}, _ROLES: {_ROLES}}
+    lacking = [name for name, names in spellings.items() if names.isdisjoint(properties)]
     if lacking:
         raise UsageError(
             f"--server-properties {file}: no {' and no '.join(lacking)} in it, expected the file that a broker with "
