@@ -33,7 +33,7 @@ from pyspark import Accumulator, AccumulatorParam, StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.local_rows import as_column, one_a_task, spark_schema
-from jobs.common.spark.session import JobSession, hadoop_path, is_local_master, named_master, runs_locally
+from jobs.common.spark.session import JobSession, hadoop_path, is_local_master, named_master
 from kidxlib.catalog.change import Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.engine.without_pandas import import_no_pandas
@@ -319,9 +319,10 @@ class SparkEngine:
 
     @property
     def is_on_this_machine(self) -> bool:
+        """Whether this process's JVM, and workers that it starts, do all work."""
         if not self._session.is_started and (master := named_master()):
             return is_local_master(master)
-        return runs_locally(self._session.get())
+        return is_local_master(str(self._session.get().sparkContext.master))
 
     def start(self) -> None:
         self._session.get()

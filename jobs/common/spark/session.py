@@ -262,11 +262,6 @@ def _made(directory: str) -> str:
     return Path(directory).as_uri()
 
 
-def runs_locally(spark: SparkSession) -> bool:
-    """Whether this process's JVM, and workers that it starts, do all work."""
-    return is_local_master(str(spark.sparkContext.master))
-
-
 def is_local_master(master: str) -> bool:
     """Whether the name of a master is that of a local one."""
     return master.startswith("local")

@@ -125,8 +125,9 @@ _DOWNGRADE: Final = "spark.databricks.delta.replace.protocolDowngradeAllowed"
 _CLUSTERING: Final = "delta.clustering"
 
 
-def _same_key(table: Table) -> Column:
-    return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
+def _are_same(names: Sequence[str]) -> Column:
+    """Whether rows `old` and `new` have the same values in some columns."""
+    return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,14 +467,14 @@ class SparkTables:
         written = of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates]))
         written = written.sortWithinPartitions(*table.order)
         if not change.deletes.num_rows:
-            merge = target.merge(written.alias("new"), _same_key(table))
+            merge = target.merge(written.alias("new"), _are_same(table.key))
             if change.updates.num_rows:  # a merge that only inserts is a simpler one
                 merge = merge.whenMatchedUpdate(set=values)
             merge.whenNotMatchedInsert(values=values).execute()
             return
         deletes = of_arrow(self.spark, change.deletes.select(table.key)).withColumn(_DELETED, F.lit(True))
         rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
-        merge = target.merge(rows.alias("new"), _same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
+        merge = target.merge(rows.alias("new"), _are_same(table.key)).whenMatchedDelete(f"new.{_DELETED}")
         merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
 
 
@@ -516,11 +517,8 @@ class SparkMaintenance:
         def commit(target: DeltaTable) -> None:
             if not (rows := expired()).num_rows:
                 return
-            same = reduce(
-                Column.__and__, [F.col(f"old.{name}") == F.col(f"expired.{name}") for name in rows.column_names]
-            )
-            keys = of_arrow(self.tables.spark, rows).alias("expired")
-            target.alias("old").merge(keys, same).whenMatchedDelete().execute()
+            keys = of_arrow(self.tables.spark, rows).alias("new")
+            target.alias("old").merge(keys, _are_same(rows.column_names)).whenMatchedDelete().execute()
 
         self._commit(table, commit)
 

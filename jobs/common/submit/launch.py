@@ -19,15 +19,14 @@ from typing import Final, NamedTuple
 from jobs.common.submit.call import HELP, MODULES, PROJECT, PYTHON, Call, python_path, visible_names_in
 from kidxlib.errors import UsageError
 
-#: The variables that a run depends on, in the order in which they are printed: always, and where the driver is.
+#: The variables that a run depends on, in the order in which they are printed: always, and where the driver is. YARN
+#: sets `_PYTHONS` for a driver that runs elsewhere.
 _ALWAYS: Final = (
     *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS"),
     *("KIDX_CONF_BY_NAME", "JAVA_HOME"),
 )
 _PYTHONS: Final[Sequence[str]] = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _HERE: Final[Sequence[str]] = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", *_PYTHONS, "PYSPARK_SUBMIT_ARGS")
-#: YARN sets these two for a driver that runs elsewhere.
-_ELSEWHERE: Final[Sequence[str]] = _PYTHONS
 
 
 class Launch(NamedTuple):
@@ -69,7 +68,7 @@ def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Lau
     if has_archive:
         variables |= _class_archive(environ)
     if options.is_in_cluster:
-        of_driver = _ELSEWHERE
+        of_driver = _PYTHONS
         script = f"{_own_place(call)}/jobs/{call.job}.py"
         command = [f"{variables['SPARK_HOME']}/bin/spark-submit", *submit, script, *call.job_options]
     else:
