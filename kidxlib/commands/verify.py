@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -27,8 +27,14 @@ from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, me
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
-    from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
+    from kidxlib.indexing.source import Source
+    from kidxlib.operations.audit.audit_request import AuditRequest
     from kidxlib.operations.backend import Backend
+    from kidxlib.run.known_topics import KnownTopics
+    from kidxlib.run.settings import Settings
+    from kidxlib.storage.location import Location
+
+    _Given: TypeAlias = tuple[tuple[Source, ...], KnownTopics, Location | None]
 
 _CLEAN: Final = "clean"
 #: Options that only an audit with a catalog has.
@@ -145,56 +151,54 @@ class Verify(WithOrWithoutCatalog):
         """The request: what no option says is from the settings for a job or with a catalog, else from the metadata of
         the source's own cluster and Kafka's defaults.
         """
-        return self._once() if self.is_once else self._with_settings()
-
-    def _once(self) -> AuditRequest:
-        from kidxlib.indexing.source import (
-            IndexPlace,
-            RemoteOptions,
-            ensure_distinct,
-            existing_index_dir,
-            parse_topics,
-            source_at,
-        )
-        from kidxlib.operations.audit.audit_request import AuditRequest
+        from kidxlib.indexing.source import IndexPlace, parse_topics
+        from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
         from kidxlib.run.index_options import options_of_topic
+
+        settings = None if self.is_once else self.settings
+        sources, known, place = self._once() if settings is None else self._with_settings(settings)
+        topics = ".*" if settings is None else settings.build.topics
+        return AuditRequest(
+            context=self.context,
+            sources=sources,
+            index_place=IndexPlace(index_dir=place, by_source=not self.is_once and len(sources) > 1),
+            topics=parse_topics(topics if self.topics is None else self.topics),
+            interval_bytes=self.interval_bytes,
+            options_for=lambda partition: options_of_topic(
+                known, partition, interval_bytes=self.interval_bytes, max_index_bytes=None, settings=settings
+            ),
+            known_topics=known,
+            cluster_metadata=self.metadata.cluster_metadata,
+            how=HowToAudit(
+                deep=self.deep_iteration,
+                fail_on=Verdict(self.fail_on),
+                tiering=self.require_tiering,
+                clean_shutdown=None if self.shutdown is None else self.shutdown == _CLEAN,
+                list_safe=self.list_safe,
+                alone=self.alone,
+                max_bytes=self.max_bytes,
+                kafka_version=self.kafka_version,
+            ),
+            is_once=self.is_once,
+        )
+
+    def _once(self) -> _Given:
+        from kidxlib.indexing.source import RemoteOptions, ensure_distinct, existing_index_dir, source_at
         from kidxlib.run.known_topics import read_known_topics
 
         remote = RemoteOptions(self.layout, self.tiered_metadata)
         sources = tuple(source_at(directory, remote=remote) for directory in self.directories)
         ensure_distinct(sources)
         known = read_known_topics(sources, options=self.metadata)
-        place = None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
-        return AuditRequest(
-            context=self.context,
-            sources=sources,
-            index_place=IndexPlace(index_dir=place, by_source=False),
-            topics=parse_topics(".*" if self.topics is None else self.topics),
-            interval_bytes=self.interval_bytes,
-            options_for=lambda partition: options_of_topic(
-                known, partition, interval_bytes=self.interval_bytes, max_index_bytes=None
-            ),
-            known_topics=known,
-            cluster_metadata=self.metadata.cluster_metadata,
-            how=self._how,
-            is_once=True,
-        )
+        return sources, known, None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
 
-    def _with_settings(self) -> AuditRequest:
-        from kidxlib.indexing.source import (
-            IndexPlace,
-            RemoteOptions,
-            ensure_no_overlap,
-            existing_index_dir,
-            parse_topics,
-        )
-        from kidxlib.operations.audit.audit_request import AuditRequest
-        from kidxlib.run.index_options import options_of_topic
+    def _with_settings(self, settings: Settings) -> _Given:
+        from kidxlib.indexing.source import RemoteOptions, ensure_no_overlap, existing_index_dir
         from kidxlib.run.known_topics import read_known_topics
         from kidxlib.run.sources import chosen_sources, ensure_directories, sources_known_to
         from kidxlib.storage.location import ensure_text
 
-        settings, context, index_dir = self.settings, self.context, self.index_dir
+        context, index_dir = self.context, self.index_dir
         named = {"--index-dir": index_dir, "--catalog": self.catalog, "--database": self.database}
         given = self.directories or self.sources
         ensure_directories(given, context.catalog)
@@ -209,34 +213,7 @@ class Verify(WithOrWithoutCatalog):
         if place is not None:
             ensure_text("--index-dir ", place)
         known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
-        return AuditRequest(
-            context=context,
-            sources=sources,
-            index_place=IndexPlace(index_dir=place, by_source=len(sources) > 1),
-            topics=parse_topics(settings.build.topics if self.topics is None else self.topics),
-            interval_bytes=self.interval_bytes,
-            options_for=lambda partition: options_of_topic(
-                known, partition, interval_bytes=self.interval_bytes, max_index_bytes=None, settings=settings
-            ),
-            known_topics=known,
-            cluster_metadata=self.metadata.cluster_metadata,
-            how=self._how,
-        )
-
-    @property
-    def _how(self) -> HowToAudit:
-        from kidxlib.operations.audit.audit_request import HowToAudit
-
-        return HowToAudit(
-            deep=self.deep_iteration,
-            fail_on=Verdict(self.fail_on),
-            tiering=self.require_tiering,
-            clean_shutdown=None if self.shutdown is None else self.shutdown == _CLEAN,
-            list_safe=self.list_safe,
-            alone=self.alone,
-            max_bytes=self.max_bytes,
-            kafka_version=self.kafka_version,
-        )
+        return sources, known, place
 
 
 def run_verify(request: Verify, backend: Backend) -> Outcome:
