@@ -90,15 +90,16 @@ def _connected(url: str | None, region: str | None) -> Any:
     return botocore.session.get_session().create_client("s3", endpoint_url=url, region_name=region, config=settings)
 
 
-def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
+def _answered(kind: RequestKind, request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
     """The store's answer to a request of this client, or after all retries the errors of `_plainly`."""
     return answer_with_retries(
-        functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now
+        functools.partial(_plainly, kind, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now
     )
 
 
-def _plainly(request: Callable[[], _T]) -> _T:
-    """A request's result, with botocore's errors turned into `OSError`."""
+def _plainly(kind: RequestKind, request: Callable[[], _T]) -> _T:
+    """The result of a request, which is counted, with botocore's errors turned into `OSError`."""
+    count_requests(kind)
     try:
         return request()
     except ClientError as error:
@@ -164,13 +165,10 @@ def ask_for_head(client: Any, path: ObjectPath) -> HeadAnswer:
     """Send a HEAD for an object with a client of `connect`, which threads may share."""
     bucket, _, key = path.key.partition("/")
 
-    def head() -> Mapping[str, Any]:
-        count_requests(RequestKind.HEAD)
-        answer: Mapping[str, Any] = client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        return answer
-
     try:
-        answer = _answered(head)
+        answer: Mapping[str, Any] = _answered(
+            RequestKind.HEAD, lambda: client.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        )
     except FileNotFoundError:
         return HeadAnswer(None)
     except PermissionError as error:
@@ -182,7 +180,7 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
     """Check that a prefix has an object, with a client of `connect`."""
     bucket, slash, prefix = path.key.partition("/")
     arguments = {"Bucket": bucket, "Prefix": f"{prefix}/" if slash else ""}
-    while not (page := _answered(lambda: _page(client, arguments), TRIES_TO_REACH)).get("Contents"):
+    while not (page := _answered(RequestKind.LIST, lambda: _page(client, arguments), TRIES_TO_REACH)).get("Contents"):
         if not page.get("IsTruncated"):
             raise FileNotFoundError("no object with this prefix")
         arguments["ContinuationToken"] = page["NextContinuationToken"]
@@ -225,7 +223,6 @@ def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
 
     def put() -> bool:
-        count_requests(RequestKind.PUT)
         try:
             connect().put_object(Bucket=bucket, Key=key, Body=content, **condition)
         except ClientError as error:
@@ -234,7 +231,7 @@ def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
             raise
         return True
 
-    return _answered(put)
+    return _answered(RequestKind.PUT, put)
 
 
 def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
@@ -245,7 +242,7 @@ def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
     arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
     try:
         while True:
-            page = _answered(lambda: _page(connect(), arguments))
+            page = _answered(RequestKind.LIST, lambda: _page(connect(), arguments))
             for entry in page.get("Contents", ()):
                 if entry["Key"] != arguments["Prefix"]:  # an empty object that stands for the directory
                     yield ObjectPath(f"{bucket}/{entry['Key']}", _status(entry))
@@ -260,20 +257,15 @@ def bucket_versioning(path: ObjectPath) -> str | None:
     """Whether the bucket of a path keeps what is deleted as an older version: `Enabled` or `Suspended`; None: it never
     has.
     """
-
-    def ask() -> Mapping[str, Any]:
-        count_requests(RequestKind.GET)
-        answer: Mapping[str, Any] = connect().get_bucket_versioning(Bucket=path.key.partition("/")[0])
-        return answer
-
-    return _answered(ask).get("Status")
+    bucket = path.key.partition("/")[0]
+    answer: Mapping[str, Any] = _answered(RequestKind.GET, lambda: connect().get_bucket_versioning(Bucket=bucket))
+    return answer.get("Status")
 
 
 def bucket_lifecycle(path: ObjectPath) -> list[Mapping[str, Any]]:
     """The rules by which the store itself removes objects of a path's bucket, or their older versions."""
 
     def ask() -> list[Mapping[str, Any]]:
-        count_requests(RequestKind.GET)
         try:
             answer = connect().get_bucket_lifecycle_configuration(Bucket=path.key.partition("/")[0])
         except ClientError as error:
@@ -282,11 +274,10 @@ def bucket_lifecycle(path: ObjectPath) -> list[Mapping[str, Any]]:
             raise
         return list(answer.get("Rules", ()))
 
-    return _answered(ask)
+    return _answered(RequestKind.GET, ask)
 
 
 def _page(client: Any, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    count_requests(RequestKind.LIST)
     page: Mapping[str, Any] = client.list_objects_v2(**arguments)
     return page
 
