@@ -170,9 +170,6 @@ def _counted(
 class ReadingEnds:
     """Finds where reading of partitions begins and ends, and remembers the checkpoints of log dirs.
 
-    Args:
-        read_offsets: reads a checkpoint file.
-
     Attributes:
         unreadable: checkpoint files that are malformed, and what is done without them.
     """

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,6 @@ class WholeLog:
 
     @property
     def address(self) -> int:
-        """The address of the first byte."""
         return self._data.ctypes.data if self._address is None else self._address
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
@@ -174,10 +173,8 @@ class RangeRequests:
     read_bytes: int = 0
 
 
-class _ReadInto(Protocol):
-    """Fills memory with the bytes at a file position, and returns how many there were."""
-
-    def __call__(self, position: int, room: NDArray[np.uint8], /) -> int: ...
+#: Fills memory with the bytes at a file position, and returns how many there were.
+_ReadInto: TypeAlias = Callable[[int, NDArray[np.uint8]], int]
 
 
 class RangedLog:
@@ -386,7 +383,6 @@ class UncachedWrites(_Uncached):
     _access = os.O_WRONLY
 
     def __call__(self, position: int, content: NDArray[np.uint8]) -> None:
-        """Write bytes at a file position."""
         written = self._write_pages(position, content)
         while written < len(content):
             written += os.pwrite(self._descriptor, content[written:].data, position + written)

@@ -45,7 +45,6 @@ class OpenedLog(Protocol):
     """A segment's log, opened for reading.
 
     Attributes:
-        version: the file's version.
         reads: requests and bytes of reading an object; None for a file of this machine.
         status: of a file of this machine; None for an object.
     """
@@ -92,9 +91,6 @@ def opened_log(path: str) -> Iterator[OpenedLog]:
 class LogFile:
     """A log for a search that needs few of its bytes: opened at the first read, and read a few bytes at a time. A file
     that shrinks meanwhile is an error and does not kill the process; so is a file without the `expected_bytes`.
-
-    Attributes:
-        bytes_read: the bytes that were read so far.
     """
 
     def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES, expected_bytes: int | None = None) -> None:
@@ -201,9 +197,8 @@ class OpenedTogether:
         room: for bytes that are copied, uint8 of shape (n,), which the logs use up to the end of the context.
 
     Attributes:
-        logs: their bytes, in the order in which they were opened; valid within the context.
-        versions: the version of each.
-        statuses: the status of each.
+        logs: their bytes, in the order in which they were opened, as `versions` and `statuses` are; valid within the
+            context.
     """
 
     def __init__(self, room: NDArray[np.uint8]) -> None:
