@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -28,14 +28,18 @@ from kidxlib.terminal.options import ByteSize, IntegerRange, MetadataOptions, me
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
-    from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+    from kidxlib.indexing.plan import Plan
     from kidxlib.indexing.source import Source
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.build.build import BuiltOnce
-    from kidxlib.operations.build.build_request import BuildRequest
+    from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
     from kidxlib.operations.maintenance import OptimizeLimits
     from kidxlib.run.context import RunContext
+    from kidxlib.run.known_topics import KnownTopics
+    from kidxlib.run.settings import BuildSettings, TablesSettings
     from kidxlib.storage.location import Location
+
+    _Given: TypeAlias = tuple[tuple[Source, ...], KnownTopics, Location | None]
 
 #: Options that only a build with a catalog has.
 _OF_CATALOGS: Final = (
@@ -152,76 +156,29 @@ class Build(WithOrWithoutCatalog):
         """The request: what no option says is from the settings if there is a catalog, else from the metadata of the
         source's own cluster and Kafka's defaults.
         """
-        return self._once() if self.is_once else self._with_settings()
-
-    def _once(self) -> BuildRequest:
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-        from kidxlib.indexing.source import (
-            IndexPlace,
-            RemoteOptions,
-            ensure_no_overlap,
-            index_dir_to_write,
-            parse_topics,
-            source_at,
-        )
-        from kidxlib.operations.build.build_request import BuildRequest
-        from kidxlib.run.index_options import options_of_topic
-        from kidxlib.run.known_topics import read_known_topics
-
-        if self.in_place and self.index_dir is not None:
-            raise UsageError(_BOTH_PLACES)
-        if not self.in_place and self.index_dir is None:
-            raise UsageError(_NO_PLACE)
-        source = source_at(str(self.directory), remote=RemoteOptions(self.layout, self.tiered_metadata))
-        known = read_known_topics((source,), options=self.metadata)
-        place = None if self.index_dir is None else index_dir_to_write("--index-dir", self.index_dir)
-        ensure_no_overlap(place, None, (source,))
-        auxiliary = AuxiliaryFiles(bool(self.snapshots), bool(self.epochs))
-        return BuildRequest(
-            context=self.context,
-            sources=(source,),
-            index_place=IndexPlace(index_dir=place, by_source=False),
-            publish_truncated=self.accept_truncated or not self.in_place,
-            topics=parse_topics(".*" if self.topics is None else self.topics),
-            interval_bytes=self.interval_bytes,
-            max_index_bytes=self.max_index_bytes,
-            verify_crc=self.verify_crc is not False,
-            auxiliary_files=REPAIRED_AUXILIARY_FILES if self.repair else auxiliary,
-            rebuild=False,
-            repair=self.repair,
-            options_for=lambda partition: options_of_topic(
-                known,
-                partition,
-                interval_bytes=self.interval_bytes,
-                max_index_bytes=self.max_index_bytes,
-                verify_crc=self.verify_crc is not False,
-            ),
-            known_topics=known,
-        )
-
-    def _with_settings(self) -> BuildRequest:
         from kidxlib.indexing.source import IndexPlace, parse_topics
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
         from kidxlib.run.index_options import options_of_topic
-        from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.run.sources import sources_known_to
 
-        self._ensure_no_contradiction()
-        settings, context, build = self.settings, self.context, self.settings.build
-        sources, index_dir = self._places()
-        verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
-        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
+        sources, known, index_dir = self._once() if self.is_once else self._with_settings()
+        settings = None if self.is_once else self.settings
+        build = None if settings is None else settings.build
+        topics = (".*" if build is None else build.topics) if self.topics is None else self.topics
+        verify_crc = (build is None or build.verify_crc) if self.verify_crc is None else self.verify_crc
+        snapshots = (build is not None and build.snapshots) if self.snapshots is None else self.snapshots
+        epochs = (build is not None and build.epochs) if self.epochs is None else self.epochs
         return BuildRequest(
+            context=self.context,
             sources=sources,
-            index_place=IndexPlace(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),
+            index_place=IndexPlace(index_dir=index_dir, by_source=not self.is_once and (len(sources) > 1 or self.pack)),
             names_index_dir=self.index_dir is not None or self.pack,
             publish_truncated=self.accept_truncated or not self.in_place,
-            context=context,
-            topics=parse_topics(build.topics if self.topics is None else self.topics),
+            topics=parse_topics(topics),
             interval_bytes=self.interval_bytes,
             max_index_bytes=self.max_index_bytes,
             verify_crc=verify_crc,
-            auxiliary_files=self._auxiliary_files(),
+            auxiliary_files=REPAIRED_AUXILIARY_FILES if self.repair else AuxiliaryFiles(snapshots, epochs),
             rebuild=self.rebuild,
             repair=self.repair,
             options_for=lambda partition: options_of_topic(
@@ -235,14 +192,33 @@ class Build(WithOrWithoutCatalog):
             known_topics=known,
             fill_bytes=self.fill_facts,
             plans_on_workers=self.plan_on_executors,
-            optimize=self._optimize(),
-            limits=BuildLimits(
-                wave_bytes=build.wave_bytes,
-                wave_seconds=build.wave_seconds,
-                longest_run=timedelta(hours=build.longest_run_hours),
-                driver_listing_max=build.driver_listing_max,
-            ),
+            optimize=None if settings is None else _optimize(settings.tables),
+            limits=BuildLimits() if build is None else _limits(build),
         )
+
+    def _once(self) -> _Given:
+        from kidxlib.indexing.source import RemoteOptions, ensure_no_overlap, index_dir_to_write, source_at
+        from kidxlib.run.known_topics import read_known_topics
+
+        if self.in_place and self.index_dir is not None:
+            raise UsageError(_BOTH_PLACES)
+        if not self.in_place and self.index_dir is None:
+            raise UsageError(_NO_PLACE)
+        source = source_at(str(self.directory), remote=RemoteOptions(self.layout, self.tiered_metadata))
+        known = read_known_topics((source,), options=self.metadata)
+        place = None if self.index_dir is None else index_dir_to_write("--index-dir", self.index_dir)
+        ensure_no_overlap(place, None, (source,))
+        return (source,), known, place
+
+    def _with_settings(self) -> _Given:
+        from kidxlib.run.known_topics import read_known_topics
+        from kidxlib.run.sources import sources_known_to
+
+        self._ensure_no_contradiction()
+        context = self.context
+        sources, index_dir = self._places()
+        known = read_known_topics(sources, lambda: sources_known_to(context.catalog), options=self.metadata)
+        return sources, known, index_dir
 
     def _ensure_no_contradiction(self) -> None:
         for wrong, message in (
@@ -309,24 +285,6 @@ class Build(WithOrWithoutCatalog):
             raise UsageError(_NO_PLACE)
         return index_dir_to_write("--index-dir", self.index_dir or self.settings.build.index_dir)
 
-    def _auxiliary_files(self) -> AuxiliaryFiles:
-        from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-
-        if self.repair:
-            return REPAIRED_AUXILIARY_FILES
-        build = self.settings.build
-        return AuxiliaryFiles(
-            snapshots=build.snapshots if self.snapshots is None else self.snapshots,
-            epochs=build.epochs if self.epochs is None else self.epochs,
-        )
-
-    def _optimize(self) -> OptimizeLimits | None:
-        from kidxlib.operations.maintenance import OptimizeLimits
-
-        tables = self.settings.tables
-        limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
-        return limits if tables.optimize else None
-
     @cached_property
     def begun(self) -> float:
         """When the run began, in seconds of the monotonic clock."""
@@ -350,6 +308,24 @@ class Build(WithOrWithoutCatalog):
         if not self.dry_run:
             hold_log_dirs(self.resolved, self.plan, self.log_dirs)
         return self.log_dirs
+
+
+def _optimize(tables: TablesSettings) -> OptimizeLimits | None:
+    from kidxlib.operations.maintenance import OptimizeLimits
+
+    limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
+    return limits if tables.optimize else None
+
+
+def _limits(build: BuildSettings) -> BuildLimits:
+    from kidxlib.operations.build.build_request import BuildLimits
+
+    return BuildLimits(
+        wave_bytes=build.wave_bytes,
+        wave_seconds=build.wave_seconds,
+        longest_run=timedelta(hours=build.longest_run_hours),
+        driver_listing_max=build.driver_listing_max,
+    )
 
 
 def run_build(request: Build, backend: Backend) -> Outcome:
