@@ -43,6 +43,7 @@ from kidxlib.storage.opened_log import opened_log
 
 #: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]
+_Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 _OFFSET_MAX: Final = WantedRecords().last_offset
 
@@ -51,12 +52,6 @@ _COUNTED_BYTES: Final = 1024 * 1024 * 1024
 #: Records in more bytes are not decoded to see which have the times that are asked for.
 _DECODED_BYTES: Final = 256 * 1024 * 1024
 _OFFSETS: Final = pa.schema([CONSUMED.field("offset")])
-
-
-@dataclass(frozen=True, slots=True)
-class _Checkpoints:
-    log_starts: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +173,7 @@ class ReadingEnds:
         self._request = request
         self.brokers = BrokersMetadata(request.log_dirs)
         self.unreadable: list[str] = []
-        self._checkpoints: dict[Location, _Checkpoints] = {}
+        self._checkpoints: dict[Location, tuple[_Offsets, _Offsets]] = {}
         self._offsets_in: ReadOffsets = cache(read_offsets)
         self._only_replicas = OnlyReplicas(self.brokers)
         self._aside = LogsAside(self.brokers.log_dirs)
@@ -188,10 +183,10 @@ class ReadingEnds:
     ) -> PartitionEnds:
         """Where reading of a partition begins and ends, by all of its logs in order."""
         index_of = partial(index_path_of, directory, self._request.index_dir)
-        checkpoints = self._checkpoints_of(directory.log_dir)
+        log_starts, high_watermarks = self._checkpoints_of(directory.log_dir)
         partition = directory.topic_partition
-        high_watermark = checkpoints.high_watermarks.get(partition)
-        log_start = _moved_start(directory.path, checkpoints.log_starts.get(partition, 0), logs)
+        high_watermark = high_watermarks.get(partition)
+        log_start = _moved_start(directory.path, log_starts.get(partition, 0), logs)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
             remedy = self._aside.remedy_of_empty(directory.path)
@@ -304,15 +299,16 @@ class ReadingEnds:
         end = min(log.end_offset if left_out.end_offset is None else left_out.end_offset, log.end_offset)
         return replace(left_out, first_offset=first, end_offset=end, records=None) if first < end else None
 
-    def _checkpoints_of(self, log_dir: Location) -> _Checkpoints:
+    def _checkpoints_of(self, log_dir: Location) -> tuple[_Offsets, _Offsets]:
+        """The log starts and the high watermarks in a log dir."""
         if log_dir not in self._checkpoints:
-            self._checkpoints[log_dir] = _Checkpoints(
+            self._checkpoints[log_dir] = (
                 self._offsets(log_dir / LOG_START_OFFSET_CHECKPOINT, "logs are read from their first segments on"),
                 self._offsets(log_dir / HIGH_WATERMARK_CHECKPOINT, "logs are read to their ends"),
             )
         return self._checkpoints[log_dir]
 
-    def _offsets(self, path: Location, without: str) -> Mapping[TopicPartition, int]:
+    def _offsets(self, path: Location, without: str) -> _Offsets:
         try:
             return self._offsets_in(path) or {}
         except CheckpointError as error:

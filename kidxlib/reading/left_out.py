@@ -512,10 +512,8 @@ def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
 def _may_have_wanted_times(log: LogRead) -> bool:
     if not WantedRecords(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
-    times = (
-        log.ends_ms,
-        first_batch_timestamp_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX)),
-    )
+    following = location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX)
+    times = log.ends_ms, first_batch_timestamp_ms(following)
     return min(times) < 0 or (max(times) >= log.first_ms and min(times) <= log.last_ms)
 
 

@@ -257,23 +257,15 @@ class _LogToRead:
 
     def to_scan(self, end_offset: int, *, goes_on: bool) -> LogToScan:
         """The log, to be scanned for what producers did before an offset, as far as consumers get it."""
-        log = LogToScan(
+        first_offset = 0 if self.visible is None else self.visible.first_offset
+        return LogToScan(
             path=str(self.listed.path),
             base_offset=self.listed.base_offset,
             size=self.listed.size,
-            is_last=self.listed.end_offset is None,
-            end_offset=end_offset,
-            goes_on=goes_on,
-            known=self.facts,
-        )
-        if self.visible is None:
-            return log
-        first_offset, end_of_visible = self.visible.first_offset, self.visible.last_offset + 1
-        return replace(
-            log,
-            is_last=False,
+            is_last=self.visible is None and self.listed.end_offset is None,
             first_offset=first_offset,
-            end_offset=min(end_offset, end_of_visible),
+            end_offset=end_offset if self.visible is None else min(end_offset, self.visible.last_offset + 1),
+            goes_on=goes_on,
             known=self.facts if first_offset <= self.listed.base_offset else None,
         )
 

@@ -210,7 +210,8 @@ class _IndexedBatches:
         self._offsets = log.base_offset + entries["relative_offset"].astype(np.int64)
 
     def bounds(self, wanted: WantedRecords, part_bytes: int | None, known_end: int | None) -> tuple[Bound, ...]:
-        start, end = self._start(wanted.first_offset), self._end(wanted.last_offset)
+        # Begin at the entry that a broker would take.
+        start, end = self._last_at(self._offsets, wanted.first_offset), self._end(wanted.last_offset)
         if known_end is not None and known_end <= start.position:
             return start, start  # nothing from there on is wanted, nor before it
         if known_end is not None and known_end < end.position and (batch := self._header(known_end)) is not None:
@@ -220,14 +221,11 @@ class _IndexedBatches:
         return start, *([] if part_bytes is None else self._between(start, end, part_bytes)), end
 
     def before(self, position: int) -> Bound:
-        number = int(np.searchsorted(self._positions, position, "right")) - 1
-        bound = None if number < 0 or self._positions[number] > position else self._checked(number)
-        return bound or self._log.whole[0]
+        return self._last_at(self._positions, position)
 
-    def _start(self, first_offset: int) -> Bound:
-        """Where to begin if an offset and those after it are wanted: at the entry that a broker would take."""
-        number = int(np.searchsorted(self._offsets, first_offset, "right")) - 1
-        bound = None if number < 0 or self._offsets[number] > first_offset else self._checked(number)
+    def _last_at(self, places: NDArray[np.int64], most: int) -> Bound:
+        number = int(np.searchsorted(places, most, "right")) - 1
+        bound = None if number < 0 or places[number] > most else self._checked(number)
         return bound or self._log.whole[0]
 
     def _end(self, last_offset: int) -> Bound:

@@ -177,9 +177,7 @@ class _SegmentWalk:
         self._wanted = read.wanted
         if self._wanted.last_offset >= self._most:
             # Walk to the very end: a batch that begins beyond it is damage.
-            self._wanted = WantedRecords(
-                read.wanted.first_offset, OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms
-            )
+            self._wanted = replace(read.wanted, last_offset=OFFSET_MAX)
 
     def items(self) -> Iterator[Item]:
         position, last_offset = self._read.position, self._read.last_offset_before
