@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import wraps
 from importlib.util import find_spec
@@ -244,19 +244,9 @@ def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Add the options of `MetadataOptions` to a command, which gets them as its parameter `metadata`."""
 
     @wraps(command)
-    def with_metadata(
-        *arguments: Any,
-        cluster_metadata: str | None,
-        server_properties: Path | None,
-        metadata_high_watermark: int | None,
-        **options: Any,
-    ) -> _Result:
-        metadata = MetadataOptions(
-            cluster_metadata=cluster_metadata,
-            server_properties=server_properties,
-            metadata_high_watermark=metadata_high_watermark,
-        )
-        return command(*arguments, metadata=metadata, **options)
+    def with_metadata(*arguments: Any, **options: Any) -> _Result:
+        given = {field.name: options.pop(field.name) for field in fields(MetadataOptions)}
+        return command(*arguments, metadata=MetadataOptions(**given), **options)
 
     for option in reversed(_METADATA):
         with_metadata = option(with_metadata)
