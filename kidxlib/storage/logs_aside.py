@@ -56,7 +56,8 @@ class LogAside:
     @property
     def becomes(self) -> str:
         """The words for what a broker that starts does with the file."""
-        if self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) or _is_deleted(self.path.parent):
+        is_in_deleted = self.path.parent.name.endswith("-delete")
+        if is_in_deleted or self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             return "removes it"
         if self.loaded_as is not None:
             return f"loads it as a log of {self.loaded_as}"
@@ -133,11 +134,6 @@ def _below(directory: Location) -> list[Path]:
     with contextlib.suppress(OSError):
         return sorted(entry for entry in directory.iterdir() if entry.is_dir()) if isinstance(directory, Path) else []
     return []
-
-
-def _is_deleted(directory: Location) -> bool:
-    """Whether a broker that starts deletes a partition's directory."""
-    return directory.name.endswith("-delete")
 
 
 def put_in_place(names: Collection[str]) -> list[str]:

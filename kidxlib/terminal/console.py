@@ -98,8 +98,7 @@ def first_of_each_kind(lines: Iterable[str], most: int, all_of_them: str = "") -
         kinds[re.sub(r"\d+", "0", line.partition(": ")[2] or line)].append(line)
     for alike in kinds.values():
         yield from alike[:most]
-        if len(alike) > most:
-            yield f"{_and_more(len(alike) - most)} of this kind{all_of_them}"
+        yield from more_line(len(alike) - most, f" of this kind{all_of_them}")
 
 
 def print_line(line: str) -> None:
@@ -110,7 +109,7 @@ def print_line(line: str) -> None:
 def more_line(left_out: int, what: str = "") -> Iterator[str]:
     """The line that says how many were left out; no line if none was. `what` names them, or says where they are."""
     if left_out > 0:
-        yield _and_more(left_out) + what
+        yield f"… and {left_out:,} more{what}"
 
 
 def print_json(result: object) -> None:
@@ -133,10 +132,6 @@ def results() -> Console:
     if _state.moving is not None:
         _state.moving.stop()
     return Console(highlight=False, markup=False, emoji=False)
-
-
-def _and_more(left_out: int) -> str:
-    return f"… and {left_out:,} more"
 
 
 def _styled(line: str) -> Text:
