@@ -314,16 +314,6 @@ class LogEnd:
         return self.bound.offset
 
 
-@dataclass(frozen=True, slots=True)
-class LogPart:
-    """A part of a segment's log, from the start of a batch to the start of another."""
-
-    path: Location
-    base_offset: int
-    start: int
-    end: int
-
-
 class JoinedLogs:
     """The logs of a partition as they were listed, one or more, with positions as if they were one log."""
 
@@ -392,13 +382,15 @@ class JoinedLogs:
             rows = next(_batches(walk), None)
             return self._starts[number] + (walk.position if rows is None else int(rows["position"][0]))
 
-    def parts(self, first_offset: int, end_offset: int) -> Iterator[LogPart]:
-        """The parts of logs with the offsets from `first_offset` to below `end_offset`."""
+    def parts(self, first_offset: int, end_offset: int) -> Iterator[tuple[ListedLog, int, int]]:
+        """The logs with the offsets from `first_offset` to below `end_offset`, each with the bytes of the part that has
+        them, from the start of a batch to the start of another.
+        """
         first, last = self.position_of(first_offset), self.position_of(end_offset)
         for log, start in zip(self._logs, self._starts, strict=False):
             begin, end = max(first - start, 0), min(last - start, log.size)
             if begin < end:
-                yield LogPart(log.path, log.base_offset, begin, end)
+                yield log, begin, end
 
     def place_after(self, place: PartitionPlace) -> PartitionPlace:
         """The place after the batch that begins at a place; the place itself if no batch begins there."""

@@ -306,18 +306,18 @@ class FollowedTransactions:
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
             self._fold, self._next_offset = _TransactionFold(), -1
-        for part in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
-            log = LogToScan(
-                path=str(part.path),
-                base_offset=part.base_offset,
-                size=part.end,
+        for log, start, end in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
+            to_scan = LogToScan(
+                path=str(log.path),
+                base_offset=log.base_offset,
+                size=end,
                 is_last=False,
                 end_offset=end_offset,
                 goes_on=self._goes_on,
-                position=part.start,
+                position=start,
             )
-            for piece in scan_for_transactions(log):
-                self._fold.add_piece(log, piece)
+            for piece in scan_for_transactions(to_scan):
+                self._fold.add_piece(to_scan, piece)
         self._next_offset = end_offset
         self._fold.forget_before(since)
         return self._fold.transactions(end_offset)
