@@ -24,14 +24,7 @@ _GAP: Final = re.compile(r".+-\d+/\d+-\d+")
 
 @dataclass(frozen=True, kw_only=True)
 class Accept(OnSources):
-    """What to accept.
-
-    Attributes:
-        segments: by name, as `orders-3/1048576`.
-        gaps: by name, as `orders-3/100-199`; where neither is named, all are meant.
-        withdraw: remove acceptances instead.
-        apply: record it, and not only say what would be recorded.
-    """
+    """What to accept."""
 
     segments: tuple[str, ...] = option(
         "--segment",

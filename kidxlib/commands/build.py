@@ -56,7 +56,6 @@ class Build(WithOrWithoutCatalog):
 
     Attributes:
         directory: where `kidx` reads; a job, or a build with --source, has `sources` instead.
-        metadata: where the topics' configurations are read.
     """
 
     directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)

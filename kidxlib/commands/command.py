@@ -189,11 +189,7 @@ class WithOrWithoutCatalog(OnCatalog):
 
 @dataclass(frozen=True, kw_only=True)
 class OnSources(OnCatalog):
-    """The options of a command that works on sources and topics of a catalog.
-
-    Attributes:
-        sources: names of sources; empty for all.
-    """
+    """The options of a command that works on sources and topics of a catalog."""
 
     sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
     topics: str | None = parameter(shared_options.cataloged_topics)

@@ -36,11 +36,7 @@ _TOPIC_COLUMNS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Compact(OnSources):
-    """What to compact.
-
-    Attributes:
-        apply: change the files; otherwise only say what would be changed.
-    """
+    """What to compact."""
 
     interval_bytes: int | None = option(
         "--interval-bytes",

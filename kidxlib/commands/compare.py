@@ -45,12 +45,9 @@ class Compare(WithOrWithoutCatalog):
 
     Attributes:
         a, b: a log dir, several with commas between them, or a partition's directory; with a catalog, a source of it.
-        how: a value of `As`.
         allow_behind: B may end earlier, and a cleaner may have merged segments since.
         max_behind: the same, where at most so many segments of A begin at the end of B or beyond it; None for any
             number.
-        logs_only: B may lack other files, or have other ones.
-        inactive_only: leave out the last segment of each partition; for a copy in an object store.
     """
 
     a: str = parameter(click.argument("a", metavar="A"), at=FIRST)

@@ -19,9 +19,6 @@ class Fleet(OnCatalog):
     """How fast brokers and kidx recover logs.
 
     Attributes:
-        broker_rate: bytes that one thread of a broker recovers in a second.
-        kidx_rate: bytes that kidx recovers in a second with all cores.
-        recovery_threads: a broker's threads for each log dir.
         dry_run: does nothing; the old spelling of the command had it.
     """
 

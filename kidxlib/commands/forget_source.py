@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetSource(OnCatalog):
-    """What to forget.
-
-    Attributes:
-        source: the name of the source.
-        apply: remove the rows; otherwise only count them.
-    """
+    """What to forget."""
 
     source: str = parameter(click.argument("source", metavar="SOURCE"))
     apply: bool = option("--apply", is_flag=True, help="Remove the rows. [default: dry run, which counts them]")

@@ -35,11 +35,7 @@ _LEVELS: Final = ("checkpoint", "marker")
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(WithoutCatalog):
-    """What to recover. The fields mean what those of `RecoverRequest` mean.
-
-    Attributes:
-        metadata: where the topics' configurations are read.
-    """
+    """What to recover. The fields mean what those of `RecoverRequest` mean."""
 
     log_dirs: tuple[str, ...] = parameter(click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1), at=FIRST)
     apply: bool = option("--apply", is_flag=True, help="Do what the plan says. Without it nothing is written.")

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTiered(OnBucket):
-    """What to mend.
-
-    Attributes:
-        level: a value of `AuditLevel`.
-        apply: put the repaired objects into the bucket, too.
-    """
+    """What to mend."""
 
     index_dir: str | None = option(
         "--index-dir",

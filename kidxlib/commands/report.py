@@ -28,7 +28,6 @@ class ReportOn(OnCatalog):
         output: the HTML file; None: only JSON is wanted.
         sample: how many batches of each topic to read, to measure what other producer settings would save; None for
             none.
-        metadata: where the topics' configurations are read.
     """
 
     output: Path | None = option(

@@ -36,7 +36,6 @@ class TidyTables(OnCatalog):
 
     Attributes:
         upkeep: what to do, values of `Upkeep`; empty for all.
-        apply: change the tables; otherwise only say what would be changed.
     """
 
     upkeep: tuple[str, ...] = parameter(

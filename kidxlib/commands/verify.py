@@ -47,8 +47,6 @@ class Verify(WithOrWithoutCatalog):
 
     Attributes:
         directories: what `kidx` audits; a job, or an audit with --source, has `sources` instead.
-        alone: do not count it as a problem that the broker has other log dirs which were not named.
-        metadata: where the topics' configurations are read.
     """
 
     directories: tuple[str, ...] = parameter(

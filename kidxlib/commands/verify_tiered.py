@@ -28,7 +28,6 @@ class OnBucket(WithOrWithoutCatalog):
 
     Attributes:
         tiered: the bucket, perhaps with the name of its source in the catalog.
-        metadata: where the topics' configurations are read.
     """
 
     tiered: str = parameter(click.argument("tiered", metavar="[NAME=]PLACE"), at=FIRST)
@@ -58,11 +57,7 @@ class OnBucket(WithOrWithoutCatalog):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyTiered(OnBucket):
-    """What to audit, and how.
-
-    Attributes:
-        level: a value of `AuditLevel`.
-    """
+    """What to audit, and how."""
 
     layout: str | None = option(
         "--layout",
