@@ -451,7 +451,10 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
 
 
 def _of_replica(directory: Location, replica: MetadataReplica, high_watermark: int | None) -> ClusterMetadata:
-    committed_end = _committed_end(replica, high_watermark)
+    # All records below it are known to be committed.
+    committed_end = max(replica.snapshot_end, high_watermark or 0)
+    if replica.only_voter is not None:
+        committed_end = replica.end_offset
     committed = [batch for batch in replica.log if batch.last_offset < committed_end]
     try:
         metadata = _metadata(directory, replica, committed)
@@ -489,13 +492,6 @@ def _metadata(directory: Location, replica: MetadataReplica, log: Sequence[Metad
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,
     )
-
-
-def _committed_end(replica: MetadataReplica, high_watermark: int | None) -> int:
-    """The offset below which all records are known to be committed."""
-    if replica.only_voter is not None:
-        return replica.end_offset
-    return max(replica.snapshot_end, high_watermark or 0)
 
 
 class ConfigOrigin(enum.StrEnum):
