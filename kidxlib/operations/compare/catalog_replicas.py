@@ -31,13 +31,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
-from kidxlib.catalog.matching import Values, flags_of, positions_in, runs
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.matching import Flags, Longs, Values, flags_of, lengths_of, numbers_in, positions_in, runs
+from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.segment_files import OFFSET_MAX
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_replica_pairs
 from kidxlib.operations.compare.catalog_replica_verdict import (
     Difference,
@@ -60,9 +61,6 @@ _WALKS: Final = 100
 _BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
 _BY_POLICY: Final = "its policy says so"
 _BY_OFFSETS: Final = "segments of all replicas lack offsets"
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _COLUMNS: Final = (
     *(*PARTITIONS.key, "base_offset", "next_offset", "status", "records", "offsets_increase"),
@@ -164,11 +162,11 @@ class CatalogReplicaSegments:
     """
 
     rows: pa.Table
-    order: Numbers
-    copy: Numbers
-    base: Numbers
-    end: Numbers
-    following: Numbers
+    order: Longs
+    copy: Longs
+    base: Longs
+    end: Longs
+    following: Longs
     is_whole: Flags
     is_known: Flags
 
@@ -177,10 +175,10 @@ class CatalogReplicaSegments:
         rows = tables.read(SEGMENTS, _COLUMNS, [*scope_of({"copies": copies}, PARTITIONS.key), PRESENT])
         rows = rows.combine_chunks()
         copy = positions_in(rows, copies, PARTITIONS.key)  # −1 for other partitions
-        base = _numbers(rows["base_offset"])
+        base, _ = numbers_in(rows["base_offset"])
+        end = np.maximum(_with(rows["next_offset"], base), base)
         order = np.lexsort((base, copy))[int((copy < 0).sum()) :]
-        copy, base = copy[order], base[order]
-        end = np.maximum(_numbers(pc.coalesce(rows["next_offset"], rows["base_offset"]))[order], base)
+        copy, base, end = copy[order], base[order], end[order]
         is_last = np.ones(len(order), np.bool_)
         is_last[:-1] = copy[1:] != copy[:-1]
         following = np.where(is_last, OFFSET_MAX, np.roll(base, -1))
@@ -191,19 +189,19 @@ class CatalogReplicaSegments:
         is_whole = flags_of(pc.equal(rows["status"], pa.scalar(Status.OK.value)))[order] & is_known
         return cls(rows, order, copy, base, end, following, is_whole, is_known)
 
-    def bounds(self, copies: int) -> Numbers:
+    def bounds(self, copies: int) -> Longs:
         """Where the segments of each copy begin, of shape (copies + 1,)."""
         return np.searchsorted(self.copy, np.arange(copies + 1))
 
-    def summed(self, values: Numbers, copies: int) -> Numbers:
+    def summed(self, values: Longs, copies: int) -> Longs:
         """The sum of the segments' values, for each copy."""
         sums = np.concatenate([[0], np.cumsum(values)])
         return np.diff(sums[self.bounds(copies)])
 
-    def records(self) -> tuple[Numbers, Flags]:
+    def records(self) -> tuple[Longs, Flags]:
         """The number of records of each segment, 0 where it is not known, and whether it is."""
-        column: Values = self.rows["records"]
-        return _numbers(column.fill_null(0))[self.order], flags_of(column.is_valid())[self.order]
+        records, are_known = numbers_in(self.rows["records"])
+        return records[self.order], are_known[self.order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +215,10 @@ class _Ranges:
         is_known: False where nobody knows which batches there are.
     """
 
-    bounds: Numbers
-    first: Numbers
-    last: Numbers
-    digest: Numbers
+    bounds: Longs
+    first: Longs
+    last: Longs
+    digest: Longs
     is_known: Flags
 
     @classmethod
@@ -256,8 +254,8 @@ class _Epochs:
         bounds: of shape (copies + 1,): where the batches of each copy begin.
     """
 
-    bounds: Numbers
-    offset: Numbers
+    bounds: Longs
+    offset: Longs
     epoch: NDArray[np.int32]
 
     @classmethod
@@ -268,30 +266,22 @@ class _Epochs:
         return cls(bounds, _field(lists, "start_offset")[taken], _field(lists, "epoch")[taken])
 
 
-def _positions(starts: Numbers, lengths: Numbers) -> Numbers:
+def _positions(starts: Longs, lengths: Longs) -> Longs:
     """The positions of all elements of lists that begin at `starts`."""
     before = np.cumsum(lengths) - lengths
-    positions: Numbers = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    positions: Longs = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return positions
 
 
-def _lists(segments: CatalogReplicaSegments, name: str) -> tuple[Values, Numbers, Numbers]:
+def _lists(segments: CatalogReplicaSegments, name: str) -> tuple[Values, Longs, Longs]:
     """The elements of a column of lists, and where the list of each segment begins and how long it is."""
     column: Values = segments.rows[name].combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    lengths = np.where(flags_of(column.is_valid()), np.diff(offsets), 0)[segments.order]
-    return column.values, offsets[:-1][segments.order], lengths
+    starts = column.offsets.to_numpy()[:-1].astype(np.int64)
+    return column.values, starts[segments.order], lengths_of(column)[segments.order]
 
 
 def _field(structs: Values, name: str) -> Any:
     return structs.field(name).to_numpy()
-
-
-def _numbers(column: Values) -> Numbers:
-    numbers: Numbers = column.to_numpy()
-    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +296,11 @@ class ReplicaBounds:
         has_gaps: some segment has fewer records than offsets.
     """
 
-    start: Numbers
-    end: Numbers
-    log_end: Numbers
-    records: Numbers
-    has_gaps: NDArray[np.bool_]
+    start: Longs
+    end: Longs
+    log_end: Longs
+    records: Longs
+    has_gaps: Flags
 
     @classmethod
     def of(cls, copies: Copies, segments: CatalogReplicaSegments) -> ReplicaBounds:
@@ -319,7 +309,7 @@ class ReplicaBounds:
         has_segment = np.diff(bounds) > 0
         last_base = np.zeros(count, np.int64)
         last_base[has_segment] = segments.base[bounds[1:][has_segment] - 1]
-        start = _filled(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]), 0)
+        start, _ = numbers_in(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]))
         log_end = np.where(has_segment, _with(rows["log_end_offset"], last_base), 0)
         end = np.minimum(_with(rows["high_watermark"], log_end), log_end)
         records, are_known = segments.records()
@@ -385,15 +375,10 @@ def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str])
     return compacted
 
 
-def _filled(column: Values, value: int) -> Numbers:
-    filled: Numbers = column.fill_null(value).to_numpy()
-    return filled
-
-
-def _with(column: Values, others: Numbers) -> Numbers:
+def _with(column: Values, others: Longs) -> Longs:
     """The column, with the numbers of others where it is null."""
-    numbers: Any = np.where(column.is_valid().to_numpy(), _filled(column, 0), others)
-    return np.asarray(numbers, np.int64)
+    numbers, are_known = numbers_in(column)
+    return np.where(are_known, numbers, others)
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
@@ -551,9 +536,6 @@ def _epochs(pair: Mapping[str, Any], is_one: bool) -> EpochDifference | None:
     return EpochDifference(offset=pair["epoch_offset"], epoch=epoch, other_epoch=other_epoch)
 
 
-_Place = tuple[str, str, int]
-
-
 @view_of(SegmentRow)
 class SegmentToWalk(Row):
     """A segment whose log may be read, up to `valid_bytes`: bytes behind these were not compared."""
@@ -649,18 +631,16 @@ def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], wa
     return completed
 
 
-def _places(verdict: ReplicaVerdict) -> tuple[_Place, _Place]:
+def _places(verdict: ReplicaVerdict) -> tuple[PartitionKey, PartitionKey]:
     of_partition = verdict.topic, verdict.partition
     return (verdict.source, *of_partition), (verdict.compared_with, *of_partition)
 
 
-def _segments(tables: TablesToRead, places: Collection[_Place]) -> Mapping[_Place, Sequence[SegmentToWalk]]:
+def _segments(tables: TablesToRead, places: Collection[PartitionKey]) -> Mapping[PartitionKey, Sequence[SegmentToWalk]]:
     """The segments of partitions of sources, in the order of offsets."""
-    segments: dict[_Place, list[SegmentToWalk]] = defaultdict(list)
+    segments: dict[PartitionKey, list[SegmentToWalk]] = defaultdict(list)
     if places:
-        keys = [dict(zip(PARTITIONS.key, place, strict=True)) for place in sorted(places)]
-        wanted = pa.Table.from_pylist(keys, PARTITIONS.schema(PARTITIONS.key))
-        where = [*scope_of({"wanted": wanted}, PARTITIONS.key), PRESENT]
+        where = [*scope_of({"wanted": rows_of_keys(sorted(places))}, PARTITIONS.key), PRESENT]
         for row in SegmentToWalk.of_arrow(tables.read(SEGMENTS, SegmentToWalk.names(), where).sort_by("base_offset")):
             segments[row.source, row.topic, row.partition].append(row)
     return segments
