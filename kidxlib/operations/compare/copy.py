@@ -645,8 +645,7 @@ def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> StagedRows:
         Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
         engine,
         "comparing",
-        done=engine.done,
-        so_far=lambda: f"{engine.done().segments:,} of {counted(len(logs), 'segment')}",
+        so_far=lambda done: f"{done.segments:,} of {counted(len(logs), 'segment')}",
         segments=len(logs),
         log_bytes=log_bytes,
     )

@@ -336,8 +336,7 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedInStor
         Work(name, units, _compare_copies, COMPARED, is_small=is_small),
         engine,
         "asking the store",
-        done=engine.done,
-        so_far=lambda: f"{engine.done().segments:,} of {counted(expected.segments, 'segment')}",
+        so_far=lambda done: f"{done.segments:,} of {counted(expected.segments, 'segment')}",
         segments=expected.segments,
     )
     return ComparedInStore.of(staged, expected.source, request.context.requests(engine.requests()))

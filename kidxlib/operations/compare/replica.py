@@ -46,7 +46,6 @@ from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.console import Progress
 from kidxlib.text.words import counted
 
 #: A range of offsets has about this many bytes of logs on each side: a second or so of work.
@@ -481,17 +480,11 @@ def _compare_in_workers(
     log_bytes = sum(range_.log_bytes for range_ in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
     units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
-    before = engine.done()  # not 0 if the engine has compared files of a copy
-
-    def done() -> Progress:
-        return engine.done() - before
-
     staged = run_comparison(
         Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small),
         engine,
         "comparing",
-        done=done,
-        so_far=lambda: f"{done().log_bytes:,} bytes",
+        so_far=lambda done: f"{done.log_bytes:,} bytes",
         segments=sum(len(range_.one) + len(range_.other) for range_ in ranges),
         log_bytes=log_bytes,
     )
