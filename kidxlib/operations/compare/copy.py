@@ -187,18 +187,10 @@ class _CopyFindings:
     def _ends_earlier(self) -> bool:
         return self._one_end is not None and self._other_end is not None and self._one_end > self._other_end
 
-    @property
-    def _is_other_topic(self) -> bool:
-        one, other = self._compared.one.topic_id, self._compared.other.topic_id
-        return one is not None and other is not None and one != other
-
     def _origin_findings(self) -> Iterator[ComparisonFinding]:
         one, other = self._compared.one, self._compared.other
-        if self._is_other_topic:
-            yield self._finding(
-                FindingKind.OTHER_ORIGIN,
-                detail=f"topic id {other.topic_id}, in A {one.topic_id}: another topic of the same name",
-            )
+        if (other_topic := self._compared.other_topic) is not None:
+            yield self._finding(FindingKind.OTHER_ORIGIN, detail=other_topic)
         same = [row for row in self._logs if row.is_same_file]
         if other.link is not None and one.link is None:
             yield self._finding(
@@ -416,7 +408,7 @@ class _CopyFindings:
             return FindingKind.NOT_COMPARABLE
         if row.name == QUORUM_STATE:
             return FindingKind.REWRITTEN
-        if row.name == PARTITION_METADATA and self._is_other_topic:
+        if row.name == PARTITION_METADATA and self._compared.other_topic is not None:
             return None
         if parsed is not None and parsed[1] in INDEX_SUFFIXES:
             return self._kind_of_index(row, verdict, *parsed)

@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -141,17 +141,13 @@ class ComparedPlace:
     def only(self, directory: str) -> ComparedPlace:
         """One of its partitions alone, as if the user had named the partition's directory."""
         listed = self.directories.get(directory)
-        return ComparedPlace(
-            name=self.name,
-            log_dirs=self.log_dirs,
+        return replace(
+            self,
             is_partition=True,
             directories={} if listed is None else {directory: listed},
             duplicates={name: paths for name, paths in self.duplicates.items() if name == directory},
             other_directories=(),
             files={},
-            checkpoints=self.checkpoints,
-            owners=self.owners,
-            problems=self.problems,
         )
 
 
@@ -387,6 +383,14 @@ class DirectoryPair:
 
     one: ListedDirectory
     other: ListedDirectory
+
+    @property
+    def other_topic(self) -> str | None:
+        """What says that B's topic is another one of the same name; None if both have the same id, or one has none."""
+        one, other = self.one.topic_id, self.other.topic_id
+        if one is None or other is None or one == other:
+            return None
+        return f"topic id {other}, in A {one}: another topic of the same name"
 
 
 def pair_directories(

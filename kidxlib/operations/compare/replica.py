@@ -561,10 +561,8 @@ class ReplicaFindings:
         return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
 
     def _topic_findings(self) -> Iterator[ComparisonFinding]:
-        one, other = self._pair.one.topic_id, self._pair.other.topic_id
-        if one is not None and other is not None and one != other and not self._as_copy:
-            detail = f"topic id {other}, in A {one}: another topic of the same name"
-            yield self._finding(FindingKind.OTHER_ORIGIN, detail)
+        if (other_topic := self._pair.other_topic) is not None and not self._as_copy:
+            yield self._finding(FindingKind.OTHER_ORIGIN, other_topic)
 
     def _damage_findings(self) -> Iterator[ComparisonFinding]:
         ends = max(self.one_end or 0, self.other_end or 0)
