@@ -27,7 +27,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.index.transaction import first_abort
-from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.bins import bins_of
 from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.comparison import (
     Comparison,
@@ -632,7 +632,8 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
 def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> StagedRows:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
-    name, units = f"compare-{uuid.uuid4().hex[:16]}", into_bins(items, engine.cores)
+    name, bins = f"compare-{uuid.uuid4().hex[:16]}", bins_of([item.log_bytes for item in items], engine.cores)
+    units = [[items[number] for number in bin_] for bin_ in bins]
     return run_comparison(
         Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
         engine,

@@ -139,10 +139,6 @@ class FilePairs:
     names: Sequence[str]
     log_bytes: int
 
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads them."""
-        return self
-
 
 def compare_files(pairs: FilePairs) -> list[FilePairRow]:
     """Compare the files. Only files that differ or cannot be read give a row."""
@@ -267,10 +263,6 @@ class LogPair:
     @property
     def log_bytes(self) -> int:
         return self.one_bytes + self.other_bytes
-
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads both."""
-        return self
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
-from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.bins import bins_of
 from kidxlib.operations.compare.comparison import (
     Comparison,
     ComparisonFinding,
@@ -190,10 +190,6 @@ class ReplicaRange:
     other: Sequence[ReplicaLog]
     cleaned_to: int
     log_bytes: int
-
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads both sides."""
-        return self
 
 
 @dataclass(slots=True)
@@ -478,10 +474,10 @@ def _compare_in_workers(
 ) -> tuple[dict[str, list[ReplicaRangeRow]], dict[str, list[BatchRangeRow]]]:
     """The rows of `COMPARED_REPLICAS`, by directory."""
     log_bytes = sum(range_.log_bytes for range_ in ranges)
-    name = f"compare-{uuid.uuid4().hex[:16]}"
-    units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
+    name, bins = f"compare-{uuid.uuid4().hex[:16]}", bins_of([range_.log_bytes for range_ in ranges], engine.cores)
+    units = [[ranges[number] for number in bin_] for bin_ in bins]
     staged = run_comparison(
-        Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small),
+        Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=reads_little(log_bytes, len(ranges))),
         engine,
         "comparing",
         so_far=lambda done: f"{done.log_bytes:,} bytes",
