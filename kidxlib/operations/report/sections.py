@@ -23,7 +23,7 @@ from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
 from kidxlib.audit.tiered.finding import what_to_do
 from kidxlib.catalog.conditions import Among, scope_of
-from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in
+from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in, taken_at
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
@@ -299,9 +299,8 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
         return None
     positions = positions_in(now, before, SEGMENTS.key)
     (sizes, _), is_gone = numbers_in(now["log_bytes"]), _gone_flags(now["status"])
-    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
-    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
-    old_sizes, _ = numbers_in(before["log_bytes"].take(places))
+    was_there = (positions >= 0) & ~_gone_flags(taken_at(before["status"], positions))
+    old_sizes, _ = numbers_in(taken_at(before["log_bytes"], positions))
     old = np.where(was_there, old_sizes, 0)
     return {
         "build_id": build_id,

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from kidxlib.catalog.matching import runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, PartitionOfSource, column, kinds_of, row
 from kidxlib.engine.work import ItemRows, Work
@@ -243,9 +243,8 @@ def _sorted_rows(tables: list[pa.Table]) -> pa.Table:
 
 
 def _rows_by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    topics = [str(topic) for topic in rows["topic"].to_pylist()]
-    starts = [number for number in range(len(topics)) if not number or topics[number] != topics[number - 1]]
-    return [(topics[start], rows.slice(start, end - start)) for start, end in pairwise([*starts, len(topics)])]
+    topics = rows["topic"].combine_chunks()
+    return [(str(topics[start].as_py()), rows.slice(start, end - start)) for start, end in runs([topics])]
 
 
 def _topic_as_json(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) -> dict[str, Any]:
