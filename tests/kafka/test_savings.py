@@ -265,7 +265,7 @@ def test_batches_are_closed_where_kafkas_builder_has_no_room(kafka: Kafka, rng: 
         count, size, body = _built(kafka, records[first:], batch_size, codec)
         assert after - first == count
         if codec == "none":
-            assert (plain + 61, contents.room(0)[:plain].tobytes()) == (size, body)
+            assert (plain + 61, contents.rooms[0][:plain].tobytes()) == (size, body)
         first = after
 
 

@@ -274,8 +274,8 @@ def _choose_samples(
         return []
     order = ("topic", "source", "partition", "base_offset")
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
-    topic_column: Any = rows["topic"].combine_chunks()
-    return [_choose_sample(rows.slice(start, end - start), sample, seed) for start, end in runs([topic_column])]
+    topic_runs = runs([rows["topic"].combine_chunks()])
+    return [_choose_sample(rows.slice(start, end - start), sample, seed) for start, end in topic_runs]
 
 
 def _choose_sample(rows: pa.Table, sample: int, seed: int) -> TopicSample:
@@ -341,10 +341,6 @@ class SampledRecords:
     begins: NDArray[np.bool_]
     is_closed: bool
 
-    def room(self) -> NDArray[np.uint8]:
-        """Memory for a batch with all records."""
-        return np.empty(len(self.bodies) + len(self.timestamps) * RECORD_OVERHEAD_MAX, np.uint8)
-
 
 @dataclass(slots=True)
 class SampledRecordsBuilder:
@@ -393,24 +389,24 @@ class SampledRecordsBuilder:
 class SimulatedBatches:
     """Batches of the records of each producer, and their compressed sizes. Each batch is compressed once, though
     producers with several `batch.size` may write it.
+
+    Attributes:
+        rooms: memory for a batch with all records of each producer; its last batch was laid down there.
     """
 
     records: Sequence[SampledRecords]
-    _rooms: list[NDArray[np.uint8]] = field(default_factory=list)
+    rooms: list[NDArray[np.uint8]] = field(init=False)
     _sizes: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rooms = [records.room() for records in self.records]
-
-    def room(self, producer: int) -> NDArray[np.uint8]:
-        """The memory in which the last batch of a producer was laid down."""
-        return self._rooms[producer]
+        sizes = (len(each.bodies) + len(each.timestamps) * RECORD_OVERHEAD_MAX for each in self.records)
+        self.rooms = [np.empty(size, np.uint8) for size in sizes]
 
     def batch(self, producer: int, first: int, codec: str, batch_size: int, ratio: np.float32) -> tuple[int, int, int]:
         """Lay down a batch from the producer's record `first` on, which estimates `ratio` compressed bytes of a byte.
         Returns the number of the record after the last one, and the bytes after the header, plain and compressed.
         """
-        records, room = self.records[producer], self._rooms[producer]
+        records, room = self.records[producer], self.rooms[producer]
         of_records = records.bodies, records.ends, records.timestamps, records.begins
         after, plain = fill_batch(*of_records, first, batch_size, ratio, codec != _UNCOMPRESSED, room)
         key = codec, producer, first, after
