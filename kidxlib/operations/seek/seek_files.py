@@ -31,9 +31,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Values, numbers_array
+from kidxlib.catalog.matching import Flags, Longs, Values, numbers_array
 from kidxlib.errors import CatalogError, KidxError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.lookup.answers import RESULT_COLUMNS
@@ -72,7 +71,6 @@ _LINES_LOOKED_AT: Final = 100
 _TEXTS: Final = pa.schema([(name, pa.string()) for name in QUESTION_COLUMNS])
 _INT96: Final = "INT96"
 
-_Longs = NDArray[np.int64]
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 
 #: A question, in as few bytes as it has.
@@ -271,7 +269,7 @@ class _Column:
         is_plain: the value is plainly right, and in `values` already.
     """
 
-    values: _Longs
+    values: Longs
     is_given: Flags
     is_plain: Flags
 
@@ -303,7 +301,7 @@ def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
     )
 
 
-def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Column]) -> WrongRow | None:
+def _take_odd_rows(block: pa.RecordBatch, odd: Longs, columns: dict[str, _Column]) -> WrongRow | None:
     """Look at rows one by one, and put their values into the columns. Returns the first that is wrong, if any."""
     if not len(odd):
         return None
@@ -352,7 +350,7 @@ def _filled_text(block: pa.RecordBatch, name: str) -> Values:
     return pc.if_else(pc.equal(text, pa.scalar("")), pa.scalar(None, pa.string()), text)
 
 
-def _first_milliseconds(moments: Values) -> _Longs:
+def _first_milliseconds(moments: Values) -> Longs:
     """The first full millisecond since the epoch that is not before each moment; 0 for a null."""
     ticks = _numbers(moments.cast(pa.int64()))
     match moments.type.unit:
@@ -366,9 +364,9 @@ def _first_milliseconds(moments: Values) -> _Longs:
             return -(-ticks // _US_PER_MS**2)
 
 
-def _numbers(column: Values) -> _Longs:
+def _numbers(column: Values) -> Longs:
     numbers: Values = np.from_dlpack(column.cast(pa.int64()).fill_null(0))
-    copied: _Longs = numbers.copy()
+    copied: Longs = numbers.copy()
     return copied
 
 
