@@ -324,36 +324,30 @@ class ReplicaBounds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of copies of one partition, in the order of copies.
+#: How pairs of copies compare, each by the fields of `COMPARED`; by their numbers, the lower one first.
+_Pairs = Mapping[tuple[int, int], Mapping[str, Any]]
 
-    Attributes:
-        pairs: of `PAIR`.
-        compared: of `COMPARED`, for each pair.
-    """
 
-    pairs: NDArray[np.void]
-    compared: NDArray[np.void]
-
-    @classmethod
-    def of(
-        cls, copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
-    ) -> Pairs:
-        count = copies.rows.num_rows
-        numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
-        one, other = np.array(numbers, np.int64).reshape(-1, 2).T
-        pairs = np.zeros(len(numbers), PAIR)
-        pairs["one"], pairs["other"] = one, other
-        pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
-        pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
-        pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
-        pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
-        ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
-        compared = np.zeros(len(numbers), COMPARED)
-        of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
-        compare_replica_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
-        return cls(pairs, compared)
+def _compare_pairs(
+    copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
+) -> _Pairs:
+    """Compare each copy with all others of its partition."""
+    count = copies.rows.num_rows
+    numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
+    one, other = np.array(numbers, np.int64).reshape(-1, 2).T
+    pairs = np.zeros(len(numbers), PAIR)
+    pairs["one"], pairs["other"] = one, other
+    pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
+    pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
+    pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
+    pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
+    ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
+    compared = np.zeros(len(numbers), COMPARED)
+    of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
+    compare_replica_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
+    fields = COMPARED.names or ()
+    rows = (dict(zip(fields, values, strict=True)) for values in compared.tolist())
+    return dict(zip(numbers, rows, strict=True))
 
 
 def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str]) -> list[str | None]:
@@ -385,26 +379,19 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
     segments = CatalogReplicaSegments.from_catalog(tables, copies.rows)
     bounds = ReplicaBounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
-    of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
+    of_copies = _Verdicts(copies.rows, bounds, by, _compare_pairs(copies, segments, bounds, by))
     return [verdict for group in copies.groups for verdict in of_copies.verdicts(*group)]
 
 
 class _Verdicts:
     """Says how copies compare with the one of their partition with which most agree."""
 
-    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
+    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: _Pairs) -> None:
         names = ("topic", "partition", "topic_id", "source")
         self._keys = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
         self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()
         self._log_ends, self._records = bounds.log_end.tolist(), bounds.records.tolist()
-        self._compacted = compacted
-        fields = pairs.compared.dtype.names or ()
-        self._pairs = {
-            (one, other): dict(zip(fields, values, strict=True))
-            for (one, other), values in zip(
-                pairs.pairs[["one", "other"]].tolist(), pairs.compared.tolist(), strict=True
-            )
-        }
+        self._compacted, self._pairs = compacted, pairs
 
     def verdicts(self, first: int, end: int) -> list[ReplicaVerdict]:
         """The verdicts on the copies of one partition, by their numbers."""
