@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kidxlib.catalog.matching import Values, flags_array
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
@@ -232,11 +233,8 @@ def _make_plan(request: ExportRequest, threads: int) -> PlannedExport:
         note(line)
     for line in plan.of_another_time:
         warn(line)
-    units: list[list[SegmentRead]] = [[]]
-    for read in plan.reads:
-        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
-            units.append([])
-        units[-1].append(read)
+    sizes = [read.log_bytes for read in plan.reads]
+    units = [plan.reads[start:end] for start, end in cut_by_weight(sizes, _PART_BYTES)] or [()]  # a file at least
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
     left_out = tuple(item for item in plan.left_out if item.is_problem or item.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN)
     return PlannedExport(units, left_out, (*plan.unreadable, *failed))
