@@ -279,7 +279,6 @@ class _ComparedBatches:
 
     end_offset: int = -1
     valid_end: int = 0
-    batches: int = 0
     records: int | None = 0
     repeated: int = -1
     damaged: int = -1
@@ -298,7 +297,6 @@ class _ComparedBatches:
             self.damaged = int(rows["position"][wrong[0]])
         self.end_offset = max(self.end_offset, int(rows["last_offset"].max()) + 1)
         self.valid_end = int(rows["position"][-1] + rows["size"][-1])
-        self.batches += len(rows)
         counts = rows["records_count"]
         if self.records is not None:
             self.records = None if (counts < 0).any() else self.records + int(counts.sum(dtype=np.int64))

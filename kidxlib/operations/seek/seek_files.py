@@ -587,8 +587,7 @@ def _wrong(path: str, why: str, unit: str | None, number: int) -> UsageError:
 
 def csv_lines(answers: pa.RecordBatch) -> bytes:
     """A line of CSV for each answer; null is an empty field."""
-    columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
-    return _joined(columns, ",", "", "\n")
+    return _joined([_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS], "\n")
 
 
 def answers_as_json_lines(answers: pa.RecordBatch) -> bytes:
@@ -597,7 +596,7 @@ def answers_as_json_lines(answers: pa.RecordBatch) -> bytes:
     for number, name in enumerate(RESULT_COLUMNS):
         text: Values = _text(answers.column(name), _json_text).fill_null("null")
         columns.append(pc.binary_join_element_wise("{" if number == 0 else "", f'"{name}":', text, ""))
-    return _joined(columns, ",", "null", "}\n")
+    return _joined(columns, "}\n")
 
 
 def _text(column: Values, form: Callable[[str], str]) -> Values:
@@ -617,10 +616,11 @@ def _json_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
-    options = pc.JoinOptions("replace", null)
+def _joined(columns: list[Values], end: str) -> bytes:
+    """Lines of fields with commas between them; null is an empty field."""
+    options = pc.JoinOptions("replace", "")
     last: Values = pc.call_function("binary_join_element_wise", [columns[-1], end, ""], options)
-    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, between], options)
+    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, ","], options)
     _, ends, text = lines.buffers()
     return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
 
