@@ -205,8 +205,8 @@ def timelines(
     names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
     by_segment = np.array(_lanes_shown_by_segment(names, counts.tolist(), first, shown))
     piece_sizes = np.repeat(np.where(by_segment, 1, -(-counts // PIECES_MAX)), counts)
-    places = _places_in_lane(starts, counts)
-    piece_starts = np.unique(np.repeat(starts, counts) + places // piece_sizes * piece_sizes)
+    lane_starts = np.repeat(starts, counts)
+    piece_starts = np.unique(lane_starts + (np.arange(rows.num_rows) - lane_starts) // piece_sizes * piece_sizes)
     columns = _merge_segments(rows, piece_starts)
     lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
@@ -260,11 +260,6 @@ def _lanes_shown_by_segment(
             chosen.add(name)
             segments_left -= sizes[name]
     return [name in chosen for name in names]
-
-
-def _places_in_lane(starts: Longs, counts: Longs) -> Longs:
-    places: Longs = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-    return places
 
 
 def _merge_segments(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
