@@ -168,13 +168,12 @@ class TopicSample:
     """What to read of a topic.
 
     Attributes:
-        segments, batches, log_bytes: of the whole topic; batches without markers.
+        batches, log_bytes: of the whole topic; batches without markers.
         runs: in the order of partitions and offsets.
         rows: the segments that `Run.segment` numbers: columns of the key and `valid_bytes`.
     """
 
     topic: str
-    segments: int
     batches: int
     log_bytes: int
     runs: Sequence[Run]
@@ -238,7 +237,6 @@ def measure_savings(
     batch_sizes: Sequence[int] = BATCH_SIZES,
     codecs: Sequence[str] = CODECS,
     bytes_max: int = _BYTES_MAX,
-    has_just_started: bool = False,
 ) -> list[TopicSavings]:
     """Read some batches of each topic, and write their records again as producers with other settings would. The result
     has a row for each topic with batches, by name, with settings in the order of codecs, then of sizes.
@@ -247,15 +245,12 @@ def measure_savings(
     topics are left out.
 
     At most `sample` batches of each topic are read, without markers of transactions: the same ones each time for the
-    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
-    just started assume a ratio of 1 for their first batches; else they have run for a while.
+    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed.
     """
     samples = _choose_samples(tables, sample, seed, topics, sources)
     places = _paths_by_segment(tables, samples)
     settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
-    measure = partial(
-        _topic_savings, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
-    )
+    measure = partial(_topic_savings, places=places, settings=settings, bytes_max=bytes_max)
     with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
         return list(pool.map(measure, samples))
 
@@ -289,7 +284,7 @@ def _choose_sample(rows: pa.Table, sample: int, seed: int) -> TopicSample:
         chosen = [Run(number, 0, int(count)) for number, count in enumerate(batches)]
     else:
         chosen = list(_random_runs(log_bytes, batches, sample, random.Random(f"{seed} {topic}")))
-    return TopicSample(topic, rows.num_rows, total, int(log_bytes.sum()), chosen, rows)
+    return TopicSample(topic, total, int(log_bytes.sum()), chosen, rows)
 
 
 def _random_runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
@@ -608,14 +603,12 @@ def _topic_savings(
     places: Mapping[tuple[Any, ...], Mapping[str, Any]],
     settings: Sequence[tuple[str, int]],
     bytes_max: int,
-    *,
-    has_just_started: bool,
 ) -> TopicSavings:
     read = _read_sample(sample, places, bytes_max)
     contents = SimulatedBatches([records.records() for records in read.producers.values() if len(records)])
     return TopicSavings(
         topic=sample.topic,
-        segments=sample.segments,
+        segments=sample.rows.num_rows,
         batches=sample.batches,
         log_bytes=sample.log_bytes,
         sampled_segments=read.segments,
@@ -624,22 +617,18 @@ def _topic_savings(
         records=sum(map(len, read.producers.values())),
         record_bytes=read.record_bytes,
         producers=len(contents.records),
-        with_settings=_batches_with_settings(contents, settings, has_just_started=has_just_started),
+        with_settings=_batches_with_settings(contents, settings),
         not_read=read.not_read,
     )
 
 
-def _batches_with_settings(
-    contents: SimulatedBatches, settings: Sequence[tuple[str, int]], *, has_just_started: bool
-) -> list[WrittenBatches]:
+def _batches_with_settings(contents: SimulatedBatches, settings: Sequence[tuple[str, int]]) -> list[WrittenBatches]:
     if not contents.records:
         return []
     most = max(range(len(contents.records)), key=lambda number: len(contents.records[number].bodies))
     written, before = [], dict[str, SimulatedProducer]()
     for codec, batch_size in settings:
-        if has_just_started:
-            ratio = NO_ESTIMATE
-        elif codec in _CODECS_WITH_SMALL_WINDOW and codec in before:  # to try it anew takes as long as to write
+        if codec in _CODECS_WITH_SMALL_WINDOW and codec in before:  # to try it anew takes as long as to write
             ratio = before[codec].settled_ratio
         else:
             ratio = settled_ratio(contents, most, codec, batch_size)
