@@ -48,38 +48,19 @@ _ENTRIES = {
 }
 
 
-@dataclass(slots=True)
-class _Differences:
-    """The differing bytes in the part that both files have; `first` is a position, −1 for none."""
-
-    count: int = 0
-    first: int = -1
-
-    def note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
-        """Compare two pieces of the same length that begin at a position."""
-        if _memcmp(left.ctypes.data, right.ctypes.data, len(left)) == 0:
-            return
-        for start in range(0, len(left), _BLOCK_BYTES):
-            one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
-            differing = np.flatnonzero(one != other)
-            if len(differing):
-                if not self.count:
-                    self.first = position + start + int(differing[0])
-                self.count += len(differing)
-
-
 class _PairedLog:
     """A log as `LogBytes` for a walk over its batches; while it is read, it is compared with another log.
 
     Attributes:
-        differences: up to the end of the last window.
+        differing: how many bytes differ of those that both have, up to the end of the last window.
+        first: the position of the first of these; −1 for none.
     """
 
     def __init__(self, one: LogBytes, other: LogBytes) -> None:
         self._one, self._other = one, other
         self._common = min(one.size, other.size)
         self._compared_to = 0
-        self.differences = _Differences()
+        self.differing, self.first = 0, -1
 
     @property
     def size(self) -> int:
@@ -110,8 +91,20 @@ class _PairedLog:
             other_start, other = self._other.window(at)
             size = min(end, other_start + len(other)) - at
             left = window[at - start : at - start + size]
-            self.differences.note(at, left, other[at - other_start : at - other_start + size])
+            self._note(at, left, other[at - other_start : at - other_start + size])
             self._compared_to = at + size
+
+    def _note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+        """Compare two pieces of the same length that begin at a position."""
+        if _memcmp(left.ctypes.data, right.ctypes.data, len(left)) == 0:
+            return
+        for start in range(0, len(left), _BLOCK_BYTES):
+            one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
+            differing = np.flatnonzero(one != other)
+            if len(differing):
+                if not self.differing:
+                    self.first = position + start + int(differing[0])
+                self.differing += len(differing)
 
 
 class FileVerdict(StrEnum):
@@ -178,8 +171,7 @@ def _compare_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
         paired = _PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
         paired.compare_rest()
-        differences = paired.differences
-        return _verdict(opened.version.size, opened_other.version.size, differences.first, differences.count)
+        return _verdict(opened.version.size, opened_other.version.size, paired.first, paired.differing)
 
 
 def _without_room(path: Location, entry_bytes: int) -> bytes:
@@ -372,10 +364,9 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
         second, other_grew = _log_of(opened_other, other_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
         paired = _PairedLog(first, second)
         same, batch_end = _same_batches(paired, second.size)
-        differences = paired.differences
         columns: dict[str, object] = {
-            "differing_bytes": differences.count,
-            "first_difference": None if differences.first < 0 else differences.first,
+            "differing_bytes": paired.differing,
+            "first_difference": None if paired.first < 0 else paired.first,
             "same_end_offset": None if same.end_offset < 0 else same.end_offset,
             "same_bytes": same.valid_end,
             "same_records": same.records,
@@ -383,7 +374,7 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
             "one_grew": grew,
             "other_grew": other_grew,
         }
-        return columns | _beyond(first, second, same, differences.first)
+        return columns | _beyond(first, second, same, paired.first)
 
 
 def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int | None]:
@@ -393,9 +384,8 @@ def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int
     same, batch_end = _ComparedBatches(), None
     with contextlib.suppress(MalformedRecordsError):  # `_beyond` reads these bytes once more
         for table in BatchWalk(paired, 0, WantedRecords()).tables():
-            first = paired.differences.first
             ends = table.rows["position"] + table.rows["size"]
-            count = int(np.searchsorted(ends, limit if first < 0 else min(limit, first), "right"))
+            count = int(np.searchsorted(ends, limit if paired.first < 0 else min(limit, paired.first), "right"))
             same.add(table.first(count))
             if count < len(ends):
                 batch_end = int(table.rows["last_offset"][count]) + 1
