@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
-from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.matching import Flags, Longs, Values, positions_in, runs
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
@@ -331,9 +331,9 @@ class SampledRecords:
     """
 
     bodies: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    timestamps: NDArray[np.int64]
-    begins: NDArray[np.bool_]
+    ends: Longs
+    timestamps: Longs
+    begins: Flags
     is_closed: bool
 
 
@@ -341,10 +341,8 @@ class SampledRecords:
 class SampledRecordsBuilder:
     """Collects records of one producer as they are read."""
 
-    _bodies: list[NDArray[np.uint8]] = field(default_factory=list)
-    _sizes: list[NDArray[np.int64]] = field(default_factory=list)
-    _timestamps: list[NDArray[np.int64]] = field(default_factory=list)
-    _begins: list[NDArray[np.bool_]] = field(default_factory=list)
+    #: Bodies, their sizes, timestamps and `begins`.
+    _parts: list[tuple[NDArray[np.uint8], Longs, Longs, Flags]] = field(default_factory=list)
     _transaction_has_ended: bool = False
 
     def end_transaction(self) -> None:
@@ -360,24 +358,16 @@ class SampledRecordsBuilder:
         begins = np.zeros(len(places), np.bool_)
         begins[:1] = self._transaction_has_ended
         self._transaction_has_ended = False
-        self._bodies.append(bodies)
-        self._sizes.append(np.diff(ends))
-        self._timestamps.append(places["timestamp"].copy())
-        self._begins.append(begins)
+        self._parts.append((bodies, np.diff(ends), places["timestamp"].copy(), begins))
         return len(bodies)
 
     def records(self) -> SampledRecords:
-        ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
-        return SampledRecords(
-            bodies=np.concatenate(self._bodies),
-            ends=ends,
-            timestamps=np.concatenate(self._timestamps),
-            begins=np.concatenate(self._begins),
-            is_closed=self._transaction_has_ended,
-        )
+        bodies, sizes, timestamps, begins = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        return SampledRecords(bodies, ends, timestamps, begins, is_closed=self._transaction_has_ended)
 
     def __len__(self) -> int:
-        return sum(map(len, self._timestamps))
+        return sum(len(part[1]) for part in self._parts)
 
 
 @dataclass(slots=True)
