@@ -244,24 +244,12 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
         (finding.topic_id, finding.partition, finding.start_offset, finding.segment_id, finding.file)
         for finding in findings
     }
+    columns = set(RemoteFindingRow.names()) & set(RemadeRow.names())
     for mended in objects:
         row = mended.row
         if row.reason is None or mended.outcome.is_mended or (*_recorded_key(mended), row.file) in known:
             continue
-        yield RemoteFindingRow(
-            topic=row.topic,
-            partition=row.partition,
-            topic_id=row.topic_id,
-            start_offset=row.start_offset,
-            segment_id=row.segment_id,
-            file=row.file,
-            verdict=Verdict.BROKEN.value,
-            reason=row.reason,
-            position=None,
-            detail=row.detail,
-            consequence=row.consequence,
-            object=row.object,
-        )
+        yield RemoteFindingRow.of({"verdict": Verdict.BROKEN.value, **{name: getattr(row, name) for name in columns}})
 
 
 def _with_objects_put(listed: pa.Table, put: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]]) -> pa.Table:
