@@ -29,6 +29,7 @@ from kidxlib.audit.tiered.listing import Copying, JudgedAsOf, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
+from kidxlib.catalog.rows import rows_of_columns
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import StagedRows, Work, reads_little
@@ -427,11 +428,6 @@ def record_segments(
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_SEGMENT_KEY[1:])])
     keys = keys_of_remote_segments(listed)
     by_segment = _findings_by_segment(findings, keys)
-    values = {
-        **{name: listed[name] for name in listed.column_names},
-        "findings": [by_segment.get(key, []) for key in keys],
-        "repairs": [list((repairs or {}).get(key, ())) for key in keys],
-    }
     run_values = {
         "audit_id": recorded_as.audit_id,
         "source": recorded_as.source,
@@ -440,14 +436,14 @@ def record_segments(
         "audited_at": recorded_as.context.now,
     }
     schema = REMOTE_SEGMENTS.schema()
-    columns = [
-        pa.repeat(pa.scalar(run_values[field.name], field.type), len(keys))
-        if field.name in run_values
-        else _as_column(values[field.name], field.type)
-        for field in schema
-    ]
+    columns: dict[str, Any] = {
+        **{name: listed[name] for name in listed.column_names},
+        **{name: pa.repeat(pa.scalar(run_values[name], schema.field(name).type), len(keys)) for name in run_values},
+        "findings": pa.array([by_segment.get(key, []) for key in keys], schema.field("findings").type),
+        "repairs": pa.array([list((repairs or {}).get(key, ())) for key in keys], schema.field("repairs").type),
+    }
     audit = pa.table({"audit_id": [recorded_as.audit_id]})
-    rows = {"audit": audit, "segment": pa.table(columns, schema=schema)}
+    rows = {"audit": audit, "segment": rows_of_columns(columns, len(keys), schema)}
     tables.change_rows(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
     return len(keys)
 
@@ -455,10 +451,6 @@ def record_segments(
 def keys_of_remote_segments(listed: pa.Table) -> list[SegmentRowKey]:
     """The keys of the segments in some rows of `ListedSegmentRow`."""
     return list(zip(*(listed[name].to_pylist() for name in _SEGMENT_KEY), strict=True))
-
-
-def _as_column(values: Any, kind: pa.DataType) -> Any:
-    return pa.array(values, kind) if isinstance(values, list) else values.cast(kind)
 
 
 def _findings_by_segment(
