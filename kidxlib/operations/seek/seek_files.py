@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -594,7 +595,7 @@ def answers_as_json_lines(answers: pa.RecordBatch) -> bytes:
     """A JSON object for each answer, a line each."""
     columns: list[Values] = []
     for number, name in enumerate(RESULT_COLUMNS):
-        text: Values = _text(answers.column(name), _json_text).fill_null("null")
+        text: Values = _text(answers.column(name), partial(json.dumps, ensure_ascii=False)).fill_null("null")
         columns.append(pc.binary_join_element_wise("{" if number == 0 else "", f'"{name}":', text, ""))
     return _joined(columns, "}\n")
 
@@ -610,10 +611,6 @@ def _text(column: Values, form: Callable[[str], str]) -> Values:
 
 def _csv_field(text: str) -> str:
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(special in text for special in _SPECIAL) else text
-
-
-def _json_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _joined(columns: list[Values], end: str) -> bytes:
