@@ -473,7 +473,6 @@ def other_origin_findings(one: ComparedPlace, other: ComparedPlace, *, as_copy: 
 def log_dir_file_findings(
     one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
 ) -> Iterator[ComparisonFinding]:
-    """Findings on the log dirs' own files."""
     for side, place in (("A", one), ("B", other)):
         for problem in place.problems.values():
             yield ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, detail=f"{side}: {problem}")

@@ -179,7 +179,6 @@ def _attention_to_sources(health: dict[str, Any]) -> list[Attention]:
 
 
 def _name_and_known_end(row: dict[str, Any]) -> str:
-    """A partition that is missing, and its last known offset."""
     end = f" (offsets up to {row['known_end'] - 1})" if row["known_end"] else ""
     return f"{_partition_name(row)} of {row['source']}{end}"
 
