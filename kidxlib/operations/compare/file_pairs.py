@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -133,25 +133,17 @@ class FilePairs:
     log_bytes: int
 
 
-def compare_files(pairs: FilePairs) -> list[FilePairRow]:
+def compare_files(pairs: FilePairs) -> Iterator[FilePairRow]:
     """Compare the files. Only files that differ or cannot be read give a row."""
-    rows = []
     for name in pairs.names:
         try:
             verdict, detail, same_to = _compare_file(location(pairs.one) / name, location(pairs.other) / name)
         except (OSError, KidxError) as error:
             verdict, detail, same_to = FileVerdict.UNREADABLE, describe_error(error), None
         if verdict is not FileVerdict.SAME:
-            rows.append(
-                FilePairRow(
-                    directory=pairs.directory,
-                    name=name,
-                    verdict=verdict.value,
-                    detail=detail,
-                    same_to_offset=same_to,
-                )
+            yield FilePairRow(
+                directory=pairs.directory, name=name, verdict=verdict.value, detail=detail, same_to_offset=same_to
             )
-    return rows
 
 
 def _compare_file(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:

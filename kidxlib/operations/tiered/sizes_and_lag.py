@@ -287,18 +287,17 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     ]
 
 
-def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LogInLogDir]:
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Iterator[LogInLogDir]:
     try:
         plan = find_partitions(
             [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
         )
     except UsageError as error:
         warn(f"{error}; its logs are not counted")
-        return []
+        return
     add_segments(plan)
     for unlistable in plan.unlistable.values():
         warn(f"{unlistable.directory}: {unlistable.reason}; its log is not counted")
-    logs = []
     for listed, rows in plan.by_partition():
         place = listed.directory.topic_partition
         sizes, is_seen = numbers_in(rows["log_bytes"])
@@ -312,8 +311,7 @@ def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LogInLog
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
         partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        logs.append(LogInLogDir(partition, listed.directory.path, segments))
-    return logs
+        yield LogInLogDir(partition, listed.directory.path, segments)
 
 
 @dataclass(frozen=True, slots=True)
