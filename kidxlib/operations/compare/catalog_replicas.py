@@ -145,7 +145,7 @@ def compare_catalog_replicas(
     if not copies.groups:
         return []
     verdicts = [verdict for part in copies.parts(tables) for verdict in _verdicts(tables, part, frozenset(compacted))]
-    return _with_first_offsets(tables, verdicts, walks)
+    return list(_with_first_offsets(tables, verdicts, walks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,23 +599,21 @@ def _batches(segments: Sequence[SegmentToWalk], wanted: WantedRecords) -> Genera
                         yield _Batch(offset, last, crc, place)
 
 
-def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> list[ReplicaVerdict]:
+def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> Iterator[ReplicaVerdict]:
     """The verdicts; the first `walks` differences with the first offset that differs, as the logs tell it."""
     differing = [verdict for verdict in verdicts if verdict.difference is not None]
     segments = _segments(tables, {place for verdict in differing[:walks] for place in _places(verdict)})
-    completed: list[ReplicaVerdict] = []
     walked = 0
     for verdict in verdicts:
         if (difference := verdict.difference) is None:
-            completed.append(verdict)
+            yield verdict
             continue
         if walked < walks:
             difference = _with_first_offset(difference, *(segments[place] for place in _places(verdict)))
         else:
             difference = replace(difference, note=f"not looked for in the logs: it is not among the first {walks}")
         walked += 1
-        completed.append(replace(verdict, difference=difference))
-    return completed
+        yield replace(verdict, difference=difference)
 
 
 def _places(verdict: ReplicaVerdict) -> tuple[PartitionKey, PartitionKey]:

@@ -370,11 +370,10 @@ def _rows_of_side(logs: Sequence[ReplicaLog], range_: ReplicaRange, side: _Side)
         try:
             last_in_log = None
             for rows in _rows_of_log(log, range_, last, end):
-                firsts = rows["offset_field"][0 if last_in_log is not None else 1 :]
-                ends_before = rows["last_offset"][:-1]
-                ends_before = ends_before if last_in_log is None else np.append(last_in_log, ends_before)
-                is_v2 = rows["magic"][len(rows) - len(firsts) :] >= layouts.MAGIC_V2
-                side.has_inner_gaps |= bool(((firsts > ends_before + 1) & is_v2).any())
+                firsts = rows["offset_field"]
+                ends_before = np.append(firsts[0] - 1 if last_in_log is None else last_in_log, rows["last_offset"][:-1])
+                is_gap = (firsts > ends_before + 1) & (rows["magic"] >= layouts.MAGIC_V2)
+                side.has_inner_gaps |= bool(is_gap.any())
                 yield rows
                 last_in_log = last = int(rows["last_offset"][-1])
         except (OSError, KidxError) as error:
