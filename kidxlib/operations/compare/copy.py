@@ -14,12 +14,12 @@ from typing import Final
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
-from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_kraft_snapshot,
     parse_segment_file,
     parse_segment_log,
     parse_snapshot,
@@ -487,7 +487,7 @@ def _beside_logs(directory: ListedDirectory) -> list[str]:
 
 def _snapshot_offset(name: str) -> int | None:
     """The offset in the name of a producer snapshot or of a KRaft snapshot."""
-    kraft = segment_files.parse_kraft_snapshot(name)
+    kraft = parse_kraft_snapshot(name)
     return parse_snapshot(name) if kraft is None else kraft.end_offset
 
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
-from kidxlib.audit import finding
-from kidxlib.audit.finding import DAMAGE
+from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation
 from kidxlib.operations.damage.lost import EMPTY_LOG
 from kidxlib.operations.report.sections import audited_before_build, topics_unknown
@@ -83,7 +82,7 @@ def _attention_to_health(health: dict[str, Any]) -> Iterator[Attention]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
             detail = "" if row is None else _file_in_words(row)  # a thousand are listed
             title, is_missing = f"{counted(files, 'file')} {verdict}", bool(not_accepted[f"{verdict}_missing"])
-            is_damage = verdict is finding.Verdict.BROKEN
+            is_damage = verdict is Verdict.BROKEN
             yield Attention(Severity.BAD, "health/files", title, detail, is_missing, is_damage)
     if findings := health["broken_remote_files"]:
         row = health["remote_files"][0]  # broken ones are listed first

@@ -44,7 +44,6 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.codecs import zstd_module
-from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.jit.machine import cores
@@ -423,7 +422,7 @@ class SimulatedProducer:
             first, plain, compressed = contents.batch(producer, first, self._codec, self._batch_size, ratio)
             self._observed = np.float32(compressed / plain)
             self._plain_bytes += plain
-            self._bytes += BATCH_V2_BYTES_MIN + compressed
+            self._bytes += layouts.BATCH_V2_BYTES_MIN + compressed
             self._batches += 1
             self._full_batches += first < count and not records.begins[first]
             if first == count and not records.is_closed:
@@ -431,12 +430,12 @@ class SimulatedProducer:
 
     def _estimated_batch_bytes(self, plain: int, ratio: np.float32) -> float:
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
-        return BATCH_V2_BYTES_MIN + plain * factor
+        return layouts.BATCH_V2_BYTES_MIN + plain * factor
 
     @property
     def settled_ratio(self) -> np.float32:
         """The estimate of a producer that has written such batches for a while."""
-        return _settled_ratio((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
+        return _settled_ratio((self._bytes - self._batches * layouts.BATCH_V2_BYTES_MIN) / self._plain_bytes)
 
     @property
     def written(self) -> WrittenBatches:

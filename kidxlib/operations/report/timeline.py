@@ -57,7 +57,6 @@ _LANE_SCHEMA: Final[dict[str, pa.DataType]] = {
 #: The schema of the segments of lanes.
 LANES: Final = pa.schema({**_LANE_SCHEMA, **dict.fromkeys(_INT64_COLUMNS, pa.int64())})
 
-MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)
 #: How far a timestamp may be ahead of the report's time: a broker's default of `message.timestamp.after.max.ms`.
 FUTURE_MS: Final = 3_600_000
 _MARKS_BY_STATUS: Final = {
@@ -235,7 +234,7 @@ def timeline_index(by_partition: Mapping[PartitionName, list[dict[str, Any]]]) -
         }
         for (topic, partition), lanes in by_partition.items()
     ]
-    return {"marks": list(MARKS), "partitions": partitions}
+    return {"marks": [mark.name for mark in Mark], "partitions": partitions}
 
 
 def _lane_ranges(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:

@@ -63,7 +63,6 @@ _LADDER_POLICY: Final = "ladder"
 #: Segments whose limits are tried sooner than workers start.
 _FEW_SEGMENTS: Final = 16_000
 
-_CELLS: Final = len(LADDER.times_ms) * len(LADDER.sizes)
 _SUMMED_COLUMNS: Final = ("deleted", "freed", "deleted_later", "freed_later")
 _LIMITS_BY_OPTION: Final = {"retention.ms": Origin.OPTION, "retention.bytes": Origin.OPTION}
 
@@ -281,4 +280,4 @@ def _topic_as_json(topic: str, rows: pa.Table, config: TopicConfig, remedy: str 
 def _cells_by_partition(rows: pa.Table, name: str) -> Any:
     """A column of lists, as a row for each partition."""
     column: Any = rows[name].combine_chunks()
-    return column.flatten().to_numpy().astype(np.int64).reshape(rows.num_rows, _CELLS)
+    return column.flatten().to_numpy().astype(np.int64).reshape(rows.num_rows, -1)
