@@ -55,7 +55,6 @@ class Difference:
 
     Attributes:
         first_offset, last_offset: the first range of offsets whose digests differ, as narrow as the catalog tells it.
-        ranges: the number of such ranges.
         offset: the first offset that differs, by the headers of batches: one replica has a batch there that the other
             has not. None where the logs were not read.
         place: the batch at this offset, or the batch in its place; None at the end of the log.
@@ -77,9 +76,7 @@ class Lack:
     """Offsets of which a replica has no batch, before its end.
 
     Attributes:
-        source: which lacks them.
-        first_offset, last_offset: from the first range that it lacks to the last one.
-        ranges: the number of ranges.
+        first_offset, last_offset: from the first range that `source` lacks to the last one.
     """
 
     source: str

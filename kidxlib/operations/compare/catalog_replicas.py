@@ -31,13 +31,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
-from kidxlib.catalog.matching import Values, flags_of, positions_in, runs
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.matching import Flags, Longs, Values, flags_of, lengths_of, numbers_in, positions_in, runs
+from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.segment_files import OFFSET_MAX
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.compare.catalog_replica_kernel import COMPARED, PAIR, compare_replica_pairs
 from kidxlib.operations.compare.catalog_replica_verdict import (
     Difference,
@@ -60,9 +61,6 @@ _WALKS: Final = 100
 _BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
 _BY_POLICY: Final = "its policy says so"
 _BY_OFFSETS: Final = "segments of all replicas lack offsets"
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _COLUMNS: Final = (
     *(*PARTITIONS.key, "base_offset", "next_offset", "status", "records", "offsets_increase"),
@@ -147,7 +145,7 @@ def compare_catalog_replicas(
     if not copies.groups:
         return []
     verdicts = [verdict for part in copies.parts(tables) for verdict in _verdicts(tables, part, frozenset(compacted))]
-    return _with_first_offsets(tables, verdicts, walks)
+    return list(_with_first_offsets(tables, verdicts, walks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +162,11 @@ class CatalogReplicaSegments:
     """
 
     rows: pa.Table
-    order: Numbers
-    copy: Numbers
-    base: Numbers
-    end: Numbers
-    following: Numbers
+    order: Longs
+    copy: Longs
+    base: Longs
+    end: Longs
+    following: Longs
     is_whole: Flags
     is_known: Flags
 
@@ -177,10 +175,10 @@ class CatalogReplicaSegments:
         rows = tables.read(SEGMENTS, _COLUMNS, [*scope_of({"copies": copies}, PARTITIONS.key), PRESENT])
         rows = rows.combine_chunks()
         copy = positions_in(rows, copies, PARTITIONS.key)  # −1 for other partitions
-        base = _numbers(rows["base_offset"])
+        base, _ = numbers_in(rows["base_offset"])
+        end = np.maximum(_with(rows["next_offset"], base), base)
         order = np.lexsort((base, copy))[int((copy < 0).sum()) :]
-        copy, base = copy[order], base[order]
-        end = np.maximum(_numbers(pc.coalesce(rows["next_offset"], rows["base_offset"]))[order], base)
+        copy, base, end = copy[order], base[order], end[order]
         is_last = np.ones(len(order), np.bool_)
         is_last[:-1] = copy[1:] != copy[:-1]
         following = np.where(is_last, OFFSET_MAX, np.roll(base, -1))
@@ -191,19 +189,19 @@ class CatalogReplicaSegments:
         is_whole = flags_of(pc.equal(rows["status"], pa.scalar(Status.OK.value)))[order] & is_known
         return cls(rows, order, copy, base, end, following, is_whole, is_known)
 
-    def bounds(self, copies: int) -> Numbers:
+    def bounds(self, copies: int) -> Longs:
         """Where the segments of each copy begin, of shape (copies + 1,)."""
         return np.searchsorted(self.copy, np.arange(copies + 1))
 
-    def summed(self, values: Numbers, copies: int) -> Numbers:
+    def summed(self, values: Longs, copies: int) -> Longs:
         """The sum of the segments' values, for each copy."""
         sums = np.concatenate([[0], np.cumsum(values)])
         return np.diff(sums[self.bounds(copies)])
 
-    def records(self) -> tuple[Numbers, Flags]:
+    def records(self) -> tuple[Longs, Flags]:
         """The number of records of each segment, 0 where it is not known, and whether it is."""
-        column: Values = self.rows["records"]
-        return _numbers(column.fill_null(0))[self.order], flags_of(column.is_valid())[self.order]
+        records, are_known = numbers_in(self.rows["records"])
+        return records[self.order], are_known[self.order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +215,10 @@ class _Ranges:
         is_known: False where nobody knows which batches there are.
     """
 
-    bounds: Numbers
-    first: Numbers
-    last: Numbers
-    digest: Numbers
+    bounds: Longs
+    first: Longs
+    last: Longs
+    digest: Longs
     is_known: Flags
 
     @classmethod
@@ -256,8 +254,8 @@ class _Epochs:
         bounds: of shape (copies + 1,): where the batches of each copy begin.
     """
 
-    bounds: Numbers
-    offset: Numbers
+    bounds: Longs
+    offset: Longs
     epoch: NDArray[np.int32]
 
     @classmethod
@@ -268,30 +266,22 @@ class _Epochs:
         return cls(bounds, _field(lists, "start_offset")[taken], _field(lists, "epoch")[taken])
 
 
-def _positions(starts: Numbers, lengths: Numbers) -> Numbers:
+def _positions(starts: Longs, lengths: Longs) -> Longs:
     """The positions of all elements of lists that begin at `starts`."""
     before = np.cumsum(lengths) - lengths
-    positions: Numbers = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    positions: Longs = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return positions
 
 
-def _lists(segments: CatalogReplicaSegments, name: str) -> tuple[Values, Numbers, Numbers]:
+def _lists(segments: CatalogReplicaSegments, name: str) -> tuple[Values, Longs, Longs]:
     """The elements of a column of lists, and where the list of each segment begins and how long it is."""
     column: Values = segments.rows[name].combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    lengths = np.where(flags_of(column.is_valid()), np.diff(offsets), 0)[segments.order]
-    return column.values, offsets[:-1][segments.order], lengths
+    starts = column.offsets.to_numpy()[:-1].astype(np.int64)
+    return column.values, starts[segments.order], lengths_of(column)[segments.order]
 
 
 def _field(structs: Values, name: str) -> Any:
     return structs.field(name).to_numpy()
-
-
-def _numbers(column: Values) -> Numbers:
-    numbers: Numbers = column.to_numpy()
-    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +296,11 @@ class ReplicaBounds:
         has_gaps: some segment has fewer records than offsets.
     """
 
-    start: Numbers
-    end: Numbers
-    log_end: Numbers
-    records: Numbers
-    has_gaps: NDArray[np.bool_]
+    start: Longs
+    end: Longs
+    log_end: Longs
+    records: Longs
+    has_gaps: Flags
 
     @classmethod
     def of(cls, copies: Copies, segments: CatalogReplicaSegments) -> ReplicaBounds:
@@ -319,7 +309,7 @@ class ReplicaBounds:
         has_segment = np.diff(bounds) > 0
         last_base = np.zeros(count, np.int64)
         last_base[has_segment] = segments.base[bounds[1:][has_segment] - 1]
-        start = _filled(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]), 0)
+        start, _ = numbers_in(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]))
         log_end = np.where(has_segment, _with(rows["log_end_offset"], last_base), 0)
         end = np.minimum(_with(rows["high_watermark"], log_end), log_end)
         records, are_known = segments.records()
@@ -334,36 +324,30 @@ class ReplicaBounds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of copies of one partition, in the order of copies.
+#: How pairs of copies compare, each by the fields of `COMPARED`; by their numbers, the lower one first.
+_Pairs = Mapping[tuple[int, int], Mapping[str, Any]]
 
-    Attributes:
-        pairs: of `PAIR`.
-        compared: of `COMPARED`, for each pair.
-    """
 
-    pairs: NDArray[np.void]
-    compared: NDArray[np.void]
-
-    @classmethod
-    def of(
-        cls, copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
-    ) -> Pairs:
-        count = copies.rows.num_rows
-        numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
-        one, other = np.array(numbers, np.int64).reshape(-1, 2).T
-        pairs = np.zeros(len(numbers), PAIR)
-        pairs["one"], pairs["other"] = one, other
-        pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
-        pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
-        pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
-        pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
-        ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
-        compared = np.zeros(len(numbers), COMPARED)
-        of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
-        compare_replica_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
-        return cls(pairs, compared)
+def _compare_pairs(
+    copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
+) -> _Pairs:
+    """Compare each copy with all others of its partition."""
+    count = copies.rows.num_rows
+    numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
+    one, other = np.array(numbers, np.int64).reshape(-1, 2).T
+    pairs = np.zeros(len(numbers), PAIR)
+    pairs["one"], pairs["other"] = one, other
+    pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
+    pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
+    pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
+    pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
+    ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
+    compared = np.zeros(len(numbers), COMPARED)
+    of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
+    compare_replica_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
+    fields = COMPARED.names or ()
+    rows = (dict(zip(fields, values, strict=True)) for values in compared.tolist())
+    return dict(zip(numbers, rows, strict=True))
 
 
 def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str]) -> list[str | None]:
@@ -385,41 +369,29 @@ def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str])
     return compacted
 
 
-def _filled(column: Values, value: int) -> Numbers:
-    filled: Numbers = column.fill_null(value).to_numpy()
-    return filled
-
-
-def _with(column: Values, others: Numbers) -> Numbers:
+def _with(column: Values, others: Longs) -> Longs:
     """The column, with the numbers of others where it is null."""
-    numbers: Any = np.where(column.is_valid().to_numpy(), _filled(column, 0), others)
-    return np.asarray(numbers, np.int64)
+    numbers, are_known = numbers_in(column)
+    return np.where(are_known, numbers, others)
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
     segments = CatalogReplicaSegments.from_catalog(tables, copies.rows)
     bounds = ReplicaBounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
-    of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
+    of_copies = _Verdicts(copies.rows, bounds, by, _compare_pairs(copies, segments, bounds, by))
     return [verdict for group in copies.groups for verdict in of_copies.verdicts(*group)]
 
 
 class _Verdicts:
     """Says how copies compare with the one of their partition with which most agree."""
 
-    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
+    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: _Pairs) -> None:
         names = ("topic", "partition", "topic_id", "source")
         self._keys = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
         self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()
         self._log_ends, self._records = bounds.log_end.tolist(), bounds.records.tolist()
-        self._compacted = compacted
-        fields = pairs.compared.dtype.names or ()
-        self._pairs = {
-            (one, other): dict(zip(fields, values, strict=True))
-            for (one, other), values in zip(
-                pairs.pairs[["one", "other"]].tolist(), pairs.compared.tolist(), strict=True
-            )
-        }
+        self._compacted, self._pairs = compacted, pairs
 
     def verdicts(self, first: int, end: int) -> list[ReplicaVerdict]:
         """The verdicts on the copies of one partition, by their numbers."""
@@ -551,9 +523,6 @@ def _epochs(pair: Mapping[str, Any], is_one: bool) -> EpochDifference | None:
     return EpochDifference(offset=pair["epoch_offset"], epoch=epoch, other_epoch=other_epoch)
 
 
-_Place = tuple[str, str, int]
-
-
 @view_of(SegmentRow)
 class SegmentToWalk(Row):
     """A segment whose log may be read, up to `valid_bytes`: bytes behind these were not compared."""
@@ -630,37 +599,33 @@ def _batches(segments: Sequence[SegmentToWalk], wanted: WantedRecords) -> Genera
                         yield _Batch(offset, last, crc, place)
 
 
-def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> list[ReplicaVerdict]:
+def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> Iterator[ReplicaVerdict]:
     """The verdicts; the first `walks` differences with the first offset that differs, as the logs tell it."""
     differing = [verdict for verdict in verdicts if verdict.difference is not None]
     segments = _segments(tables, {place for verdict in differing[:walks] for place in _places(verdict)})
-    completed: list[ReplicaVerdict] = []
     walked = 0
     for verdict in verdicts:
         if (difference := verdict.difference) is None:
-            completed.append(verdict)
+            yield verdict
             continue
         if walked < walks:
             difference = _with_first_offset(difference, *(segments[place] for place in _places(verdict)))
         else:
             difference = replace(difference, note=f"not looked for in the logs: it is not among the first {walks}")
         walked += 1
-        completed.append(replace(verdict, difference=difference))
-    return completed
+        yield replace(verdict, difference=difference)
 
 
-def _places(verdict: ReplicaVerdict) -> tuple[_Place, _Place]:
+def _places(verdict: ReplicaVerdict) -> tuple[PartitionKey, PartitionKey]:
     of_partition = verdict.topic, verdict.partition
     return (verdict.source, *of_partition), (verdict.compared_with, *of_partition)
 
 
-def _segments(tables: TablesToRead, places: Collection[_Place]) -> Mapping[_Place, Sequence[SegmentToWalk]]:
+def _segments(tables: TablesToRead, places: Collection[PartitionKey]) -> Mapping[PartitionKey, Sequence[SegmentToWalk]]:
     """The segments of partitions of sources, in the order of offsets."""
-    segments: dict[_Place, list[SegmentToWalk]] = defaultdict(list)
+    segments: dict[PartitionKey, list[SegmentToWalk]] = defaultdict(list)
     if places:
-        keys = [dict(zip(PARTITIONS.key, place, strict=True)) for place in sorted(places)]
-        wanted = pa.Table.from_pylist(keys, PARTITIONS.schema(PARTITIONS.key))
-        where = [*scope_of({"wanted": wanted}, PARTITIONS.key), PRESENT]
+        where = [*scope_of({"wanted": rows_of_keys(sorted(places))}, PARTITIONS.key), PRESENT]
         for row in SegmentToWalk.of_arrow(tables.read(SEGMENTS, SegmentToWalk.names(), where).sort_by("base_offset")):
             segments[row.source, row.topic, row.partition].append(row)
     return segments

@@ -172,17 +172,21 @@ def run_comparison(
     engine: Engine,
     phase: str,
     *,
-    done: Callable[[], Progress],
-    so_far: Callable[[], str],
+    so_far: Callable[[Progress], str],
     segments: int,
     log_bytes: int = 0,
 ) -> StagedRows:
-    """The staged rows. `done` shows the progress; an interrupted run reports nothing, and says `so_far`."""
+    """The staged rows. An interrupted run reports nothing, and says what was done `so_far`."""
+    before = engine.done()  # not 0 if the engine has compared files of a copy
+
+    def done() -> Progress:
+        return engine.done() - before
+
     if not work.is_small:
         engine.start()
     begin_phase(phase, done=done, segments=segments, log_bytes=log_bytes, after="counting")
     with (
-        interrupts.telling(lambda: f"{so_far()} compared, and none reported; run the same command again"),
+        interrupts.telling(lambda: f"{so_far(done())} compared, and none reported; run the same command again"),
         engine.abandoning(),
     ):
         staged = engine.run(work)

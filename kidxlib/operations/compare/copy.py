@@ -14,12 +14,12 @@ from typing import Final
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
-from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_kraft_snapshot,
     parse_segment_file,
     parse_segment_log,
     parse_snapshot,
@@ -27,7 +27,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.index.transaction import first_abort
-from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.bins import bins_of
 from kidxlib.log.metadata_replica import QUORUM_STATE
 from kidxlib.operations.compare.comparison import (
     Comparison,
@@ -187,18 +187,10 @@ class _CopyFindings:
     def _ends_earlier(self) -> bool:
         return self._one_end is not None and self._other_end is not None and self._one_end > self._other_end
 
-    @property
-    def _is_other_topic(self) -> bool:
-        one, other = self._compared.one.topic_id, self._compared.other.topic_id
-        return one is not None and other is not None and one != other
-
     def _origin_findings(self) -> Iterator[ComparisonFinding]:
         one, other = self._compared.one, self._compared.other
-        if self._is_other_topic:
-            yield self._finding(
-                FindingKind.OTHER_ORIGIN,
-                detail=f"topic id {other.topic_id}, in A {one.topic_id}: another topic of the same name",
-            )
+        if (other_topic := self._compared.other_topic) is not None:
+            yield self._finding(FindingKind.OTHER_ORIGIN, detail=other_topic)
         same = [row for row in self._logs if row.is_same_file]
         if other.link is not None and one.link is None:
             yield self._finding(
@@ -416,7 +408,7 @@ class _CopyFindings:
             return FindingKind.NOT_COMPARABLE
         if row.name == QUORUM_STATE:
             return FindingKind.REWRITTEN
-        if row.name == PARTITION_METADATA and self._is_other_topic:
+        if row.name == PARTITION_METADATA and self._compared.other_topic is not None:
             return None
         if parsed is not None and parsed[1] in INDEX_SUFFIXES:
             return self._kind_of_index(row, verdict, *parsed)
@@ -495,7 +487,7 @@ def _beside_logs(directory: ListedDirectory) -> list[str]:
 
 def _snapshot_offset(name: str) -> int | None:
     """The offset in the name of a producer snapshot or of a KRaft snapshot."""
-    kraft = segment_files.parse_kraft_snapshot(name)
+    kraft = parse_kraft_snapshot(name)
     return parse_snapshot(name) if kraft is None else kraft.end_offset
 
 
@@ -640,13 +632,13 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
 def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> StagedRows:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
-    name, units = f"compare-{uuid.uuid4().hex[:16]}", into_bins(items, engine.cores)
+    name, bins = f"compare-{uuid.uuid4().hex[:16]}", bins_of([item.log_bytes for item in items], engine.cores)
+    units = [[items[number] for number in bin_] for bin_ in bins]
     return run_comparison(
         Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
         engine,
         "comparing",
-        done=engine.done,
-        so_far=lambda: f"{engine.done().segments:,} of {counted(len(logs), 'segment')}",
+        so_far=lambda done: f"{done.segments:,} of {counted(len(logs), 'segment')}",
         segments=len(logs),
         log_bytes=log_bytes,
     )

@@ -56,16 +56,7 @@ PROBLEMS: Final = (CopyVerdict.DIFFERS, CopyVerdict.OTHER_SIZE, CopyVerdict.MISS
 NOT_COMPARABLE: Final = (CopyVerdict.COMPOSITE, CopyVerdict.NO_CHECKSUM, CopyVerdict.NO_FACT)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLog:
-    """The catalog's values for a log, named as its columns; None if not known."""
-
-    log_bytes: int | None
-    log_crc32c: int | None
-    log_crc64nvme: int | None
-
-
-def judge_copy(known: KnownLog, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
+def judge_copy(known: SegmentToCompare, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
     """The verdict on a copy, and the reason. A copy is as uploaded if its size is the log's and a checksum of the whole
     object equals the log's; it differs if any checksum does not.
     """
@@ -81,7 +72,7 @@ def judge_copy(known: KnownLog, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
     return _by_checksums(known, head)
 
 
-def _by_checksums(known: KnownLog, head: ObjectHead) -> tuple[CopyVerdict, str]:
+def _by_checksums(known: SegmentToCompare, head: ObjectHead) -> tuple[CopyVerdict, str]:
     crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % _64_BITS
     checksums = [
         (name, in_catalog, in_store, digits)
@@ -262,8 +253,7 @@ def _compared(
     counts: dict[CopyVerdict, Counter[str]] = {}
     rows: list[dict[str, Any]] = []
     for segment, path, asked in zip(segments, objects, answers, strict=True):
-        known = KnownLog(segment.log_bytes, segment.log_crc32c, segment.log_crc64nvme)
-        verdict, detail = judge_copy(known, asked)
+        verdict, detail = judge_copy(segment, asked)
         counts.setdefault(verdict, Counter()).update(segments=1, log_bytes=segment.log_bytes or 0)
         if verdict is CopyVerdict.AS_UPLOADED:
             continue
@@ -336,8 +326,7 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedInStor
         Work(name, units, _compare_copies, COMPARED, is_small=is_small),
         engine,
         "asking the store",
-        done=engine.done,
-        so_far=lambda: f"{engine.done().segments:,} of {counted(expected.segments, 'segment')}",
+        so_far=lambda done: f"{done.segments:,} of {counted(expected.segments, 'segment')}",
         segments=expected.segments,
     )
     return ComparedInStore.of(staged, expected.source, request.context.requests(engine.requests()))

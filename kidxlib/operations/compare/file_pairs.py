@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -48,38 +48,19 @@ _ENTRIES = {
 }
 
 
-@dataclass(slots=True)
-class _Differences:
-    """The differing bytes in the part that both files have; `first` is a position, −1 for none."""
-
-    count: int = 0
-    first: int = -1
-
-    def note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
-        """Compare two pieces of the same length that begin at a position."""
-        if _memcmp(left.ctypes.data, right.ctypes.data, len(left)) == 0:
-            return
-        for start in range(0, len(left), _BLOCK_BYTES):
-            one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
-            differing = np.flatnonzero(one != other)
-            if len(differing):
-                if not self.count:
-                    self.first = position + start + int(differing[0])
-                self.count += len(differing)
-
-
 class _PairedLog:
     """A log as `LogBytes` for a walk over its batches; while it is read, it is compared with another log.
 
     Attributes:
-        differences: up to the end of the last window.
+        differing: how many bytes differ of those that both have, up to the end of the last window.
+        first: the position of the first of these; −1 for none.
     """
 
     def __init__(self, one: LogBytes, other: LogBytes) -> None:
         self._one, self._other = one, other
         self._common = min(one.size, other.size)
         self._compared_to = 0
-        self.differences = _Differences()
+        self.differing, self.first = 0, -1
 
     @property
     def size(self) -> int:
@@ -110,8 +91,20 @@ class _PairedLog:
             other_start, other = self._other.window(at)
             size = min(end, other_start + len(other)) - at
             left = window[at - start : at - start + size]
-            self.differences.note(at, left, other[at - other_start : at - other_start + size])
+            self._note(at, left, other[at - other_start : at - other_start + size])
             self._compared_to = at + size
+
+    def _note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+        """Compare two pieces of the same length that begin at a position."""
+        if _memcmp(left.ctypes.data, right.ctypes.data, len(left)) == 0:
+            return
+        for start in range(0, len(left), _BLOCK_BYTES):
+            one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
+            differing = np.flatnonzero(one != other)
+            if len(differing):
+                if not self.differing:
+                    self.first = position + start + int(differing[0])
+                self.differing += len(differing)
 
 
 class FileVerdict(StrEnum):
@@ -139,30 +132,18 @@ class FilePairs:
     names: Sequence[str]
     log_bytes: int
 
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads them."""
-        return self
 
-
-def compare_files(pairs: FilePairs) -> list[FilePairRow]:
+def compare_files(pairs: FilePairs) -> Iterator[FilePairRow]:
     """Compare the files. Only files that differ or cannot be read give a row."""
-    rows = []
     for name in pairs.names:
         try:
             verdict, detail, same_to = _compare_file(location(pairs.one) / name, location(pairs.other) / name)
         except (OSError, KidxError) as error:
             verdict, detail, same_to = FileVerdict.UNREADABLE, describe_error(error), None
         if verdict is not FileVerdict.SAME:
-            rows.append(
-                FilePairRow(
-                    directory=pairs.directory,
-                    name=name,
-                    verdict=verdict.value,
-                    detail=detail,
-                    same_to_offset=same_to,
-                )
+            yield FilePairRow(
+                directory=pairs.directory, name=name, verdict=verdict.value, detail=detail, same_to_offset=same_to
             )
-    return rows
 
 
 def _compare_file(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
@@ -182,8 +163,7 @@ def _compare_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
         paired = _PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
         paired.compare_rest()
-        differences = paired.differences
-        return _verdict(opened.version.size, opened_other.version.size, differences.first, differences.count)
+        return _verdict(opened.version.size, opened_other.version.size, paired.first, paired.differing)
 
 
 def _without_room(path: Location, entry_bytes: int) -> bytes:
@@ -268,10 +248,6 @@ class LogPair:
     def log_bytes(self) -> int:
         return self.one_bytes + self.other_bytes
 
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads both."""
-        return self
-
 
 @dataclass(slots=True)
 class _ComparedBatches:
@@ -287,7 +263,6 @@ class _ComparedBatches:
 
     end_offset: int = -1
     valid_end: int = 0
-    batches: int = 0
     records: int | None = 0
     repeated: int = -1
     damaged: int = -1
@@ -306,7 +281,6 @@ class _ComparedBatches:
             self.damaged = int(rows["position"][wrong[0]])
         self.end_offset = max(self.end_offset, int(rows["last_offset"].max()) + 1)
         self.valid_end = int(rows["position"][-1] + rows["size"][-1])
-        self.batches += len(rows)
         counts = rows["records_count"]
         if self.records is not None:
             self.records = None if (counts < 0).any() else self.records + int(counts.sum(dtype=np.int64))
@@ -382,10 +356,9 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
         second, other_grew = _log_of(opened_other, other_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
         paired = _PairedLog(first, second)
         same, batch_end = _same_batches(paired, second.size)
-        differences = paired.differences
         columns: dict[str, object] = {
-            "differing_bytes": differences.count,
-            "first_difference": None if differences.first < 0 else differences.first,
+            "differing_bytes": paired.differing,
+            "first_difference": None if paired.first < 0 else paired.first,
             "same_end_offset": None if same.end_offset < 0 else same.end_offset,
             "same_bytes": same.valid_end,
             "same_records": same.records,
@@ -393,7 +366,7 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
             "one_grew": grew,
             "other_grew": other_grew,
         }
-        return columns | _beyond(first, second, same, differences.first)
+        return columns | _beyond(first, second, same, paired.first)
 
 
 def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int | None]:
@@ -403,9 +376,8 @@ def _same_batches(paired: _PairedLog, limit: int) -> tuple[_ComparedBatches, int
     same, batch_end = _ComparedBatches(), None
     with contextlib.suppress(MalformedRecordsError):  # `_beyond` reads these bytes once more
         for table in BatchWalk(paired, 0, WantedRecords()).tables():
-            first = paired.differences.first
             ends = table.rows["position"] + table.rows["size"]
-            count = int(np.searchsorted(ends, limit if first < 0 else min(limit, first), "right"))
+            count = int(np.searchsorted(ends, limit if paired.first < 0 else min(limit, paired.first), "right"))
             same.add(table.first(count))
             if count < len(ends):
                 batch_end = int(table.rows["last_offset"][count]) + 1

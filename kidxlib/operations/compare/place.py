@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,6 @@ from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.catalog.results import LogPairRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CheckpointError, UsageError, describe_error
-from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -27,7 +26,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
 from kidxlib.format.topic_partition import (
     REMOTE_INDEX_CACHE,
     TopicPartition,
@@ -64,7 +63,7 @@ _PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
 #: Checkpoints whose offsets are compared as a whole; `log_start_findings` compares log starts for each partition.
 _OFFSETS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 #: Files of a log dir that a copy has to have if the original has them.
-_FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, segment_files.BOOTSTRAP_SNAPSHOT)
+_FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, BOOTSTRAP_SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +140,13 @@ class ComparedPlace:
     def only(self, directory: str) -> ComparedPlace:
         """One of its partitions alone, as if the user had named the partition's directory."""
         listed = self.directories.get(directory)
-        return ComparedPlace(
-            name=self.name,
-            log_dirs=self.log_dirs,
+        return replace(
+            self,
             is_partition=True,
             directories={} if listed is None else {directory: listed},
             duplicates={name: paths for name, paths in self.duplicates.items() if name == directory},
             other_directories=(),
             files={},
-            checkpoints=self.checkpoints,
-            owners=self.owners,
-            problems=self.problems,
         )
 
 
@@ -388,6 +383,14 @@ class DirectoryPair:
     one: ListedDirectory
     other: ListedDirectory
 
+    @property
+    def other_topic(self) -> str | None:
+        """What says that B's topic is another one of the same name; None if both have the same id, or one has none."""
+        one, other = self.one.topic_id, self.other.topic_id
+        if one is None or other is None or one == other:
+            return None
+        return f"topic id {other}, in A {one}: another topic of the same name"
+
 
 def pair_directories(
     one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
@@ -469,7 +472,6 @@ def other_origin_findings(one: ComparedPlace, other: ComparedPlace, *, as_copy: 
 def log_dir_file_findings(
     one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
 ) -> Iterator[ComparisonFinding]:
-    """Findings on the log dirs' own files."""
     for side, place in (("A", one), ("B", other)):
         for problem in place.problems.values():
             yield ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, detail=f"{side}: {problem}")
@@ -480,7 +482,7 @@ def log_dir_file_findings(
             yield ComparisonFinding(kind=FindingKind.FILE_MISSING, file=name, detail=f"B has none{of}")
         elif name in _OFFSETS and name not in {*one.problems, *other.problems}:
             yield from _checkpoint_findings(name, one.checkpoints[name], other, topics)
-        elif name == segment_files.BOOTSTRAP_SNAPSHOT and len(has) == len(copied) == 1:
+        elif name == BOOTSTRAP_SNAPSHOT and len(has) == len(copied) == 1:
             yield from _content_findings(name, has[0], copied[0])
     yield from _clean_shutdown(one, other)
 

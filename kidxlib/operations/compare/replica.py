@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
-from kidxlib.indexing.bins import into_bins
+from kidxlib.indexing.bins import bins_of
 from kidxlib.operations.compare.comparison import (
     Comparison,
     ComparisonFinding,
@@ -46,7 +46,6 @@ from kidxlib.records.batch_table_kernel import BATCH
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal.console import Progress
 from kidxlib.text.words import counted
 
 #: A range of offsets has about this many bytes of logs on each side: a second or so of work.
@@ -191,10 +190,6 @@ class ReplicaRange:
     other: Sequence[ReplicaLog]
     cleaned_to: int
     log_bytes: int
-
-    def with_threads(self, threads: int) -> Self:
-        """Itself: one thread reads both sides."""
-        return self
 
 
 @dataclass(slots=True)
@@ -375,11 +370,10 @@ def _rows_of_side(logs: Sequence[ReplicaLog], range_: ReplicaRange, side: _Side)
         try:
             last_in_log = None
             for rows in _rows_of_log(log, range_, last, end):
-                firsts = rows["offset_field"][0 if last_in_log is not None else 1 :]
-                ends_before = rows["last_offset"][:-1]
-                ends_before = ends_before if last_in_log is None else np.append(last_in_log, ends_before)
-                is_v2 = rows["magic"][len(rows) - len(firsts) :] >= layouts.MAGIC_V2
-                side.has_inner_gaps |= bool(((firsts > ends_before + 1) & is_v2).any())
+                firsts = rows["offset_field"]
+                ends_before = np.append(firsts[0] - 1 if last_in_log is None else last_in_log, rows["last_offset"][:-1])
+                is_gap = (firsts > ends_before + 1) & (rows["magic"] >= layouts.MAGIC_V2)
+                side.has_inner_gaps |= bool(is_gap.any())
                 yield rows
                 last_in_log = last = int(rows["last_offset"][-1])
         except (OSError, KidxError) as error:
@@ -479,19 +473,13 @@ def _compare_in_workers(
 ) -> tuple[dict[str, list[ReplicaRangeRow]], dict[str, list[BatchRangeRow]]]:
     """The rows of `COMPARED_REPLICAS`, by directory."""
     log_bytes = sum(range_.log_bytes for range_ in ranges)
-    name = f"compare-{uuid.uuid4().hex[:16]}"
-    units, is_small = into_bins(ranges, engine.cores), reads_little(log_bytes, len(ranges))
-    before = engine.done()  # not 0 if the engine has compared files of a copy
-
-    def done() -> Progress:
-        return engine.done() - before
-
+    name, bins = f"compare-{uuid.uuid4().hex[:16]}", bins_of([range_.log_bytes for range_ in ranges], engine.cores)
+    units = [[ranges[number] for number in bin_] for bin_ in bins]
     staged = run_comparison(
-        Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small),
+        Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=reads_little(log_bytes, len(ranges))),
         engine,
         "comparing",
-        done=done,
-        so_far=lambda: f"{done().log_bytes:,} bytes",
+        so_far=lambda done: f"{done.log_bytes:,} bytes",
         segments=sum(len(range_.one) + len(range_.other) for range_ in ranges),
         log_bytes=log_bytes,
     )
@@ -568,10 +556,8 @@ class ReplicaFindings:
         return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
 
     def _topic_findings(self) -> Iterator[ComparisonFinding]:
-        one, other = self._pair.one.topic_id, self._pair.other.topic_id
-        if one is not None and other is not None and one != other and not self._as_copy:
-            detail = f"topic id {other}, in A {one}: another topic of the same name"
-            yield self._finding(FindingKind.OTHER_ORIGIN, detail)
+        if (other_topic := self._pair.other_topic) is not None and not self._as_copy:
+            yield self._finding(FindingKind.OTHER_ORIGIN, other_topic)
 
     def _damage_findings(self) -> Iterator[ComparisonFinding]:
         ends = max(self.one_end or 0, self.other_end or 0)

@@ -21,13 +21,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kidxlib.catalog.matching import Values, flags_array
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
@@ -61,8 +63,6 @@ _VERSION: Final = 4
 _ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 
 _COPIED_BYTES: Final = 4 * 1024 * 1024
-
-_Values: TypeAlias = Any  # pyarrow-stubs types each function differently
 
 #: The first and the last timestamp whose year has four digits, in ms since the epoch.
 _FIRST_DATE_MS: Final = -62_135_596_800_000
@@ -233,11 +233,8 @@ def _make_plan(request: ExportRequest, threads: int) -> PlannedExport:
         note(line)
     for line in plan.of_another_time:
         warn(line)
-    units: list[list[SegmentRead]] = [[]]
-    for read in plan.reads:
-        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
-            units.append([])
-        units[-1].append(read)
+    sizes = [read.log_bytes for read in plan.reads]
+    units = [plan.reads[start:end] for start, end in cut_by_weight(sizes, _PART_BYTES)] or [()]  # a file at least
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
     left_out = tuple(item for item in plan.left_out if item.is_problem or item.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN)
     return PlannedExport(units, left_out, (*plan.unreadable, *failed))
@@ -660,7 +657,7 @@ def records_as_json_lines(rows: pa.RecordBatch) -> bytes:
     return b"" if text is None else text.to_pybytes()[: np.frombuffer(positions, np.int32)[len(lines)]]
 
 
-def _json_member(name: str, column: _Values) -> _Values:
+def _json_member(name: str, column: Values) -> Values:
     """The member of each row's JSON object for one column."""
     if pa.types.is_binary(column.type):
         values = _json_bytes(name, column)
@@ -675,17 +672,17 @@ def _json_member(name: str, column: _Values) -> _Values:
     return _joined(f'"{name}":', values)
 
 
-def _joined(*parts: _Values) -> _Values:
+def _joined(*parts: Values) -> Values:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _json_bytes(name: str, column: _Values) -> _Values:
+def _json_bytes(name: str, column: Values) -> Values:
     literals, is_text = _json_strings(column)
     others = _joined(f'null,"{name}_base64":', literals)
     return pc.if_else(column.is_null(), "null", pc.if_else(is_text, literals, others))
 
 
-def _json_strings(column: _Values) -> tuple[_Values, _Values]:
+def _json_strings(column: Values) -> tuple[Values, Values]:
     """JSON strings of the values, and flags of the values that are UTF-8; the others are in base64."""
     rows = len(column)
     _, starts, data = column.buffers()
@@ -700,14 +697,10 @@ def _json_strings(column: _Values) -> tuple[_Values, _Values]:
     out = np.empty(int(sizes.sum()), np.uint8)
     write_texts(content, positions, is_text, out)
     buffers = [None, pa.py_buffer(text_ends.data), pa.py_buffer(out.data)]
-    flags = pa.py_buffer(np.packbits(is_text, bitorder="little").data)
-    return (
-        pa.Array.from_buffers(pa.string(), rows, buffers),
-        pa.Array.from_buffers(pa.bool_(), rows, [None, flags]),
-    )
+    return pa.Array.from_buffers(pa.string(), rows, buffers), flags_array(is_text)
 
 
-def _json_times(column: _Values) -> _Values:
+def _json_times(column: Values) -> Values:
     """Timestamps in ISO 8601, UTC; ms since the epoch if the year does not have four digits."""
     ms = column.cast(pa.int64())
     has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_DATE_MS)), pc.less_equal(ms, pa.scalar(_LAST_DATE_MS)))
@@ -715,7 +708,7 @@ def _json_times(column: _Values) -> _Values:
     return pc.if_else(has_date, _joined('"', pc.replace_substring(times, " ", "T"), '"'), ms.cast(pa.string()))
 
 
-def _json_headers(column: _Values) -> _Values:
+def _json_headers(column: Values) -> Values:
     headers = column.flatten()
     keys, values = _json_strings(headers.field("key"))[0], _json_bytes("value", headers.field("value"))
     objects = _joined('{"key":', keys, ',"value":', values, "}")

@@ -25,6 +25,7 @@ import pyarrow as pa
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
+from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
@@ -244,10 +245,8 @@ def _report_parts(report: Report) -> Iterator[tuple[str, Any]]:
     """Parts that are unpacked as a whole, by name. The first tells in which part the details of each topic and
     partition are.
     """
-    retention = list(_divide_details(report.retention_partitions))
-    timelines = list(
-        _divide_details({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()})
-    )
+    retention = _divide_details(report.retention_partitions)
+    timelines = _divide_details({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()})
     where = {
         "retention_part": {topic: number for number, part in enumerate(retention) for topic in part},
         "timeline_part": {name: number for number, part in enumerate(timelines) for name in part},
@@ -257,17 +256,9 @@ def _report_parts(report: Report) -> Iterator[tuple[str, Any]]:
     yield from ((f"timeline-{number}", part) for number, part in enumerate(timelines))
 
 
-def _divide_details(details: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Sequence[Any]]]:
-    part: dict[str, Sequence[Any]] = {}
-    size = 0
-    for name, of_name in details.items():
-        if part and size + len(of_name) > _PARTITIONS_A_PART:
-            yield part
-            part, size = {}, 0
-        part[name] = of_name
-        size += len(of_name)
-    if part:
-        yield part
+def _divide_details(details: Mapping[str, Sequence[Any]]) -> list[dict[str, Sequence[Any]]]:
+    items, sizes = list(details.items()), [len(of_name) for of_name in details.values()]
+    return [dict(items[start:end]) for start, end in cut_by_weight(sizes, _PARTITIONS_A_PART)]
 
 
 def _gzip_as_base64(part: Any) -> str:

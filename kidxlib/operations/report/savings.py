@@ -39,12 +39,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
-from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.matching import Flags, Longs, Values, positions_in, runs
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.codecs import zstd_module
-from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.jit.machine import cores
@@ -168,13 +167,12 @@ class TopicSample:
     """What to read of a topic.
 
     Attributes:
-        segments, batches, log_bytes: of the whole topic; batches without markers.
+        batches, log_bytes: of the whole topic; batches without markers.
         runs: in the order of partitions and offsets.
         rows: the segments that `Run.segment` numbers: columns of the key and `valid_bytes`.
     """
 
     topic: str
-    segments: int
     batches: int
     log_bytes: int
     runs: Sequence[Run]
@@ -238,7 +236,6 @@ def measure_savings(
     batch_sizes: Sequence[int] = BATCH_SIZES,
     codecs: Sequence[str] = CODECS,
     bytes_max: int = _BYTES_MAX,
-    has_just_started: bool = False,
 ) -> list[TopicSavings]:
     """Read some batches of each topic, and write their records again as producers with other settings would. The result
     has a row for each topic with batches, by name, with settings in the order of codecs, then of sizes.
@@ -247,15 +244,12 @@ def measure_savings(
     topics are left out.
 
     At most `sample` batches of each topic are read, without markers of transactions: the same ones each time for the
-    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
-    just started assume a ratio of 1 for their first batches; else they have run for a while.
+    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed.
     """
     samples = _choose_samples(tables, sample, seed, topics, sources)
     places = _paths_by_segment(tables, samples)
     settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
-    measure = partial(
-        _topic_savings, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
-    )
+    measure = partial(_topic_savings, places=places, settings=settings, bytes_max=bytes_max)
     with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
         return list(pool.map(measure, samples))
 
@@ -274,8 +268,8 @@ def _choose_samples(
         return []
     order = ("topic", "source", "partition", "base_offset")
     rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
-    topic_column: Any = rows["topic"].combine_chunks()
-    return [_choose_sample(rows.slice(start, end - start), sample, seed) for start, end in runs([topic_column])]
+    topic_runs = runs([rows["topic"].combine_chunks()])
+    return [_choose_sample(rows.slice(start, end - start), sample, seed) for start, end in topic_runs]
 
 
 def _choose_sample(rows: pa.Table, sample: int, seed: int) -> TopicSample:
@@ -289,7 +283,7 @@ def _choose_sample(rows: pa.Table, sample: int, seed: int) -> TopicSample:
         chosen = [Run(number, 0, int(count)) for number, count in enumerate(batches)]
     else:
         chosen = list(_random_runs(log_bytes, batches, sample, random.Random(f"{seed} {topic}")))
-    return TopicSample(topic, rows.num_rows, total, int(log_bytes.sum()), chosen, rows)
+    return TopicSample(topic, total, int(log_bytes.sum()), chosen, rows)
 
 
 def _random_runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
@@ -336,24 +330,18 @@ class SampledRecords:
     """
 
     bodies: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    timestamps: NDArray[np.int64]
-    begins: NDArray[np.bool_]
+    ends: Longs
+    timestamps: Longs
+    begins: Flags
     is_closed: bool
-
-    def room(self) -> NDArray[np.uint8]:
-        """Memory for a batch with all records."""
-        return np.empty(len(self.bodies) + len(self.timestamps) * RECORD_OVERHEAD_MAX, np.uint8)
 
 
 @dataclass(slots=True)
 class SampledRecordsBuilder:
     """Collects records of one producer as they are read."""
 
-    _bodies: list[NDArray[np.uint8]] = field(default_factory=list)
-    _sizes: list[NDArray[np.int64]] = field(default_factory=list)
-    _timestamps: list[NDArray[np.int64]] = field(default_factory=list)
-    _begins: list[NDArray[np.bool_]] = field(default_factory=list)
+    #: Bodies, their sizes, timestamps and `begins`.
+    _parts: list[tuple[NDArray[np.uint8], Longs, Longs, Flags]] = field(default_factory=list)
     _transaction_has_ended: bool = False
 
     def end_transaction(self) -> None:
@@ -369,48 +357,40 @@ class SampledRecordsBuilder:
         begins = np.zeros(len(places), np.bool_)
         begins[:1] = self._transaction_has_ended
         self._transaction_has_ended = False
-        self._bodies.append(bodies)
-        self._sizes.append(np.diff(ends))
-        self._timestamps.append(places["timestamp"].copy())
-        self._begins.append(begins)
+        self._parts.append((bodies, np.diff(ends), places["timestamp"].copy(), begins))
         return len(bodies)
 
     def records(self) -> SampledRecords:
-        ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
-        return SampledRecords(
-            bodies=np.concatenate(self._bodies),
-            ends=ends,
-            timestamps=np.concatenate(self._timestamps),
-            begins=np.concatenate(self._begins),
-            is_closed=self._transaction_has_ended,
-        )
+        bodies, sizes, timestamps, begins = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        return SampledRecords(bodies, ends, timestamps, begins, is_closed=self._transaction_has_ended)
 
     def __len__(self) -> int:
-        return sum(map(len, self._timestamps))
+        return sum(len(part[1]) for part in self._parts)
 
 
 @dataclass(slots=True)
 class SimulatedBatches:
     """Batches of the records of each producer, and their compressed sizes. Each batch is compressed once, though
     producers with several `batch.size` may write it.
+
+    Attributes:
+        rooms: memory for a batch with all records of each producer; its last batch was laid down there.
     """
 
     records: Sequence[SampledRecords]
-    _rooms: list[NDArray[np.uint8]] = field(default_factory=list)
+    rooms: list[NDArray[np.uint8]] = field(init=False)
     _sizes: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rooms = [records.room() for records in self.records]
-
-    def room(self, producer: int) -> NDArray[np.uint8]:
-        """The memory in which the last batch of a producer was laid down."""
-        return self._rooms[producer]
+        sizes = (len(each.bodies) + len(each.timestamps) * RECORD_OVERHEAD_MAX for each in self.records)
+        self.rooms = [np.empty(size, np.uint8) for size in sizes]
 
     def batch(self, producer: int, first: int, codec: str, batch_size: int, ratio: np.float32) -> tuple[int, int, int]:
         """Lay down a batch from the producer's record `first` on, which estimates `ratio` compressed bytes of a byte.
         Returns the number of the record after the last one, and the bytes after the header, plain and compressed.
         """
-        records, room = self.records[producer], self._rooms[producer]
+        records, room = self.records[producer], self.rooms[producer]
         of_records = records.bodies, records.ends, records.timestamps, records.begins
         after, plain = fill_batch(*of_records, first, batch_size, ratio, codec != _UNCOMPRESSED, room)
         key = codec, producer, first, after
@@ -442,7 +422,7 @@ class SimulatedProducer:
             first, plain, compressed = contents.batch(producer, first, self._codec, self._batch_size, ratio)
             self._observed = np.float32(compressed / plain)
             self._plain_bytes += plain
-            self._bytes += BATCH_V2_BYTES_MIN + compressed
+            self._bytes += layouts.BATCH_V2_BYTES_MIN + compressed
             self._batches += 1
             self._full_batches += first < count and not records.begins[first]
             if first == count and not records.is_closed:
@@ -450,12 +430,12 @@ class SimulatedProducer:
 
     def _estimated_batch_bytes(self, plain: int, ratio: np.float32) -> float:
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
-        return BATCH_V2_BYTES_MIN + plain * factor
+        return layouts.BATCH_V2_BYTES_MIN + plain * factor
 
     @property
     def settled_ratio(self) -> np.float32:
         """The estimate of a producer that has written such batches for a while."""
-        return _settled_ratio((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
+        return _settled_ratio((self._bytes - self._batches * layouts.BATCH_V2_BYTES_MIN) / self._plain_bytes)
 
     @property
     def written(self) -> WrittenBatches:
@@ -612,14 +592,12 @@ def _topic_savings(
     places: Mapping[tuple[Any, ...], Mapping[str, Any]],
     settings: Sequence[tuple[str, int]],
     bytes_max: int,
-    *,
-    has_just_started: bool,
 ) -> TopicSavings:
     read = _read_sample(sample, places, bytes_max)
     contents = SimulatedBatches([records.records() for records in read.producers.values() if len(records)])
     return TopicSavings(
         topic=sample.topic,
-        segments=sample.segments,
+        segments=sample.rows.num_rows,
         batches=sample.batches,
         log_bytes=sample.log_bytes,
         sampled_segments=read.segments,
@@ -628,22 +606,18 @@ def _topic_savings(
         records=sum(map(len, read.producers.values())),
         record_bytes=read.record_bytes,
         producers=len(contents.records),
-        with_settings=_batches_with_settings(contents, settings, has_just_started=has_just_started),
+        with_settings=_batches_with_settings(contents, settings),
         not_read=read.not_read,
     )
 
 
-def _batches_with_settings(
-    contents: SimulatedBatches, settings: Sequence[tuple[str, int]], *, has_just_started: bool
-) -> list[WrittenBatches]:
+def _batches_with_settings(contents: SimulatedBatches, settings: Sequence[tuple[str, int]]) -> list[WrittenBatches]:
     if not contents.records:
         return []
     most = max(range(len(contents.records)), key=lambda number: len(contents.records[number].bodies))
     written, before = [], dict[str, SimulatedProducer]()
     for codec, batch_size in settings:
-        if has_just_started:
-            ratio = NO_ESTIMATE
-        elif codec in _CODECS_WITH_SMALL_WINDOW and codec in before:  # to try it anew takes as long as to write
+        if codec in _CODECS_WITH_SMALL_WINDOW and codec in before:  # to try it anew takes as long as to write
             ratio = before[codec].settled_ratio
         else:
             ratio = settled_ratio(contents, most, codec, batch_size)

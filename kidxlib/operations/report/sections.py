@@ -23,14 +23,14 @@ from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
 from kidxlib.audit.tiered.finding import what_to_do
 from kidxlib.catalog.conditions import Among, scope_of
-from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in
+from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in, taken_at
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation, ReplicaVerdict
+from kidxlib.operations.compare.catalog_replica_verdict import ReplicaRelation, ReplicaVerdict, missing_partitions
 from kidxlib.operations.damage.known_damage import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
@@ -299,9 +299,8 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
         return None
     positions = positions_in(now, before, SEGMENTS.key)
     (sizes, _), is_gone = numbers_in(now["log_bytes"]), _gone_flags(now["status"])
-    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
-    was_there = (positions >= 0) & ~_gone_flags(before["status"].take(places))
-    old_sizes, _ = numbers_in(before["log_bytes"].take(places))
+    was_there = (positions >= 0) & ~_gone_flags(taken_at(before["status"], positions))
+    old_sizes, _ = numbers_in(taken_at(before["log_bytes"], positions))
     old = np.where(was_there, old_sizes, 0)
     return {
         "build_id": build_id,
@@ -452,18 +451,16 @@ def replicas_section(
     `compacted` are topics configured so; others are known by what their logs lack. A source whose node and metadata are
     known is asked for what that metadata has (`ExpectedInLogDirs`), and not for what other sources have.
     """
-    if not _is_topic_in_several_sources(
-        answers
-    ):  # without importing what compares them, which takes long to be compiled
+    topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
+    if len(topics) == len(set(topics)):  # without importing what compares them, which takes long to be compiled
         return {"verdicts": {}, "partitions": [], "missing": []}
-    from kidxlib.operations.compare.catalog_replica_verdict import missing_partitions
     from kidxlib.operations.compare.catalog_replicas import compare_catalog_replicas
 
     buckets = {row["source"] for row in answers[REMOTE]}
     replicas = [
         replica for replica in compare_catalog_replicas(tables, compacted=compacted) if replica.source not in buckets
     ]
-    settled = {name for name, topics in known.of_sources.items() if topics.broker.node_id is not None}
+    settled = {name for name, of_source in known.of_sources.items() if of_source.broker.node_id is not None}
     order = list(ReplicaRelation)
     replicas.sort(key=lambda replica: order.index(replica.verdict))
     return {
@@ -484,11 +481,6 @@ def _is_not_compared_for_damage(replica: ReplicaVerdict) -> bool:
         and replica.compacted is None
         and replica.undecided_offsets > 0
     )
-
-
-def _is_topic_in_several_sources(answers: ReportAnswers) -> bool:
-    topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
-    return len(topics) > len(set(topics))
 
 
 def fleet_section(

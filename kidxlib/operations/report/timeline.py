@@ -57,7 +57,6 @@ _LANE_SCHEMA: Final[dict[str, pa.DataType]] = {
 #: The schema of the segments of lanes.
 LANES: Final = pa.schema({**_LANE_SCHEMA, **dict.fromkeys(_INT64_COLUMNS, pa.int64())})
 
-MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)
 #: How far a timestamp may be ahead of the report's time: a broker's default of `message.timestamp.after.max.ms`.
 FUTURE_MS: Final = 3_600_000
 _MARKS_BY_STATUS: Final = {
@@ -205,8 +204,8 @@ def timelines(
     names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
     by_segment = np.array(_lanes_shown_by_segment(names, counts.tolist(), first, shown))
     piece_sizes = np.repeat(np.where(by_segment, 1, -(-counts // PIECES_MAX)), counts)
-    places = _places_in_lane(starts, counts)
-    piece_starts = np.unique(np.repeat(starts, counts) + places // piece_sizes * piece_sizes)
+    lane_starts = np.repeat(starts, counts)
+    piece_starts = np.unique(lane_starts + (np.arange(rows.num_rows) - lane_starts) // piece_sizes * piece_sizes)
     columns = _merge_segments(rows, piece_starts)
     lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
@@ -235,7 +234,7 @@ def timeline_index(by_partition: Mapping[PartitionName, list[dict[str, Any]]]) -
         }
         for (topic, partition), lanes in by_partition.items()
     ]
-    return {"marks": list(MARKS), "partitions": partitions}
+    return {"marks": [mark.name for mark in Mark], "partitions": partitions}
 
 
 def _lane_ranges(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
@@ -260,11 +259,6 @@ def _lanes_shown_by_segment(
             chosen.add(name)
             segments_left -= sizes[name]
     return [name in chosen for name in names]
-
-
-def _places_in_lane(starts: Longs, counts: Longs) -> Longs:
-    places: Longs = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-    return places
 
 
 def _merge_segments(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from kidxlib.catalog.matching import runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, PartitionOfSource, column, kinds_of, row
 from kidxlib.engine.work import ItemRows, Work
@@ -63,7 +63,6 @@ _LADDER_POLICY: Final = "ladder"
 #: Segments whose limits are tried sooner than workers start.
 _FEW_SEGMENTS: Final = 16_000
 
-_CELLS: Final = len(LADDER.times_ms) * len(LADDER.sizes)
 _SUMMED_COLUMNS: Final = ("deleted", "freed", "deleted_later", "freed_later")
 _LIMITS_BY_OPTION: Final = {"retention.ms": Origin.OPTION, "retention.bytes": Origin.OPTION}
 
@@ -243,9 +242,8 @@ def _sorted_rows(tables: list[pa.Table]) -> pa.Table:
 
 
 def _rows_by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
-    topics = [str(topic) for topic in rows["topic"].to_pylist()]
-    starts = [number for number in range(len(topics)) if not number or topics[number] != topics[number - 1]]
-    return [(topics[start], rows.slice(start, end - start)) for start, end in pairwise([*starts, len(topics)])]
+    topics = rows["topic"].combine_chunks()
+    return [(str(topics[start].as_py()), rows.slice(start, end - start)) for start, end in runs([topics])]
 
 
 def _topic_as_json(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) -> dict[str, Any]:
@@ -282,4 +280,4 @@ def _topic_as_json(topic: str, rows: pa.Table, config: TopicConfig, remedy: str 
 def _cells_by_partition(rows: pa.Table, name: str) -> Any:
     """A column of lists, as a row for each partition."""
     column: Any = rows[name].combine_chunks()
-    return column.flatten().to_numpy().astype(np.int64).reshape(rows.num_rows, _CELLS)
+    return column.flatten().to_numpy().astype(np.int64).reshape(rows.num_rows, -1)

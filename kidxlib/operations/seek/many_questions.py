@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Values, numpy_of, positions_in
+from kidxlib.catalog.matching import Longs, Values, numpy_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
@@ -66,8 +64,6 @@ _INTERRUPTED: Final = "no answers were written; run the same command again"
 
 #: The counts of a run, but for bytes.
 _COUNTED = ("answers", "found", "not_answered", "file_error")
-
-_Longs = NDArray[np.int64]
 
 #: Partitions that are asked about, perhaps in one source alone, with the number of questions.
 ASKED: Final = pa.schema(
@@ -194,12 +190,12 @@ def _units(
     rows.
     """
     engine, before = backend.engine, None
-    for key_range in question_ranges(questions, engine.cores):
-        if before is None or not key_range.partitions.equals(before):
-            before = key_range.partitions
+    for asking, asked in question_ranges(questions, engine.cores):
+        if before is None or not asked.equals(before):
+            before = asked
             of_range = partitions_named_in(partitions, before)
             shared = engine.share(of_range), engine.share(segments_to_search(backend.catalog.tables, of_range))
-        yield QuestionsToAnswer(engine.share(key_range.questions), *shared, unknown)
+        yield QuestionsToAnswer(engine.share(asking), *shared, unknown)
 
 
 def _write(
@@ -251,19 +247,6 @@ def tell_answer_counts(
     outcome.line(*(f"{name.replace('_', ' ')}: {path}" for name, path in written.items() if path is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionRange:
-    """Questions that one worker answers.
-
-    Attributes:
-        questions: rows of `QUESTIONS`, in order.
-        partitions: the topics and numbers that these ask about, each once.
-    """
-
-    questions: pa.Table
-    partitions: pa.Table
-
-
 def sorted_questions(questions: pa.Table) -> pa.Table:
     """Rows of `QUESTIONS` in the order of topic, partition, kind of question and target."""
     key = _keys(questions)
@@ -288,9 +271,9 @@ def asked_partitions(questions: pa.Table) -> pa.Table:
     return pa.table(columns, schema=ASKED)
 
 
-def question_ranges(questions: pa.Table, cores: int) -> Iterator[QuestionRange]:
+def question_ranges(questions: pa.Table, cores: int) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Questions in order, in ranges of equal length: so many questions about one segment, or equal ones, are shared,
-    too.
+    too. Each range with the topics and numbers that it asks about, each once.
     """
     count = questions.num_rows
     ranges = min(-(-count // _QUERIES_PER_RANGE), cores * BINS_PER_CORE)
@@ -299,20 +282,20 @@ def question_ranges(questions: pa.Table, cores: int) -> Iterator[QuestionRange]:
         start, end = count * number // ranges, count * (number + 1) // ranges
         part = questions.take(np.arange(start, end))  # a slice would be pickled with the whole table
         first = part.take(_starts(_keys(part))).select(["topic", "partition"])
-        yield QuestionRange(part, first.cast(PARTITIONS.schema(("topic", "partition"))))
+        yield part, first.cast(PARTITIONS.schema(("topic", "partition")))
 
 
-def _keys(questions: pa.Table) -> _Longs:
+def _keys(questions: pa.Table) -> Longs:
     """A number for each partition, in the order of topic and partition."""
     topics: Values = questions["topic"].combine_chunks()
     ranks = np.empty(len(topics.dictionary), np.int64)
     ranks[np.from_dlpack(pc.sort_indices(topics.dictionary))] = np.arange(len(ranks))
-    of_topic: _Longs = ranks[np.from_dlpack(topics.indices)]
-    keys: _Longs = (of_topic << 32) | numpy_of(questions["partition"])
+    of_topic: Longs = ranks[np.from_dlpack(topics.indices)]
+    keys: Longs = (of_topic << 32) | numpy_of(questions["partition"])
     return keys
 
 
-def _starts(keys: _Longs) -> _Longs:
+def _starts(keys: Longs) -> Longs:
     """The positions in sorted keys where each distinct key begins."""
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 

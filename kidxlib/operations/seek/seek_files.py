@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -31,9 +32,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Values, numbers_array
+from kidxlib.catalog.matching import Flags, Longs, Values, numbers_array
 from kidxlib.errors import CatalogError, KidxError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.lookup.answers import RESULT_COLUMNS
@@ -72,7 +72,6 @@ _LINES_LOOKED_AT: Final = 100
 _TEXTS: Final = pa.schema([(name, pa.string()) for name in QUESTION_COLUMNS])
 _INT96: Final = "INT96"
 
-_Longs = NDArray[np.int64]
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 
 #: A question, in as few bytes as it has.
@@ -271,7 +270,7 @@ class _Column:
         is_plain: the value is plainly right, and in `values` already.
     """
 
-    values: _Longs
+    values: Longs
     is_given: Flags
     is_plain: Flags
 
@@ -303,7 +302,7 @@ def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
     )
 
 
-def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Column]) -> WrongRow | None:
+def _take_odd_rows(block: pa.RecordBatch, odd: Longs, columns: dict[str, _Column]) -> WrongRow | None:
     """Look at rows one by one, and put their values into the columns. Returns the first that is wrong, if any."""
     if not len(odd):
         return None
@@ -352,7 +351,7 @@ def _filled_text(block: pa.RecordBatch, name: str) -> Values:
     return pc.if_else(pc.equal(text, pa.scalar("")), pa.scalar(None, pa.string()), text)
 
 
-def _first_milliseconds(moments: Values) -> _Longs:
+def _first_milliseconds(moments: Values) -> Longs:
     """The first full millisecond since the epoch that is not before each moment; 0 for a null."""
     ticks = _numbers(moments.cast(pa.int64()))
     match moments.type.unit:
@@ -366,9 +365,9 @@ def _first_milliseconds(moments: Values) -> _Longs:
             return -(-ticks // _US_PER_MS**2)
 
 
-def _numbers(column: Values) -> _Longs:
+def _numbers(column: Values) -> Longs:
     numbers: Values = np.from_dlpack(column.cast(pa.int64()).fill_null(0))
-    copied: _Longs = numbers.copy()
+    copied: Longs = numbers.copy()
     return copied
 
 
@@ -589,17 +588,16 @@ def _wrong(path: str, why: str, unit: str | None, number: int) -> UsageError:
 
 def csv_lines(answers: pa.RecordBatch) -> bytes:
     """A line of CSV for each answer; null is an empty field."""
-    columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
-    return _joined(columns, ",", "", "\n")
+    return _joined([_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS], "\n")
 
 
 def answers_as_json_lines(answers: pa.RecordBatch) -> bytes:
     """A JSON object for each answer, a line each."""
     columns: list[Values] = []
     for number, name in enumerate(RESULT_COLUMNS):
-        text: Values = _text(answers.column(name), _json_text).fill_null("null")
+        text: Values = _text(answers.column(name), partial(json.dumps, ensure_ascii=False)).fill_null("null")
         columns.append(pc.binary_join_element_wise("{" if number == 0 else "", f'"{name}":', text, ""))
-    return _joined(columns, ",", "null", "}\n")
+    return _joined(columns, "}\n")
 
 
 def _text(column: Values, form: Callable[[str], str]) -> Values:
@@ -615,14 +613,11 @@ def _csv_field(text: str) -> str:
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(special in text for special in _SPECIAL) else text
 
 
-def _json_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
-    options = pc.JoinOptions("replace", null)
+def _joined(columns: list[Values], end: str) -> bytes:
+    """Lines of fields with commas between them; null is an empty field."""
+    options = pc.JoinOptions("replace", "")
     last: Values = pc.call_function("binary_join_element_wise", [columns[-1], end, ""], options)
-    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, between], options)
+    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, ","], options)
     _, ends, text = lines.buffers()
     return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
 

@@ -51,9 +51,7 @@ def audit_bytes(shares: Iterable[SegmentsToRead], use_mmap: bool) -> Iterator[It
 
 def _problems_in_share(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRow]:
     if share.level is AuditLevel.FULL:
-        from kidxlib.audit.tiered.segment_logs import (
-            audit_remote_logs,
-        )  # compiled loops, which a listing does not wait for
+        from kidxlib.audit.tiered.segment_logs import audit_remote_logs  # compiled, which a listing does not wait for
 
         findings = audit_remote_logs(share.segments, use_mmap)
     else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ from kidxlib.audit.tiered.listing import Copying, JudgedAsOf, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
+from kidxlib.catalog.rows import rows_of_columns
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import StagedRows, Work, reads_little
@@ -63,7 +64,6 @@ from kidxlib.terminal.console import begin_phase
 #: The largest share: about a second of work.
 _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
-_T = TypeVar("_T")
 _COPY_DISABLE = "remote.log.copy.disable"
 _COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
 #: The value of a lag that stands for `local.retention`.
@@ -114,7 +114,7 @@ class TieredPlan:
                 begins_late=metadata.begins_late_for(partition),
                 forgotten=forgotten.get(partition, REMOTE_METADATA.empty_table()),
                 flag_since=metadata.flag_since,
-                retention_ms=self.topics.retention_ms(partition),
+                retention_ms=self.topics.setting(partition.topic, partition.topic_id, RETENTION_MS),
                 as_of=self.as_of,
                 level=self.level,
                 copying=self.topics.copying(partition.topic, partition.topic_id),
@@ -183,10 +183,6 @@ class BucketAuditTopics:
     """The settings of topics, by name and id: another topic may have had the same name."""
 
     request: TieredRequest
-
-    def retention_ms(self, partition: TopicIdPartition) -> int | None:
-        """How many ms the topic of a partition keeps records; negative: for ever; None: not known."""
-        return self.setting(partition.topic, partition.topic_id, RETENTION_MS)
 
     def setting(self, topic: str, topic_id: str, name: str) -> int | None:
         """The value of a topic's numeric setting; None: not known."""
@@ -363,10 +359,8 @@ class BucketAudit:
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers would read, with their objects as they are listed now."""
-        partitions = [
-            replace(partition, level=AuditLevel.INDEXES) for partition in self.plan.partitions(metadata, only)
-        ]
-        return CopiedSegmentRow.of_arrow(self._list_partitions(partitions).rows("segment"))
+        plan = replace(self.plan, level=AuditLevel.INDEXES)
+        return CopiedSegmentRow.of_arrow(self._list_partitions(plan.partitions(metadata, only)).rows("segment"))
 
     def _list_partitions(self, partitions: Sequence[RemotePartition]) -> StagedRows:
         return self.run(audit_listings, partitions, REMOTE_FOUND, is_small=reads_little(0, len(partitions)))
@@ -383,19 +377,15 @@ class BucketAudit:
         self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False
     ) -> StagedRows:
         """Divide items into the units of a `Work`, and have workers do it. The other arguments are fields of `Work`."""
-        name, units = f"tiered-{uuid.uuid4().hex[:16]}", _units_of(items, self.engine.cores)
-        work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
+        count = max(1, min(len(items), self.engine.cores * BINS_PER_CORE))
+        units = [part for number in range(count) if (part := items[number::count])]
+        work = Work(f"tiered-{uuid.uuid4().hex[:16]}", units, do, schema, [self.plan.bucket], is_small, maps)
         if not work.is_small:
             self.engine.start()
         with self.engine.stopping():
             staged = self.engine.run(work)
             interrupts.raise_if_requested()
         return staged
-
-
-def _units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
-    count = max(1, min(len(items), cores * BINS_PER_CORE))
-    return [part for number in range(count) if (part := items[number::count])]
 
 
 def _replace_listings(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
@@ -438,11 +428,6 @@ def record_segments(
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_SEGMENT_KEY[1:])])
     keys = keys_of_remote_segments(listed)
     by_segment = _findings_by_segment(findings, keys)
-    values = {
-        **{name: listed[name] for name in listed.column_names},
-        "findings": [by_segment.get(key, []) for key in keys],
-        "repairs": [list((repairs or {}).get(key, ())) for key in keys],
-    }
     run_values = {
         "audit_id": recorded_as.audit_id,
         "source": recorded_as.source,
@@ -451,14 +436,14 @@ def record_segments(
         "audited_at": recorded_as.context.now,
     }
     schema = REMOTE_SEGMENTS.schema()
-    columns = [
-        pa.repeat(pa.scalar(run_values[field.name], field.type), len(keys))
-        if field.name in run_values
-        else _as_column(values[field.name], field.type)
-        for field in schema
-    ]
+    columns: dict[str, Any] = {
+        **{name: listed[name] for name in listed.column_names},
+        **{name: pa.repeat(pa.scalar(run_values[name], schema.field(name).type), len(keys)) for name in run_values},
+        "findings": pa.array([by_segment.get(key, []) for key in keys], schema.field("findings").type),
+        "repairs": pa.array([list((repairs or {}).get(key, ())) for key in keys], schema.field("repairs").type),
+    }
     audit = pa.table({"audit_id": [recorded_as.audit_id]})
-    rows = {"audit": audit, "segment": pa.table(columns, schema=schema)}
+    rows = {"audit": audit, "segment": rows_of_columns(columns, len(keys), schema)}
     tables.change_rows(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
     return len(keys)
 
@@ -466,10 +451,6 @@ def record_segments(
 def keys_of_remote_segments(listed: pa.Table) -> list[SegmentRowKey]:
     """The keys of the segments in some rows of `ListedSegmentRow`."""
     return list(zip(*(listed[name].to_pylist() for name in _SEGMENT_KEY), strict=True))
-
-
-def _as_column(values: Any, kind: pa.DataType) -> Any:
-    return pa.array(values, kind) if isinstance(values, list) else values.cast(kind)
 
 
 def _findings_by_segment(

@@ -99,11 +99,10 @@ def local_partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPa
     ]
 
 
-def findings_on_log_dirs(log_dirs: Iterable[Source], reader: RemoteMetadataReader) -> list[RemoteFindingRow]:
+def findings_on_log_dirs(log_dirs: Iterable[Source], reader: RemoteMetadataReader) -> Iterator[RemoteFindingRow]:
     """Findings on what leaders that start with the metadata's log dirs would do to remote segments. Warns of log dirs
     that cannot be listed.
     """
-    findings: list[RemoteFindingRow] = []
     for source in log_dirs:
         try:
             _, tiered = _with_remote_segments(reader, local_partitions_in(source, reader.topics))
@@ -114,10 +113,9 @@ def findings_on_log_dirs(log_dirs: Iterable[Source], reader: RemoteMetadataReade
                     continue
                 key, finding = found
                 path = str(local.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
-                findings.append(RemoteFindingRow.found(tiered[local].partition, key, finding, path))
+                yield RemoteFindingRow.found(tiered[local].partition, key, finding, path)
         except (UsageError, OSError) as error:
             warn(f"{describe_error(error)}; leader epochs in {source.path} are not compared with remote segments")
-    return findings
 
 
 def _findings_on_local(
@@ -248,7 +246,7 @@ def _moved_log_start(partition: LocalPartition, entries: Sequence[EpochEntry] | 
     return entries[0].start_offset if cut >= started else 0
 
 
-def _missing_metadata_warnings(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
+def _missing_metadata_warnings(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> Iterator[str]:
     """A warning if the metadata of tiered partitions is missing."""
     unknown = [
         local
@@ -258,10 +256,9 @@ def _missing_metadata_warnings(metadata: RemoteMetadata, partitions: Sequence[Lo
             TopicIdPartition(local.topic_id, local.topic_partition.topic, local.topic_partition.partition)
         )
     ]
-    if not unknown:
-        return []
-    return [
-        f"leader epochs of {counted(len(unknown), 'partition')} (the first: {unknown[0].directory}) are not compared "
-        f"with remote segments: their partition of {REMOTE_LOG_METADATA_TOPIC} is not in these log dirs; name one that "
-        "has it with kidx verify-tiered … --tiered-metadata"
-    ]
+    if unknown:
+        yield (
+            f"leader epochs of {counted(len(unknown), 'partition')} (the first: {unknown[0].directory}) are not "
+            f"compared with remote segments: their partition of {REMOTE_LOG_METADATA_TOPIC} is not in these log dirs; "
+            "name one that has it with kidx verify-tiered … --tiered-metadata"
+        )

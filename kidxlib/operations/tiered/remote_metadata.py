@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.tiered.listing import flag_since
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.matching import runs
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -85,14 +85,13 @@ class RemoteMetadataReader:
             if known is None or (known.partition, known.log_start_offset) != (partition, partition.log_start_offset):
                 self._read[number] = _fold_partition(partition)
         read = {number: self._read[number] for number in partitions}
-        folded = {number: part.all for number, part in read.items()}
-        seen = [(partition, number) for number, metadata in folded.items() for partition in metadata.partitions]
-        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables_called(folded, "segments")])
+        folded = [part.all for part in read.values()]
+        seen = [(partition, number) for number, part in read.items() for partition in part.all.partitions]
+        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *(part.segments for part in folded)])
+        breaks = pa.concat_tables([LINEAGE_BREAKS.empty_table(), *(part.breaks for part in folded)])
         return RemoteMetadata(
             segments=self._rows_of_topics(segments),
-            breaks=self._rows_of_topics(
-                pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables_called(folded, "breaks")])
-            ),
+            breaks=self._rows_of_topics(breaks),
             flag_since=flag_since(segments),
             known=frozenset(partition for partition, _ in seen),
             read=frozenset(partitions),
@@ -101,8 +100,8 @@ class RemoteMetadataReader:
             forgotten=self._rows_of_topics(
                 pa.concat_tables([REMOTE_METADATA.empty_table(), *(partition.forgotten for partition in read.values())])
             ),
-            records=sum(metadata.records for metadata in folded.values()),
-            last_ms=max((part.last_ms for part in folded.values() if part.last_ms is not None), default=None),
+            records=sum(part.records for part in folded),
+            last_ms=max((part.last_ms for part in folded if part.last_ms is not None), default=None),
         )
 
     def _rows_of_topics(self, rows: pa.Table) -> pa.Table:
@@ -131,25 +130,16 @@ def _fold_partition(partition: MetadataTopicPartition | ExportedPartition) -> _F
     return _FoldedPartition(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
 
 
-def _tables_called(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
-    return [getattr(metadata, name) for metadata in folded.values()]
-
-
 def split_by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
     """The remote metadata's rows of each partition, in the order of a column. They are copies: a slice would be sent to
     a worker with all rows.
     """
-    if not rows.num_rows:
-        return {}
     rows = rows.sort_by([(name, "ascending") for name in ("topic_id", "partition", order)])
-    ids: Values = pc.dictionary_encode(rows["topic_id"].combine_chunks())
-    keys = np.column_stack([ids.indices.to_numpy(), rows["partition"].to_numpy()])
-    begins = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=-1), axis=1))
-    firsts = rows.select(["topic_id", "topic", "partition"]).take(begins).to_pylist()
-    parts = np.split(np.arange(rows.num_rows), begins[1:])
+    parts = list(runs([rows[name].combine_chunks() for name in ("topic_id", "partition")]))
+    firsts = rows.select(["topic_id", "topic", "partition"]).take(pa.array([start for start, _ in parts], pa.int64()))
     return {
-        TopicIdPartition(first["topic_id"], first["topic"], first["partition"]): rows.take(part)
-        for first, part in zip(firsts, parts, strict=True)
+        TopicIdPartition(**first): rows.take(np.arange(start, end))
+        for first, (start, end) in zip(firsts.to_pylist(), parts, strict=True)
     }
 
 

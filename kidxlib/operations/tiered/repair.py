@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
@@ -34,7 +33,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name, objects_directory
-from kidxlib.log.remote.segments import epochs_up_to
+from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
@@ -51,7 +50,7 @@ from kidxlib.operations.tiered.remote_metadata import (
     read_remote_metadata,
     split_by_partition,
 )
-from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, remake_in_worker
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.storage.location import Location, read_file
@@ -144,8 +143,8 @@ class _ObjectUpload:
     mirror: Location
     interrupted: threading.Event
 
-    def put(self, rows: Sequence[RemadeRow]) -> Iterator[Mended]:
-        """Put the remade objects of a repair into the bucket, and yield them in any order."""
+    def put(self, rows: Sequence[RemadeRow]) -> list[Mended]:
+        """Put the remade objects of a repair into the bucket, and return them in any order."""
         done: list[Mended] = []
         for start in range(0, len(rows), AT_ONCE):
             group = rows[start : start + AT_ONCE]
@@ -155,7 +154,7 @@ class _ObjectUpload:
             done += in_order(partial(self._put_object, self._segment_states()), group)
         if any(mended.outcome is ObjectOutcome.PUT for mended in done):
             done = list(in_order(partial(self._outcome_after_last_read, self._segment_states()), done))
-        yield from done
+        return done
 
     def _segment_states(self) -> _StatesBySegment:
         rows = self.reader.read().segments.select(["topic_id", "partition", "segment_id", "state"]).to_pylist()
@@ -245,24 +244,12 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
         (finding.topic_id, finding.partition, finding.start_offset, finding.segment_id, finding.file)
         for finding in findings
     }
+    columns = set(RemoteFindingRow.names()) & set(RemadeRow.names())
     for mended in objects:
         row = mended.row
         if row.reason is None or mended.outcome.is_mended or (*_recorded_key(mended), row.file) in known:
             continue
-        yield RemoteFindingRow(
-            topic=row.topic,
-            partition=row.partition,
-            topic_id=row.topic_id,
-            start_offset=row.start_offset,
-            segment_id=row.segment_id,
-            file=row.file,
-            verdict=Verdict.BROKEN.value,
-            reason=row.reason,
-            position=None,
-            detail=row.detail,
-            consequence=row.consequence,
-            object=row.object,
-        )
+        yield RemoteFindingRow.of({"verdict": Verdict.BROKEN.value, **{name: getattr(row, name) for name in columns}})
 
 
 def _with_objects_put(listed: pa.Table, put: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]]) -> pa.Table:
@@ -491,32 +478,26 @@ def _remake_objects(request: RepairRequest, audit: BucketAudit, broken: Iterable
     epochs = _epochs_by_segment(metadata, partitions)
     copies = _local_copies_of_logs(request.logs, {(partition.topic, partition.topic_id) for partition in partitions})
     shares = [
-        SegmentsToMend(
-            SegmentsToRemake(
-                segments=tuple(_with_local_logs(segment, copies) for segment in share),
-                epochs=tuple(epochs.get(segment.segment_id) for segment in share),
-            ),
-            request.mirror,
+        SegmentsToRemake(
+            segments=tuple(_with_local_logs(segment, copies) for segment in share),
+            epochs=tuple(epochs.get(segment.segment_id) for segment in share),
         )
         for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _segment_key_of(row) in damaged)
     ]
-    number, bytes_ = sum(len(share.asked.segments) for share in shares), sum(share.asked.bytes for share in shares)
+    number, bytes_ = sum(len(share.segments) for share in shares), sum(share.bytes for share in shares)
     begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
-    staged = audit.run(remake_in_worker, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
+    remake = partial(remake_in_worker, mirror=request.mirror)
+    staged = audit.run(remake, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
     return RemadeRow.of_arrow(staged.rows("remade"))
 
 
 def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:
     """The leader epochs up to the end of each segment of some partitions, by the segment's id."""
-    is_read: Any = pc.and_(
-        metadata.segments["is_read"],
-        pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
-    )
-    of_partitions = split_by_partition(metadata.segments.filter(is_read), "start_offset")
+    of_partitions = split_by_partition(metadata.segments, "start_offset")
     epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:
-            epochs |= epochs_up_to(rows.to_pylist())
+            epochs |= epochs_up_to(read_segments(rows))
     return epochs
 
 
@@ -533,7 +514,7 @@ def _wrong_objects(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]
 
 def _put_planned(planned: Sequence[Mended], putting: _ObjectUpload) -> list[Mended]:
     rows = [mended.row for mended in planned if mended.outcome is ObjectOutcome.TO_PUT]
-    return [mended for mended in planned if mended.outcome is not ObjectOutcome.TO_PUT] + list(putting.put(rows))
+    return [*(mended for mended in planned if mended.outcome is not ObjectOutcome.TO_PUT), *putting.put(rows)]
 
 
 def _findings_on_other_objects(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:

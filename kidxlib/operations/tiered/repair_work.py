@@ -5,7 +5,6 @@ a row for each object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, SegmentsToRemake
@@ -18,12 +17,6 @@ from kidxlib.storage.publisher import Publisher
 
 if TYPE_CHECKING:
     from kidxlib.audit.tiered.segment_logs import RemadeObject
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentsToMend:
-    asked: SegmentsToRemake
-    mirror: Location
 
 
 @row
@@ -84,7 +77,7 @@ class RemadeRow(Row):
 REMADE: Final = kinds_of(remade=RemadeRow.columns())
 
 
-def remake_in_worker(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
+def remake_in_worker(shares: Iterable[SegmentsToRemake], use_mmap: bool, *, mirror: Location) -> Iterator[ItemRows]:
     """Rows of `REMADE`, one for each object that a segment could have besides its log."""
     # It loads compiled loops, which are not needed where all is well.
     from kidxlib.audit.tiered.segment_logs import remake_objects
@@ -92,12 +85,12 @@ def remake_in_worker(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterat
     for share in shares:
         rows = []
         with Publisher() as publisher:
-            for segment, objects in remake_objects(share.asked, use_mmap):
-                directory = objects_directory(share.mirror, segment.layout, segment.partition)
+            for segment, objects in remake_objects(share, use_mmap):
+                directory = objects_directory(mirror, segment.layout, segment.partition)
                 for made in objects:
                     row = RemadeRow.remade(segment, made)
                     if made.content is not None:
                         publisher.stage(directory, row.name, made.content)
                     rows.append({"remade": row.values()})
             publisher.commit()
-        yield ItemRows(segments=len(share.asked.segments), log_bytes=share.asked.bytes, rows=rows)
+        yield ItemRows(segments=len(share.segments), log_bytes=share.bytes, rows=rows)

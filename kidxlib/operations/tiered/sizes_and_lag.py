@@ -16,20 +16,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kidxlib.audit.tiered.finding import METADATA, STALLED, STALLS, RemoteFindingRow, RemoteSegmentKey, broken
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.matching import numbers_in
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.plan import add_segments, find_partitions
-from kidxlib.indexing.source import NOT_SEEN, IndexPlace, Source
+from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.tiered.bucket_audit import BucketAuditTopics, Counts, TieredPlan
@@ -288,40 +287,31 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     ]
 
 
-def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LogInLogDir]:
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Iterator[LogInLogDir]:
     try:
         plan = find_partitions(
             [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
         )
     except UsageError as error:
         warn(f"{error}; its logs are not counted")
-        return []
+        return
     add_segments(plan)
     for unlistable in plan.unlistable.values():
         warn(f"{unlistable.directory}: {unlistable.reason}; its log is not counted")
-    logs = []
     for listed, rows in plan.by_partition():
         place = listed.directory.topic_partition
-        sizes = _int64_values(rows["log_bytes"])
-        is_seen = sizes >= 0
+        sizes, is_seen = numbers_in(rows["log_bytes"])
         if not is_seen.any():
             continue
         segments = SegmentColumns(
             base_offsets=rows["base_offset"].to_numpy()[is_seen],
             sizes=sizes[is_seen],
             max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
-            mtimes_ms=_int64_values(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
+            mtimes_ms=numbers_in(rows["log_mtime_ns"])[0][is_seen] // NS_PER_MS,
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
         partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        logs.append(LogInLogDir(partition, listed.directory.path, segments))
-    return logs
-
-
-def _int64_values(column: Values) -> Longs:
-    filled: Any = pc.fill_null(column, pa.scalar(NOT_SEEN, pa.int64()))
-    numbers: Longs = filled.to_numpy()
-    return numbers
+        yield LogInLogDir(partition, listed.directory.path, segments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, SegmentToCompare
 from kidxlib.errors import UsageError
 from kidxlib.operations.compare import copy_in_store
 from kidxlib.operations.compare.copy_in_store import (
@@ -22,7 +22,6 @@ from kidxlib.operations.compare.copy_in_store import (
     CopyRequest,
     CopyVerdict,
     ExpectedInStore,
-    KnownLog,
     judge_copy,
 )
 from kidxlib.run.context import RunContext
@@ -106,7 +105,14 @@ def test_a_worker_that_has_another_catalog_says_so() -> None:
 _CRC32C, _CRC64 = 0xE3069283, 0xAE8B14860A799888
 #: As Java's long.
 _SIGNED = _CRC64 - 2**64
-_KNOWN = KnownLog(9, _CRC32C, _SIGNED)
+
+
+def _known(*of_log: int | None) -> SegmentToCompare:
+    """What the catalog knows of a log: its bytes, CRC-32C and CRC-64/NVME."""
+    return SegmentToCompare.of_dict(dict(zip(SegmentToCompare.names(), ("t", 0, 0, *of_log), strict=True)))
+
+
+_KNOWN = _known(9, _CRC32C, _SIGNED)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +128,14 @@ _KNOWN = KnownLog(9, _CRC32C, _SIGNED)
         (_KNOWN, ObjectHead(9, composite=("CRC-32C",)), "composite", "CRC-32C is of the checksums of its parts"),
         (_KNOWN, ObjectHead(9), "no-checksum", "neither CRC-32C nor CRC-64/NVME"),
         (_KNOWN, ObjectHead(9, others=("CRC-32", "MD5")), "no-checksum", "it has CRC-32 and MD5"),
-        (KnownLog(9, _CRC32C, None), ObjectHead(9, crc64nvme=_CRC64), "no-fact", "the object has CRC-64/NVME"),
-        (KnownLog(9, None, None), ObjectHead(9, crc32c=_CRC32C), "no-fact", "--fill-facts"),
-        (KnownLog(9, None, None), ObjectHead(8, crc32c=_CRC32C), "other-size", "the object 8"),
-        (KnownLog(9, None, _SIGNED), ObjectHead(9, crc32c=1, crc64nvme=_CRC64), "as-uploaded", ""),
-        (KnownLog(None, None, None), ObjectHead(9, crc32c=_CRC32C), "no-fact", "could not be read"),
+        (_known(9, _CRC32C, None), ObjectHead(9, crc64nvme=_CRC64), "no-fact", "the object has CRC-64/NVME"),
+        (_known(9, None, None), ObjectHead(9, crc32c=_CRC32C), "no-fact", "--fill-facts"),
+        (_known(9, None, None), ObjectHead(8, crc32c=_CRC32C), "other-size", "the object 8"),
+        (_known(9, None, _SIGNED), ObjectHead(9, crc32c=1, crc64nvme=_CRC64), "as-uploaded", ""),
+        (_known(None, None, None), ObjectHead(9, crc32c=_CRC32C), "no-fact", "could not be read"),
     ],
 )
-def test_verdicts(known: KnownLog, head: ObjectHead | None, verdict: str, words: str) -> None:
+def test_verdicts(known: SegmentToCompare, head: ObjectHead | None, verdict: str, words: str) -> None:
     found, why = judge_copy(known, HeadAnswer(head))
     assert found == CopyVerdict(verdict) and words in why
     assert bool(why) == (found is not CopyVerdict.AS_UPLOADED)
@@ -144,7 +150,7 @@ _LONGS = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)])
 
 
 @given(
-    st.builds(KnownLog, st.none() | st.integers(0, 2), st.none() | _NUMBERS, st.none() | _LONGS),
+    st.builds(_known, st.none() | st.integers(0, 2), st.none() | _NUMBERS, st.none() | _LONGS),
     st.builds(
         ObjectHead,
         st.integers(0, 2),
@@ -154,7 +160,7 @@ _LONGS = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)])
         st.sampled_from([(), ("SHA-256",)]),
     ),
 )
-def test_nothing_is_as_uploaded_that_was_not_compared(known: KnownLog, head: ObjectHead) -> None:
+def test_nothing_is_as_uploaded_that_was_not_compared(known: SegmentToCompare, head: ObjectHead) -> None:
     """Equal size, a checksum that both have, and none that differs: no less, and no more."""
     crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % 2**64
     pairs = [(known.log_crc32c, head.crc32c), (crc64nvme, head.crc64nvme)]

@@ -372,7 +372,7 @@ def test_batches_are_closed_where_a_producer_closes_them(
 
     def keeping(*arguments: object) -> tuple[int, int, int]:
         after, plain, compressed = laid(*arguments)  # type: ignore[arg-type]
-        written.append(contents.room(0)[:plain].tobytes())
+        written.append(contents.rooms[0][:plain].tobytes())
         return after, plain, compressed
 
     producer.write(_Watched(contents, keeping), 0)  # type: ignore[arg-type]
