@@ -45,7 +45,6 @@ from kidxlib.operations.restore.restored_cluster import (
     MIN_IN_SYNC,
     UNASSIGNED,
     ProvenSettings,
-    RestoredBroker,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
@@ -302,7 +301,7 @@ def plan_restore(
     known = RestoreEvidence(
         surviving=surviving,
         found=list(_partitions_found(choices, replicas, brokers)),
-        brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
+        brokers=[broker.node_id for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
         has_bucket=bucket is not None,

@@ -169,24 +169,12 @@ class RestoredTopic:
     configs: tuple[RestoredConfig, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredBroker:
-    """
-    Attributes:
-        directories: the ids of its new log dirs (`directory.id` of `meta.properties`), by path.
-    """
-
-    node_id: int
-    directories: Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCluster:
     """
     Attributes:
         source: where the metadata comes from; None: it was made from the directories.
         topics: in order of their names.
-        brokers: in order of their node ids.
         features: levels by name, `metadata.version` among them.
         next_producer_id: above every producer id that a source knows.
         carried: records of surviving metadata that are taken over as they are: ACLs, quotas, SCRAM credentials, …
@@ -196,7 +184,6 @@ class RestoredCluster:
     cluster_id: str
     source: MetadataSource | None
     topics: tuple[RestoredTopic, ...]
-    brokers: tuple[RestoredBroker, ...]
     features: Mapping[str, int]
     next_producer_id: int
     carried: tuple[FramedMessage, ...] = ()
@@ -210,14 +197,14 @@ class RestoreEvidence:
     Attributes:
         surviving: None: no copy of the metadata survives.
         found: the partitions that directories were found of.
-        brokers: in order of their node ids.
+        brokers: their node ids, in order.
         controllers: one or more, formatted alike.
         has_bucket: whether tiered topics come back with their bucket.
     """
 
     surviving: SurvivingMetadata | None
     found: Sequence[RestoredPartition]
-    brokers: Sequence[RestoredBroker]
+    brokers: Sequence[int]
     controllers: Sequence[FormattedController]
     evidence: LogEvidence
     has_bucket: bool = False
@@ -248,7 +235,6 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
         cluster_id=cluster_id,
         source=None if surviving is None else surviving.source,
         topics=tuple(topics),
-        brokers=tuple(known.brokers),
         features=features,
         next_producer_id=-(-next_id // _PRODUCER_IDS_PER_BLOCK) * _PRODUCER_IDS_PER_BLOCK + PRODUCER_IDS_SKIPPED,
         carried=() if surviving is None else surviving.carried,
@@ -318,15 +304,14 @@ def _restored_partition(
     topic_id: str,
     found: RestoredPartition | None,
     metadata: ClusterMetadata | None,
-    brokers: Sequence[RestoredBroker],
+    brokers: Sequence[int],
 ) -> RestoredPartition:
     assignment = None if metadata is None else metadata.assignments.get(partition)
     above = 0 if assignment is None else assignment.leader_epoch + 1
     if found is not None:
         return replace(found, leader_epoch=max(found.leader_epoch, above))
-    ids = [broker.node_id for broker in brokers]
     was_on = () if assignment is None else assignment.replicas
-    replicas = tuple(node for node in was_on if node in ids) or (ids[partition.partition % len(ids)],)
+    replicas = tuple(node for node in was_on if node in brokers) or (brokers[partition.partition % len(brokers)],)
     return RestoredPartition(
         topic=partition.topic,
         topic_id=topic_id,
