@@ -225,14 +225,10 @@ def _read_controller_file(log_dir: Path, properties: MetaProperties, below: str,
     )
 
 
-def write_metadata(controllers: Iterable[FormattedController], restored: Sequence[FramedMessage]) -> list[Path]:
+def write_metadata(controllers: Iterable[FormattedController], restored: Sequence[FramedMessage]) -> None:
     """Write a restored cluster's records into each controller's file, durably. A file that has changed since it was
     read is an error: a node has started, or somebody else writes.
-
-    Returns:
-        The files.
     """
-    written = []
     for controller in controllers:
         outcome = publish_if(
             controller.directory,
@@ -243,8 +239,6 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
         )
         if outcome is Published.KEPT:
             raise PublishError(f"{controller.path}: it has changed since it was read; format the directory anew")
-        written.append(controller.path)
-    return written
 
 
 def _batches_of_records(values: Iterable[bytes]) -> Iterable[list[bytes]]:

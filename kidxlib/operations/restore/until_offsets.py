@@ -112,10 +112,6 @@ class GivenEnds:
         end = self.by_partition.get(replicas[0].topic_partition)
         return replicas if end is None else [_cut_replica(replica, end.end) for replica in replicas]
 
-    @property
-    def is_cut(self) -> bool:
-        return any(end.is_cut for end in self.by_partition.values())
-
 
 @dataclass(frozen=True, slots=True)
 class ProposedEnd:
