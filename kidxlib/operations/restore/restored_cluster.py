@@ -227,7 +227,9 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
         cannot += made_from_folders()
     else:
         features = dict(surviving.features)
-        cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving), *_set_after_metadata_end(surviving)]
+        cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving)]
+        why = f"the copy ends at {surviving.metadata.as_of}"
+        cannot.append(CannotComeBack("what was set after the copy's end", None, why))
     next_id = max(known.evidence.highest_producer_id + 1, 0 if surviving is None else surviving.next_producer_id)
     cluster_id = known.controllers[0].properties.cluster_id
     assert cluster_id is not None
@@ -281,6 +283,7 @@ def _restored_topics(
             counts[name] = max(counts[name], count)  # with fewer, coordinators would look for names elsewhere
     for assigned in () if metadata is None else metadata.assignments:
         counts[assigned.topic] = max(counts.get(assigned.topic, 0), assigned.partition + 1)
+    settings = {} if metadata is None else metadata.topic_configs
     topics = []
     for name, count in sorted(counts.items()):
         ids = {partition.topic_id for partition in found[name].values()}
@@ -291,11 +294,11 @@ def _restored_topics(
             )
             for number in range(count)
         )
-        topics.append(
-            RestoredTopic(
-                name=name, topic_id=topic_id, partitions=partitions, configs=_configs_in_metadata(name, metadata)
-            )
+        configs = tuple(
+            RestoredConfig(name=config, value=value, proof=ConfigProof.METADATA, was=value)
+            for config, value in sorted(settings.get(name, {}).items())
         )
+        topics.append(RestoredTopic(name=name, topic_id=topic_id, partitions=partitions, configs=configs))
     return topics, list(_partitions_not_found(topics, of_other_ids))
 
 
@@ -322,16 +325,6 @@ def _restored_partition(
         leader_epoch=above,
         directories=(UNASSIGNED,) * len(replicas),
         begins_empty=True,
-    )
-
-
-def _configs_in_metadata(topic: str, metadata: ClusterMetadata | None) -> tuple[RestoredConfig, ...]:
-    if metadata is None:
-        return ()
-    configs = metadata.topic_configs.get(topic, {})
-    return tuple(
-        RestoredConfig(name=name, value=value, proof=ConfigProof.METADATA, was=value)
-        for name, value in sorted(configs.items())
     )
 
 
@@ -375,10 +368,6 @@ def _overridden_min_in_sync(surviving: SurvivingMetadata) -> Iterator[CannotCome
 def _is_min_in_sync(record: FramedMessage) -> bool:
     values = record.values
     return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", MIN_IN_SYNC)
-
-
-def _set_after_metadata_end(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
-    yield CannotComeBack("what was set after the copy's end", None, f"the copy ends at {surviving.metadata.as_of}")
 
 
 def why_cluster_is_not_written(known: RestoreEvidence, cluster: RestoredCluster) -> Iterator[str]:
@@ -512,7 +501,9 @@ def _proven_configs(
         *(_REMOTE_METADATA_CONFIGS if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
     ):
         own.setdefault(name, RestoredConfig(name=name, value=value, proof=proof, was=value))
-    policy = own[_CLEANUP].was if _CLEANUP in own else _default_cleanup_policy(topic)
+    # Brokers give some of their own topics a policy (`GroupCoordinatorConfig`, `TransactionLog`).
+    by_default = _COMPACT if topic.name in COMPACTED_BY_BROKERS else None
+    policy = own[_CLEANUP].was if _CLEANUP in own else by_default
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
@@ -532,13 +523,6 @@ def _proven_configs(
     if holds and _MOST_LAG in own:  # a broker refuses one below `min.compaction.lag.ms`
         yield replace(own.pop(_MOST_LAG), value=None)
     yield from own.values()
-
-
-def _default_cleanup_policy(topic: RestoredTopic) -> str | None:
-    """The policy of a topic that sets none. Brokers give some of their own topics one
-    (`GroupCoordinatorConfig`, `TransactionLog`).
-    """
-    return _COMPACT if topic.name in COMPACTED_BY_BROKERS else None
 
 
 def hold_lifting_arguments(topic: RestoredTopic) -> list[str]:
