@@ -348,7 +348,7 @@ def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies)
     for forecast in plan.forecasts:
         if plan.is_cut(forecast) or plan.is_left(forecast):
             _keep_what_is_cut(forecast, copies)
-    to_cut = [forecast for log_dir in plan.log_dirs for forecast in plan.to_cut(log_dir)]
+    to_cut = list(filter(plan.is_cut, plan.forecasts))
     if not to_cut:
         return plan
     _truncate_logs(to_cut)
@@ -356,10 +356,9 @@ def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies)
 
 
 def _forecast_cut_partitions(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
-    cut_here = {forecast.topic_partition for forecast in plan.to_cut(planned)}
     forecasts: list[Forecast] = []
     for forecast in planned.forecasts:
-        if forecast.topic_partition in cut_here:
+        if plan.is_cut(forecast):
             now = forecast_partition(
                 forecast.topic_partition,
                 forecast.directory,

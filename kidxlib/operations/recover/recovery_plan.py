@@ -310,9 +310,6 @@ class RecoveryPlan:
     def is_cut(self, forecast: Forecast) -> bool:
         return self.cuts and forecast.can_be_cut and bool(forecast.dropped)
 
-    def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
-        return [forecast for forecast in log_dir.forecasts if self.is_cut(forecast)]
-
     def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
         """The partitions of which something is to be read. At the level of checkpoints a broker reads the last segment
         again, whatever was done before: kidx does not read that segment alone, unless all is to be known to be right.
