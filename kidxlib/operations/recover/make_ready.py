@@ -56,8 +56,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, list_log_dir_partitions
-from kidxlib.run.known_topics import KnownTopics
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
 from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
 from kidxlib.storage.publisher import FileOwner, Publisher, sweep_staging_files
@@ -340,7 +339,7 @@ def _kept_bytes_by_segment(simulation: StartupSimulation) -> list[tuple[int, int
     return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]
 
 
-def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
+def cut_planned_logs(plan: RecoveryPlan, copies: KeptCopies) -> RecoveryPlan:
     """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
     dirs' locks. Return the plan of what is there now, of which nothing is to be cut.
     """
@@ -349,30 +348,27 @@ def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies)
         if plan.is_cut(forecast) or plan.is_left(forecast):
             _keep_what_is_cut(forecast, copies)
     to_cut = list(filter(plan.is_cut, plan.forecasts))
-    if not to_cut:
-        return plan
     _truncate_logs(to_cut)
-    return replace(plan, log_dirs=[_forecast_cut_partitions(plan, log_dir, known) for log_dir in plan.log_dirs])
+    now = {forecast.directory: _forecast_once_cut(forecast) for forecast in to_cut}
+    log_dirs = [
+        replace(log_dir, forecasts=[now.get(forecast.directory, forecast) for forecast in log_dir.forecasts])
+        for log_dir in plan.log_dirs
+    ]
+    return replace(plan, log_dirs=log_dirs)
 
 
-def _forecast_cut_partitions(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
-    forecasts: list[Forecast] = []
-    for forecast in planned.forecasts:
-        if plan.is_cut(forecast):
-            now = forecast_partition(
-                forecast.topic_partition,
-                forecast.directory,
-                forecast.options,
-                forecast.stop,
-                LogReader(),
-                everything=forecast.everything,
-                trusts=forecast.headers is not None,
-            )
-            _ensure_cut(forecast, now)
-            forecasts.append(now)
-        else:
-            forecasts.append(forecast)
-    return replace(planned, listed=list_log_dir_partitions(planned.log_dir, known), forecasts=forecasts)
+def _forecast_once_cut(forecast: Forecast) -> Forecast:
+    now = forecast_partition(
+        forecast.topic_partition,
+        forecast.directory,
+        forecast.options,
+        forecast.stop,
+        LogReader(),
+        everything=forecast.everything,
+        trusts=forecast.headers is not None,
+    )
+    _ensure_cut(forecast, now)
+    return now
 
 
 def _keep_what_is_cut(forecast: Forecast, copies: KeptCopies) -> None:

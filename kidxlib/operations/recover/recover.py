@@ -379,7 +379,6 @@ class _Inspection:
     """
 
     plan: RecoveryPlan
-    known: KnownTopics
     refusals: Sequence[Refusal]
     mendings: Sequence[Mending]
     unmended: Sequence[Unmended]
@@ -427,7 +426,7 @@ def _inspect_log_dirs(
         for refusal in refusals_to_apply(plan, applies=request.apply)
         if not any(mending.answers(refusal) for mending in mendings)
     ]
-    return _Inspection(plan, known, refusals, mendings, unmended)
+    return _Inspection(plan, refusals, mendings, unmended)
 
 
 def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
@@ -455,7 +454,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = cut_planned_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = cut_planned_logs(plan, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)

@@ -56,12 +56,10 @@ class PlannedLogDir:
     """A log dir, and its partitions at the next start.
 
     Attributes:
-        listed: its partitions and segments, without the cluster's metadata, which a broker always recovers.
         forecasts: one for each partition that has a segment.
     """
 
     log_dir: StoppedLogDir
-    listed: Plan
     forecasts: Sequence[Forecast]
 
 
@@ -379,7 +377,7 @@ def recovery_plan(
         is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent_partitions(broker, known)),
         aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
-        gaps=_gaps_of_log_dirs(planned, policy_of),
+        gaps=_gaps_of_log_dirs(planned, listed, policy_of),
         seconds=time.monotonic() - start,
     )
 
@@ -399,7 +397,7 @@ def log_dirs_with_forecasts(
             raise KidxError(f"{min(gone)}: it is gone; expected that nobody else writes to {log_dir.path}")
         if added := {*directories} - expected:
             raise KidxError(f"{min(added)}: it was not there; expected that nobody else writes to {log_dir.path}")
-        planned.append(PlannedLogDir(log_dir, listed, [forecasts[directory] for directory in directories]))
+        planned.append(PlannedLogDir(log_dir, [forecasts[directory] for directory in directories]))
     return planned
 
 
@@ -415,7 +413,7 @@ def _forecast_log_dirs(
     )
     forecasts = iter(forecasts_of(tasks, engine, name))
     return [
-        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
+        PlannedLogDir(log_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
         for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
     ]
 
@@ -476,11 +474,12 @@ def _logs_read_before(
     return {base_offset: read for base_offset, read in found.items() if read is not None}
 
 
-def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
+def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], listed: Mapping[Path, Plan], policy_of: PolicyOf) -> FoundGaps:
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
     for log_dir in planned:
-        for partition, forecast in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
+        of_dir = listed[log_dir.log_dir.path]
+        for partition, forecast in zip(of_dir.partitions, log_dir.forecasts, strict=True):
             places[partition.key] = partition.directory.path
             of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
             rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]
@@ -563,7 +562,7 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
 
 
 def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
-    """The partitions and segments of a log dir, as in `PlannedLogDir`."""
+    """The partitions and segments of a log dir, without the cluster's metadata, which a broker always recovers."""
     source = log_dir_as_source(log_dir)
     plan = find_partitions(
         (source,),
