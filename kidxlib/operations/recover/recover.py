@@ -51,7 +51,6 @@ from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
-#: So many lines of a kind are shown one by one.
 _NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
 
@@ -345,9 +344,8 @@ def recover_log_dirs(request: RecoverRequest, backend: Backend, *, as_it_comes: 
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
             outcome.line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
-            seen = _inspect_log_dirs(
-                request, _read_broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
-            )
+            broker = _read_broker(request)  # all log dirs are locked: else nothing would have been mended
+            seen = _inspect_log_dirs(request, broker, replicas, backend, stack, "forecasts-after-mending")
             tell(seen, has_mended=True)
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
@@ -477,12 +475,12 @@ def _lock_and_read_broker(request: RecoverRequest, stack: contextlib.ExitStack) 
             why = str(error)
         if why is not None:
             not_locked.append(why)
-    return _read_broker(request, not_locked)  # while nobody else writes
+    broker = _read_broker(request)  # while nobody else writes
+    return replace(broker, reads_alone=(*broker.reads_alone, *not_locked))
 
 
-def _read_broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
-    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
-    return replace(broker, not_locked=tuple(not_locked))
+def _read_broker(request: RecoverRequest) -> StoppedBroker:
+    return stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
 
 
 def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:

@@ -85,20 +85,13 @@ class StoppedBroker:
     Attributes:
         log_dirs: the log dirs that can be looked at.
         refusals: why the broker cannot be made ready, as far as that is seen without its logs.
-        plan_only: why nothing is to be written there, though a plan serves.
-        not_locked: why log dirs could not be locked.
+        reads_alone: why nothing can be written there, though a plan serves.
     """
 
     node_id: int | None
     log_dirs: tuple[StoppedLogDir, ...]
     refusals: tuple[Refusal, ...]
-    plan_only: tuple[str, ...] = ()
-    not_locked: tuple[str, ...] = ()
-
-    @property
-    def reads_alone(self) -> tuple[str, ...]:
-        """Why nothing can be written there."""
-        return self.plan_only + self.not_locked
+    reads_alone: tuple[str, ...] = ()
 
     @property
     def unclean(self) -> tuple[StoppedLogDir, ...]:

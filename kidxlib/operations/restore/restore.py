@@ -44,7 +44,6 @@ from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted, shell_option
 
-#: So many lines of a kind are shown one by one.
 _DAY: Final = timedelta(days=1)
 _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
