@@ -9,7 +9,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +119,9 @@ class Loss:
         return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPlan:
-    """What a recovery would do.
+    """What a recovery would do; by default of log dirs in which all is whole, and without options.
 
     Attributes:
         log_dirs: all that can be looked at; log dirs with a marker are looked at and left as they are.
@@ -144,21 +144,21 @@ class RecoveryPlan:
 
     broker: StoppedBroker
     level: RecoverLevel
-    cuts: bool
-    accepts_loss: bool
-    alone: bool
-    everything: bool
-    untrusted: Mapping[Path, str] | None
     log_dirs: Sequence[PlannedLogDir]
-    refusals: Sequence[Refusal]
-    unknown: Sequence[str]
-    not_named: Sequence[str]
-    without_metadata: Sequence[str]
-    is_only_voter: bool
-    absent: Sequence[PlannedAbsentPartition]
-    aside: Sequence[Aside]
-    gaps: FoundGaps
-    seconds: float
+    cuts: bool = False
+    accepts_loss: bool = False
+    alone: bool = False
+    everything: bool = False
+    untrusted: Mapping[Path, str] | None = None
+    refusals: Sequence[Refusal] = ()
+    unknown: Sequence[str] = ()
+    not_named: Sequence[str] = ()
+    without_metadata: Sequence[str] = ()
+    is_only_voter: bool = False
+    absent: Sequence[PlannedAbsentPartition] = ()
+    aside: Sequence[Aside] = ()
+    gaps: FoundGaps = field(default_factory=FoundGaps)
+    seconds: float = 0.0
 
     @property
     def forecasts(self) -> list[Forecast]:

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.audit.gaps import FoundGaps, explains_gaps
+from kidxlib.audit.gaps import explains_gaps
 from kidxlib.audit.startup.simulation import SegmentRecovery, StartupAction
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
@@ -228,25 +228,8 @@ def _make_ready(plan: RestorePlan, known: KnownTopics, forecasts: Mapping[Path, 
     """Make the new log dirs ready for the first start, as `recover --level marker` does."""
     brokers = [stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers]
     planned = [log_dir for broker in brokers for log_dir in log_dirs_with_forecasts(broker, known, forecasts)]
-    ready = RecoveryPlan(
-        broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
-        level=RecoverLevel.MARKER,
-        cuts=False,
-        accepts_loss=False,
-        alone=False,
-        everything=False,
-        untrusted=None,
-        log_dirs=planned,
-        refusals=(),
-        unknown=(),
-        not_named=(),
-        without_metadata=(),
-        is_only_voter=False,
-        absent=(),
-        aside=(),
-        gaps=FoundGaps(),
-        seconds=0.0,
-    )
+    together = StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ())
+    ready = RecoveryPlan(broker=together, level=RecoverLevel.MARKER, log_dirs=planned)
     make_ready(ready, backend)
 
 
