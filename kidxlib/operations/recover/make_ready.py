@@ -123,9 +123,8 @@ def _flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     granted where it has a recovery point behind them, or a marker.
     """
     for forecast in forecasts:
-        for segment in forecast.simulation.segments:
-            if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(log_path(forecast.directory, segment.base_offset))
+        for segment in forecast.to_scan:
+            _flush_file(log_path(forecast.directory, segment.base_offset))
     flush_file_system_of(log_dir)
 
 
@@ -251,11 +250,7 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
 
 
 def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
-    """The segments to read, from `scan_from` on."""
-    segments = forecast.simulation.segments
-    for segment in segments:
-        if forecast.scan_from is None or segment.base_offset < forecast.scan_from:
-            continue
+    for segment in forecast.to_scan:
         yield BuildTask(
             segment=SegmentFile(
                 source="",
@@ -263,7 +258,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 base_offset=segment.base_offset,
                 path=log_path(forecast.directory, segment.base_offset),
                 version=None,
-                active=segment is segments[-1],
+                active=segment is forecast.simulation.segments[-1],
             ),
             options=forecast.options,
             index_directory=forecast.files,

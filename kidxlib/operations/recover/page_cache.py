@@ -381,7 +381,7 @@ def _whole_segments_before_last(directory: Path, unflushed: Sequence[int]) -> di
     """The ends of the segments before the last one; of none, unless all are whole, no epoch is missing, and the last
     segment has a snapshot.
     """
-    if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
+    if len(unflushed) < 2 or not is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _SegmentEnd] = {}
     try:
@@ -467,7 +467,7 @@ def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
         os.close(descriptor)
 
 
-def _is_sound_snapshot(path: Path) -> bool:
+def is_sound_snapshot(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             read_snapshot(file.read(SNAPSHOT_BYTES_MAX))

@@ -518,14 +518,9 @@ def _known_directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str 
     """The ids of the log dirs at hand, by their `meta.properties` and by the cluster's metadata."""
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
     log_dirs = [location(str(log_dir.path)) for log_dir in broker.log_dirs]
-    return [
-        *ids,
-        *(
-            directory_id
-            for metadata in known.read()
-            for directory_id in directory_ids_of(log_dirs, metadata.to_end).values()
-        ),
-    ]
+    for metadata in known.read():
+        ids += directory_ids_of(log_dirs, metadata.to_end).values()
+    return ids
 
 
 def _why_log_dirs_uncertain(broker: StoppedBroker, known: KnownTopics) -> list[str]:
