@@ -93,7 +93,8 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
     except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
-        _sweep_unfinished_files(plan)
+        for log_dir in plan.log_dirs:
+            _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
         raise
     read_then += sum(forecast.broker_start.read_bytes for forecast in left)
     for log_dir in plan.log_dirs:
@@ -103,11 +104,6 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     if plan.level is RecoverLevel.MARKER:
         _write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
-
-
-def _sweep_unfinished_files(plan: RecoveryPlan) -> None:
-    for log_dir in plan.log_dirs:
-        _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
 
 
 def _sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
