@@ -402,7 +402,7 @@ class Forecast:
     @property
     def can_be_cut(self) -> bool:
         """Whether the broker cuts off the end of the log, and something stays before the cut."""
-        kept = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
+        kept = self.simulation.left
         is_recovered = bool(kept) and not self.refusals and not self.stop.clean_shutdown
         return is_recovered and not any(segment.lost_bytes for segment in kept[:-1])
 
@@ -464,7 +464,7 @@ def lacks_snapshot(directory: Path, simulation: StartupSimulation, options: Reco
     """Whether a broker with a clean-shutdown marker will find no producer snapshot. It then assumes that there are no
     producers (`UnifiedLog.rebuildProducerState`). Segments from which it makes a snapshot are enough.
     """
-    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    kept = simulation.left
     start, end = simulation.log_start_offset, simulation.log_end_offset
     if start is None or end is None or start == end or not kept:
         return False
@@ -678,7 +678,7 @@ def _records_by_headers(directory: Path, segment: SimulatedSegment, options: Rec
 
 def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bool:
     """Whether the last log ends with a whole batch. A broker does not look there after a clean stop."""
-    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    kept = simulation.left
     if not kept or simulation.log_end_offset is None or kept[-1].action is not StartupAction.LOAD:
         return True
     base_offset = kept[-1].base_offset

@@ -388,12 +388,8 @@ def _truncate_logs(forecasts: Sequence[Forecast]) -> None:
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
     """See that a partition is now what the broker would have made of it."""
     then, now = before.simulation, after.simulation
-    kept = [
-        (segment.base_offset, segment.kept_bytes)
-        for segment in then.segments
-        if segment.action is not StartupAction.DELETE
-    ]
-    made = [(segment.base_offset, segment.kept_bytes) for segment in now.segments]
+    kept = [(segment.base_offset, segment.kept_bytes) for segment in then.left]
+    made = _kept_bytes_by_segment(now)
     if after.dropped or after.refusals or made != kept or now.log_end_offset != then.log_end_offset:
         raise KidxError(
             f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
@@ -404,8 +400,8 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
 
 def _logs_to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
     """The logs to cut: name, bytes before and after."""
-    for segment in forecast.simulation.segments:
-        if segment.lost_bytes and segment.action is not StartupAction.DELETE:
+    for segment in forecast.simulation.left:
+        if segment.lost_bytes:
             yield segment_file(segment.base_offset, LOG_SUFFIX), segment.log_bytes, segment.kept_bytes
 
 

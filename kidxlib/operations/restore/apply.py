@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.audit.gaps import explains_gaps
-from kidxlib.audit.startup.simulation import SegmentRecovery, StartupAction
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import KidxError, WorkersDiedError, describe_error
@@ -332,8 +332,7 @@ class _ForecastTasks:
 
 def _logs(replica: ChosenReplica) -> dict[int, int]:
     """The bytes that are copied of each log, up to its last whole batch, by base offset."""
-    segments = replica.copied_from.forecast.simulation.segments
-    return {each.base_offset: each.kept_bytes for each in segments if each.action is not StartupAction.DELETE}
+    return {each.base_offset: each.kept_bytes for each in replica.copied_from.forecast.simulation.left}
 
 
 def _groups(
