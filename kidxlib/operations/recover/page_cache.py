@@ -179,25 +179,11 @@ def _kernel_messages() -> Iterator[KernelMessage]:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """Where a directory is.
-
-    Attributes:
-        boot_id: the id of this boot of the kernel.
-        mount_id: unique in this boot. A file system that is mounted again gets another id: while the id is the same,
-            the file system has stayed mounted.
-        file_system: the type of the file system.
-        directory: device and inode of the directory itself. A copy has others.
+def mount_of(directory: Path) -> dict[str, object]:
+    """Where a directory is, as a note has it (`_DIFFERENCES`). The id of a mount is unique in this boot, and a file
+    system that is mounted again gets another: while it is the same, the file system has stayed mounted. `directory` has
+    the device and the inode of the directory itself.
     """
-
-    boot_id: str
-    mount_id: int
-    file_system: str
-    directory: tuple[int, int]
-
-
-def mount_of(directory: Path) -> Mount:
     try:
         boot_id = _BOOT_ID.read_text().strip()
         file_system = _file_system_type(_statx_mount_id(directory, _STATX_MNT_ID))
@@ -209,7 +195,12 @@ def mount_of(directory: Path) -> Mount:
             f"{directory}: on {file_system or 'an unknown file system'}; expected one of "
             f"{', '.join(_TRUSTED_FILE_SYSTEMS)}: of others it is not known where their pages are"
         )
-    return Mount(boot_id, _mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
+    return {
+        "boot_id": boot_id,
+        "mount_id": _mount_id_of(directory),
+        "file_system": file_system,
+        "directory": [status.st_dev, status.st_ino],
+    }
 
 
 def _devices_of(directory: Path) -> frozenset[str] | None:
@@ -264,9 +255,7 @@ def note_page_cache(log_dirs: Sequence[Path]) -> None:
     """Note in each log dir that all in it is right and flushed. The caller has seen to that, and holds the locks."""
     last_number = last_message_number()
     for log_dir in log_dirs:
-        content = json.dumps(
-            {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": last_number}, indent=2
-        )
+        content = json.dumps({"version": _NOTE_VERSION, **mount_of(log_dir), "kernel_log": last_number}, indent=2)
         owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
         with Publisher() as publisher:
             publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
@@ -296,21 +285,12 @@ def ensure_page_cache_kept(log_dir: Path) -> None:
         raise UntrustedError(f"{note}: not readable: {error}") from error
     if version != _NOTE_VERSION:
         raise UntrustedError(f"{note}: version {version}, expected {_NOTE_VERSION}")
-    now = _note_fields(mount_of(log_dir))
+    now = mount_of(log_dir)
     for name, meaning in _DIFFERENCES.items():
         if noted.get(name) != now[name]:
             raise UntrustedError(f"{note}: {meaning} (noted {noted.get(name)}, found {now[name]})")
     devices = _devices_of(log_dir)
     ensure_no_kernel_errors(list(_kernel_messages()), last_number, devices)
-
-
-def _note_fields(mount: Mount) -> dict[str, object]:
-    return {
-        "boot_id": mount.boot_id,
-        "mount_id": mount.mount_id,
-        "file_system": mount.file_system,
-        "directory": list(mount.directory),
-    }
 
 
 def ensure_no_errors_in(broker_log: Path) -> None:
