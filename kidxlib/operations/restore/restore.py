@@ -212,13 +212,7 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     outcome.values.update(
         ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
     )
-    return Outcome(
-        code=ExitCode.OK,
-        counts={"partitions": len(proposed)},
-        items=outcome.items,
-        values=outcome.values,
-        messages=outcome.messages,
-    )
+    return replace(outcome, counts={"partitions": len(proposed)})
 
 
 def _lock_new_dir(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
@@ -284,9 +278,10 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         text_columns=3,
     )
     outcome.add_more_line(len(plan.cluster.topics) - LINES_SHOWN, MORE_IN_JSON)
-    behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
-    behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
-    outcome.first_lines("not in sync", behind)
+    behind = [each for each in plan.replicas if not each.in_sync]
+    outcome.first_lines(
+        "not in sync", [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in behind]
+    )
     outcome.first_lines("ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
     outcome.first_lines("no end", plan.ends.without_end)
     outcome.first_lines("groups", [*plan.groups.lines])
