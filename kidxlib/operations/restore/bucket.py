@@ -277,18 +277,17 @@ def take_from_bucket(
         taken.metadata_partitions = _count_metadata_partitions(taken, metadata, surviving)
         wanted = _wanted_directories(taken, surviving, topics)
         remotes = [*_remote_partitions(taken, wanted, metadata)]
-        protection = protection_of(
+        taken.protection, why_not_attached = protection_of(
             bucket.place, wanted.values(), bucket.protected, brokers, is_cluster_stopped=bucket.is_cluster_stopped
         )
     except (OSError, RemoteLogMetadataError) as error:
         raise UsageError(f"{bucket.place}: {describe_error(error)}") from error
-    taken.protection = protection.seen
     if not remotes and not taken.refusals:
         taken.refusals.append(
             f"{bucket.place}: no remote segment of a topic that is to be restored; name the place that the storage "
             "plugin writes to, and its --layout"
         )
-    taken.refusals += protection.refusals
+    taken.refusals += why_not_attached
     inventory = taken.inventory = _with_remote_starts(inventory, remotes)
     folders = _folders_only_in_bucket(taken, remotes)
     taken.lost += _offsets_nowhere(taken, remotes)
