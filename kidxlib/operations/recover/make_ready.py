@@ -58,8 +58,8 @@ from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
 from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
 from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
-from kidxlib.storage.publisher import FileOwner, Publisher, sweep_staging_files
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, is_broker_log_dir, read_leader_epochs
+from kidxlib.storage.publisher import FileOwner, Publisher, publish_log_dir_files, sweep_staging_files
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.console import begin_phase
 
@@ -142,7 +142,7 @@ def _advance_recovery_points(
     checkpoint has now.
     """
     ends = {forecast.topic_partition: forecast.simulation.log_end_offset or 0 for forecast in forecasts}
-    _publish_log_dir_file(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
+    publish_log_dir_files({log_dir: {RECOVERY_POINT_CHECKPOINT: offset_checkpoint({**points, **ends})}})
 
 
 def _write_markers(log_dirs: Sequence[Path]) -> None:
@@ -154,19 +154,12 @@ def _write_markers(log_dirs: Sequence[Path]) -> None:
     try:
         for log_dir in log_dirs:
             written.append(log_dir)
-            _publish_log_dir_file(log_dir, CLEAN_SHUTDOWN_FILE, clean_shutdown(_UNKNOWN_EPOCH))
+            publish_log_dir_files({log_dir: {CLEAN_SHUTDOWN_FILE: clean_shutdown(_UNKNOWN_EPOCH)}})
     except PublishError:
         with Publisher() as publisher:
             for log_dir in written:
                 publisher.remove(Directory(str(log_dir), ""), CLEAN_SHUTDOWN_FILE)
         raise
-
-
-def _publish_log_dir_file(log_dir: Path, name: str, content: bytes) -> None:
-    owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-    with Publisher() as publisher:
-        publisher.stage(Directory(str(log_dir), ""), name, content, owner)
-        publisher.commit()
 
 
 def rebuild_and_look(

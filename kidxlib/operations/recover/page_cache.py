@@ -20,7 +20,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -52,11 +52,11 @@ from kidxlib.records.batch_headers import batches, epochs_of_batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.location import DIRECTORY, Directory
+from kidxlib.storage.location import DIRECTORY
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
+from kidxlib.storage.log_dir import read_leader_epochs, small_file
 from kidxlib.storage.opened_log import open_regular_file
-from kidxlib.storage.publisher import FileOwner, Publisher
+from kidxlib.storage.publisher import publish_log_dir_files
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
@@ -256,10 +256,7 @@ def note_page_cache(log_dirs: Sequence[Path]) -> None:
     last_number = last_message_number()
     for log_dir in log_dirs:
         content = json.dumps({"version": _NOTE_VERSION, **mount_of(log_dir), "kernel_log": last_number}, indent=2)
-        owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-        with Publisher() as publisher:
-            publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
-            publisher.commit()
+        publish_log_dir_files({log_dir: {NOTE: f"{content}\n".encode()}})
 
 
 #: What it means that a field of the note has another value now.

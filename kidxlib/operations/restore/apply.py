@@ -63,7 +63,7 @@ from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directo
 from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.opened_log import SMALL_BYTES
-from kidxlib.storage.publisher import FileOwner, Publisher
+from kidxlib.storage.publisher import FileOwner, Publisher, publish_log_dir_files
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase
@@ -191,8 +191,8 @@ def _fill_log_dirs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend
     for replica in plan.copied:
         assert replica.log_dir is not None
         by_log_dir[replica.log_dir].append(replica)
-    _publish_log_dir_files({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
-    _publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
+    publish_log_dir_files({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
+    publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
     known = _known_topics(plan)
     with scratch_directory() as scans:
         copies = _copy_logs(plan, known, backend.engine, reader, scans)
@@ -239,15 +239,6 @@ def _known_topics(plan: RestorePlan) -> KnownTopics:
         return KnownTopics()
     of_source = TopicsOfSource(plan.surviving.metadata, BrokerSettings(None, None))
     return KnownTopics({str(path): of_source for broker in plan.brokers for path in broker.log_dirs})
-
-
-def _publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
-    with Publisher() as publisher:
-        for log_dir, contents in files.items():
-            owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-            for name, content in contents.items():
-                publisher.stage(Directory(str(log_dir), ""), name, content, owner)
-        publisher.commit()
 
 
 @dataclass(frozen=True, slots=True)
