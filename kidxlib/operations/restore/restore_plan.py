@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.metadata_image import Assignment
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
@@ -63,8 +65,6 @@ from kidxlib.operations.restore.surviving_metadata import (
 )
 from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
 from kidxlib.text.words import counted
-
-_REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +296,12 @@ def plan_restore(
     inventory = taken.inventory
     sorted_out = sort_out_replicas(inventory, newest, options.topics)
     ends, choices = _planned_ends_and_leaders(options, inventory, sorted_out.partitions, surviving, engine)
-    placed = ReplicaPlacement(brokers, surviving)
-    replicas = [replica for choice in choices for replica in placed.place(choice)]
+    placement = ReplicaPlacement(brokers, surviving)
+    placed = [list(placement.place(choice)) for choice in choices]
+    replicas = list(chain.from_iterable(placed))
     known = RestoreEvidence(
         surviving=surviving,
-        found=list(_partitions_found(choices, replicas, brokers)),
+        found=list(_partitions_found(choices, placed, brokers)),
         brokers=[broker.node_id for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
@@ -403,32 +404,23 @@ _TOLD_BY_CHECKPOINTS: Final = {
 
 
 def _partitions_found(
-    choices: Iterable[Choice], replicas: Iterable[ChosenReplica], brokers: Iterable[NewBroker]
+    choices: Iterable[Choice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
-    by_partition: dict[TopicPartition, list[ChosenReplica]] = defaultdict(list)
-    for replica in replicas:
-        by_partition[replica.topic_partition].append(replica)
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
-    for choice in choices:
-        yield _restored_partition(choice, by_partition[choice.leader.topic_partition], ids)
-
-
-def _restored_partition(
-    choice: Choice, replicas: Sequence[ChosenReplica], directory_ids: Mapping[str, str]
-) -> RestoredPartition:
-    leader = choice.leader
-    epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
-    assert leader.topic_id is not None
-    return RestoredPartition(
-        topic=leader.topic_partition.topic,
-        topic_id=leader.topic_id,
-        partition=leader.topic_partition.partition,
-        replicas=tuple(replica.node_id for replica in replicas),
-        in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
-        leader=next(replica.node_id for replica in replicas if replica.is_leader),
-        leader_epoch=max(epochs) + 1,
-        directories=tuple(directory_ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
-    )
+    for choice, replicas in zip(choices, placed, strict=True):
+        leader = choice.leader
+        epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
+        assert leader.topic_id is not None
+        yield RestoredPartition(
+            topic=leader.topic_partition.topic,
+            topic_id=leader.topic_id,
+            partition=leader.topic_partition.partition,
+            replicas=tuple(replica.node_id for replica in replicas),
+            in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
+            leader=next(replica.node_id for replica in replicas if replica.is_leader),
+            leader_epoch=max(epochs) + 1,
+            directories=tuple(ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
+        )
 
 
 def _too_few_replicas(cluster: RestoredCluster, assignments: Mapping[TopicPartition, Assignment]) -> Iterator[str]:
@@ -594,7 +586,7 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         leader = choice.leader
         segments = leader.forecast.simulation.segments
         start = leader.forecast.stop.log_start_offset
-        if leader.topic_partition.topic == _REMOTE_METADATA_TOPIC and leader.end_offset > 0:
+        if leader.topic_partition.topic == REMOTE_LOG_METADATA_TOPIC and leader.end_offset > 0:
             yield (
                 f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
                 "directory and those of tiered topics out of the sources"
