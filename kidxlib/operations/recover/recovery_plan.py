@@ -102,13 +102,7 @@ class PlannedAbsentPartition:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets that are gone before the broker starts.
-
-    Attributes:
-        directory: of the partition.
-        offsets: the offsets that are gone.
-        why: what is known of them.
-    """
+    """Offsets of a partition that are gone before the broker starts."""
 
     directory: Path
     offsets: range

@@ -483,11 +483,7 @@ class RunningCluster:
     """The client of a running cluster. All errors that a broker gives are `NoAnswerError`."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
-        """
-        Args:
-            bootstrap: `HOST:PORT[,HOST:PORT]`.
-            settings: those of `client_settings`.
-        """
+        """A client by the settings of `client_settings`."""
         self._bootstrap = bootstrap
         # What is wrong is told by errors; librdkafka's own log would be lines amid the output.
         self._settings: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap}

@@ -88,14 +88,11 @@ class FormattedController:
     """A controller's metadata log dir as `kafka-storage format` leaves it.
 
     Attributes:
-        log_dir: the metadata log dir.
-        properties: what its `meta.properties` says.
         directory, name: the file with the levels.
         content: its bytes.
         header, footer: the batches of control records around the records.
         header_records: how many records the header has.
         timestamp_ms: when it was formatted, in ms since the epoch.
-        records: its records.
         voters: the ids of the first controllers of a dynamic quorum, with the ids of their log dirs; None: the quorum
             is static, and `controller.quorum.voters` has them.
     """
@@ -444,7 +441,6 @@ class FileSystemSpace:
     """A file system with new log dirs.
 
     Attributes:
-        log_dirs: those that are on it.
         needed: the bytes that copies and the files beside them take there.
         shared: the bytes besides, which copies share with their sources by reflink.
         free: the bytes that an ordinary user may still write.

@@ -34,7 +34,6 @@ class MetadataSource:
     """The copy of `__cluster_metadata` that the restored metadata comes from.
 
     Attributes:
-        directory: the copy.
         node_id: the node whose copy it is; None: no `meta.properties` says.
         epoch: the epoch of the last record (the leader epoch of its batch).
         end_offset: the offset after the last record.
@@ -59,7 +58,6 @@ class CannotComeBack:
     Attributes:
         kind: such as `ACLs`.
         count: how many; None: not known.
-        why: a sentence.
     """
 
     kind: str
