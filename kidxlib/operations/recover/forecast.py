@@ -758,10 +758,6 @@ class ForecastTask:
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
 
-    def small_logs(self) -> Iterator[SmallLog]:
-        for base_offset in self.small:
-            yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
-
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
@@ -817,7 +813,7 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     """The forecasts of partitions whose small logs are read together, in one of the rooms."""
     room = rooms.get()
     try:
-        small = [log for task in tasks for log in task.small_logs()]
+        small = [SmallLog(log_path(each.directory, base), base, each.options) for each in tasks for base in each.small]
         together = read_logs_together(small, use_mmap, room.log_bytes, room.writer)
         forecasts = {
             task.number: forecast_partition(
