@@ -104,7 +104,6 @@ class _AppliedPartition:
         why: why they could not be read.
     """
 
-    leader: int
     replicas: tuple[int, ...]
     in_sync: frozenset[int]
     start_offset: int
@@ -161,7 +160,6 @@ def _parse_applied_restore(given: Mapping[str, Any]) -> _AppliedRestore:
             of_partition = contents[partition]
             levels = {READ_UNCOMMITTED: of_partition["uncommitted"], READ_COMMITTED: of_partition["committed"]}
             partitions[partition] = _AppliedPartition(
-                leader=each["leader"],
                 replicas=tuple(each["replicas"]),
                 in_sync=frozenset(each["in_sync"]),
                 start_offset=of_partition["start_offset"],
