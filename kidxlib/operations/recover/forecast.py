@@ -531,9 +531,10 @@ def forecast_partition(
         if trusts and not stop.clean_shutdown:
             headers = read_cached_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
-        simulation = broker_start = _simulate_start(directory, options, stop, stop.recovery_point, reader)
+        simulation = broker_start = _simulate_start(directory, options, stop, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
-            simulation = _simulate_start(directory, options, replace(stop, clean_shutdown=False), 0, reader)
+            nothing_flushed = replace(stop, clean_shutdown=False, recovery_point=0)
+            simulation = _simulate_start(directory, options, nothing_flushed, reader)
         if not stop.clean_shutdown:
             whole = frozenset[int]() if headers is None else headers.kept
             scan_from = _first_segment_to_scan(directory, simulation.segments, everything, whole)
@@ -590,21 +591,17 @@ def _simulate_without_marker(
 ) -> StartupSimulation | None:
     if (broker_start.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, broker_start):
         return None
-    return _simulate_start(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
+    return _simulate_start(directory, options, replace(stop, clean_shutdown=False), reader)
 
 
 def _simulate_start(
-    directory: Path,
-    options: RecoverOptions,
-    stop: PartitionStop,
-    recovery_point: int,
-    reader: LogReader,
+    directory: Path, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation:
     return simulate_startup(
         directory,
         options,
         clean_shutdown=stop.clean_shutdown,
-        recovery_point=recovery_point,
+        recovery_point=stop.recovery_point,
         log_start_offset=stop.log_start_offset,
         kafka=stop.kafka,
         recoveries=reader.recoveries,
