@@ -226,12 +226,8 @@ def _what_to_do_about_loss(plan: RecoveryPlan, forecast: Forecast) -> str:
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"
         )
-    if not forecast.can_be_cut:
-        return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
-    return (
-        f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker, and --truncate "
-        "with --keep DIR cuts it where the broker would"
-    )
+    or_cut = ", and --truncate with --keep DIR cuts it where the broker would" if forecast.can_be_cut else ""
+    return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker{or_cut}"
 
 
 def _what_is_lost(forecast: Forecast) -> str:
