@@ -57,7 +57,7 @@ from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
 from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
-from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
+from kidxlib.storage.location import Directory, flush_file_system_of
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, is_broker_log_dir, read_leader_epochs
 from kidxlib.storage.publisher import FileOwner, Publisher, publish_log_dir_files, sweep_staging_files
 from kidxlib.storage.remover import Remover
@@ -126,11 +126,7 @@ def _flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
 
 def _flush_file(path: str) -> None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _fsync(path, os.O_NOFOLLOW)
     except OSError as error:
         raise PublishError(f"{path}: cannot be flushed: {error.strerror}; check this disk") from error
 
@@ -442,7 +438,7 @@ class KeptCopies:
                     copy = self.directory / f"{name}.{others}"
                 if not copy.exists():
                     _write_copy(copy, source, start)
-                _fsync(copy)
+                _fsync(copy, 0)
             self._flush_directories(copy.parent)
         except OSError as error:
             raise PublishError(
@@ -452,9 +448,9 @@ class KeptCopies:
     def _flush_directories(self, innermost: Path) -> None:
         directory = innermost
         while directory != self.directory.parent:
-            _fsync(directory)
+            _fsync(directory, os.O_DIRECTORY)
             directory = directory.parent
-        _fsync(directory)
+        _fsync(directory, os.O_DIRECTORY)
 
 
 def _write_copy(copy: Path, source: BinaryIO, start: int) -> None:
@@ -494,8 +490,8 @@ def _read_pieces(file: BinaryIO, start: int) -> Iterator[bytes]:
         yield piece
 
 
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, DIRECTORY if path.is_dir() else os.O_RDONLY | os.O_CLOEXEC)
+def _fsync(path: str | Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:
