@@ -21,15 +21,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import KeptCopies, cut_planned_logs, make_ready
-from kidxlib.operations.recover.mend import (
-    ConfirmingReplicas,
-    Mending,
-    MendRequest,
-    Unmended,
-    mend,
-    mendings_of,
-    replica_places,
-)
+from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of, replica_places
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
 from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, recovery_plan
 from kidxlib.operations.recover.refusals import refusals_to_apply
@@ -416,9 +408,11 @@ def _inspect_log_dirs(
             request.accepted_topics,
             request.sets_snapshot_aside,
             bool(plan.not_named),
-            ConfirmingReplicas(replicas, known, backend.engine),
+            replicas,
+            known,
+            backend.engine,
         )
-        mendings, unmended = mendings_of(broker, known, mend_request)
+        mendings, unmended = mendings_of(broker, mend_request)
     refusals = [
         refusal
         for refusal in refusals_to_apply(plan, applies=request.apply)
