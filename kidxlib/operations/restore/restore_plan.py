@@ -22,7 +22,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.metadata_image import Assignment
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
@@ -180,9 +179,22 @@ class RestorePlan:
         return [*between, *around]
 
     @property
-    def too_few_replicas(self) -> list[str]:
+    def too_few_replicas(self) -> Iterator[str]:
         """Topics that have fewer replicas than before, or than those who write to them ask for."""
-        return [*_too_few_replicas(self.cluster, {} if self.surviving is None else self.surviving.metadata.assignments)]
+        assignments = {} if self.surviving is None else self.surviving.metadata.assignments
+        for topic in self.cluster.topics:
+            names = (TopicPartition(topic.name, each.partition) for each in topic.partitions)
+            had = max((len(assignments[name].replicas) for name in names if name in assignments), default=0)
+            least = min(len(each.replicas) for each in topic.partitions)
+            asked = next((config.value for config in topic.configs if config.name == MIN_IN_SYNC), None)
+            fewer = f"topic {topic.name}: {counted(least, 'replica')}{f' of {had}' if had > least else ''}"
+            if least < int(asked or 0):
+                yield (
+                    f"{fewer}, and {MIN_IN_SYNC}={asked}: nobody writes there with acks=all, nor do coordinators, "
+                    "until it has more (kafka-reassign-partitions), or you set that lower"
+                )
+            elif least < had:
+                yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
 
     @property
     def not_in_metadata(self) -> list[str]:
@@ -229,7 +241,7 @@ class RestorePlan:
             "disagreements": list(self.disagreements),
             "left_out": list(self.left_out),
             "not_in_metadata": self.not_in_metadata,
-            "too_few_replicas": self.too_few_replicas,
+            "too_few_replicas": list(self.too_few_replicas),
             "ends": [end.as_json() for _, end in sorted(self.ends.by_partition.items())],
             "without_end": list(self.ends.without_end),
             "groups_behind": [each.as_json() for each in self.groups.behind],
@@ -421,22 +433,6 @@ def _partitions_found(
             leader_epoch=max(epochs) + 1,
             directories=tuple(ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
         )
-
-
-def _too_few_replicas(cluster: RestoredCluster, assignments: Mapping[TopicPartition, Assignment]) -> Iterator[str]:
-    for topic in cluster.topics:
-        names = (TopicPartition(topic.name, each.partition) for each in topic.partitions)
-        had = max((len(assignments[name].replicas) for name in names if name in assignments), default=0)
-        least = min(len(each.replicas) for each in topic.partitions)
-        asked = next((config.value for config in topic.configs if config.name == MIN_IN_SYNC), None)
-        fewer = f"topic {topic.name}: {counted(least, 'replica')}{f' of {had}' if had > least else ''}"
-        if least < int(asked or 0):
-            yield (
-                f"{fewer}, and {MIN_IN_SYNC}={asked}: nobody writes there with acks=all, nor do coordinators, until it "
-                "has more (kafka-reassign-partitions), or you set that lower"
-            )
-        elif least < had:
-            yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
 
 
 def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
