@@ -54,7 +54,14 @@ from kidxlib.records.reader import records
 from kidxlib.storage.file_copy import can_reflink
 from kidxlib.storage.location import Directory, ensure_text, identity_of, overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties, small_file
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    UNMOUNTED,
+    MetaProperties,
+    read_meta_properties,
+    small_file,
+    usable_meta_properties,
+)
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
 from kidxlib.storage.store.s3 import is_object
@@ -289,15 +296,9 @@ def new_brokers(options: Sequence[str]) -> list[NewBroker]:
         paths = tuple(Path(os.path.realpath(name)) for name in names.split(","))
         for path in paths:
             ensure_text("--broker ", path)
-        brokers[node_id] = NewBroker(node_id, paths, {path: _meta_properties_or_none(path) for path in paths})
+        # Where one cannot be read, `why_not_into_brokers` says why.
+        brokers[node_id] = NewBroker(node_id, paths, {path: usable_meta_properties(path) for path in paths})
     return [brokers[node_id] for node_id in sorted(brokers)]
-
-
-def _meta_properties_or_none(path: Path) -> MetaProperties:
-    try:
-        return read_meta_properties(path)
-    except (CheckpointError, OSError):
-        return MetaProperties()  # `why_not_into_brokers` says why
 
 
 def why_not_into_brokers(
