@@ -77,7 +77,7 @@ _START_RESULTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_b
 
 def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
-    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
+    to_rebuild = {log_dir: plan.to_rebuild(log_dir) for log_dir in plan.by_log_dir}
     rebuilt = list(itertools.chain.from_iterable(to_rebuild.values()))
     names, left = {forecast.directory for forecast in rebuilt}, list(filter(plan.is_left, plan.forecasts))
     others = [
@@ -85,22 +85,21 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
         for forecast in plan.forecasts
         if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    for log_dir in plan.log_dirs:
-        in_workers = {forecast.directory for forecast in (*to_rebuild[log_dir.log_dir.path], *others)}
-        rest = [forecast for forecast in log_dir.forecasts if forecast.directory not in in_workers]
-        _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in rest)])
+    in_workers = {*names, *(forecast.directory for forecast in others)}
+    for log_dir, forecasts in plan.by_log_dir.items():
+        rest = [forecast for forecast in forecasts if forecast.directory not in in_workers]
+        _sweep_leftovers(log_dir, ["", *(forecast.directory.name for forecast in rest)])
     begin_phase("rebuilding, and looking at it as the broker will")
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
     except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
-        for log_dir in plan.log_dirs:
-            _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
+        for log_dir, forecasts in plan.by_log_dir.items():
+            _sweep_leftovers(log_dir, ["", *(forecast.directory.name for forecast in forecasts)])
         raise
     read_then += sum(forecast.broker_start.read_bytes for forecast in left)
-    for log_dir in plan.log_dirs:
-        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
-        if forecasts := to_rebuild[path]:
-            _advance_recovery_points(path, points, forecasts)
+    for stopped in plan.broker.log_dirs:
+        if forecasts := to_rebuild[stopped.path]:
+            _advance_recovery_points(stopped.path, stopped.stop.recovery_points, forecasts)
     if plan.level is RecoverLevel.MARKER:
         _write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
@@ -330,11 +329,11 @@ def cut_planned_logs(plan: RecoveryPlan, copies: KeptCopies) -> RecoveryPlan:
     to_cut = list(filter(plan.is_cut, plan.forecasts))
     _truncate_logs(to_cut)
     now = {forecast.directory: _forecast_once_cut(forecast) for forecast in to_cut}
-    log_dirs = [
-        replace(log_dir, forecasts=[now.get(forecast.directory, forecast) for forecast in log_dir.forecasts])
-        for log_dir in plan.log_dirs
-    ]
-    return replace(plan, log_dirs=log_dirs)
+    by_log_dir = {
+        log_dir: [now.get(forecast.directory, forecast) for forecast in forecasts]
+        for log_dir, forecasts in plan.by_log_dir.items()
+    }
+    return replace(plan, by_log_dir=by_log_dir)
 
 
 def _forecast_once_cut(forecast: Forecast) -> Forecast:

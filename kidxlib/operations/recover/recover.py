@@ -23,7 +23,7 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import KeptCopies, cut_planned_logs, make_ready
 from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of, replica_places
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, recovery_plan
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, recovery_plan
 from kidxlib.operations.recover.refusals import refusals_to_apply
 from kidxlib.operations.recover.stopped_broker import (
     Refusal,
@@ -101,7 +101,7 @@ def _tell_plan(
     outcome.table(
         f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
         ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
-        [_log_dir_row(plan, log_dir) for log_dir in plan.log_dirs],
+        [_log_dir_row(plan, log_dir) for log_dir in plan.by_log_dir],
         text_columns=1,
     )
     dropped = plan.dropped
@@ -252,11 +252,11 @@ def _plan_as_json(
         "not_mended": list(unmended),
         "plan_only": list(plan.broker.reads_alone),
         "unknown": list(plan.unknown),
-        "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
+        "log_dirs": list(map(str, plan.by_log_dir)),
         "plan_seconds": plan.seconds,
         "untrusted": None if plan.untrusted is None else {str(path): why for path, why in plan.untrusted.items()},
         "start_bytes": plan.start_bytes,
-        "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
+        "kidx_bytes": sum(map(plan.scan_bytes, plan.by_log_dir)),
         "start_bytes_now": read_then,
         "partitions": [_forecast_as_json(plan, forecast) for forecast in plan.forecasts],
     }
@@ -274,15 +274,14 @@ def _findings_as_json(findings: Sequence[tuple[Forecast, Finding]]) -> list[dict
     ]
 
 
-def _log_dir_row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
-    left = [forecast for forecast in log_dir.forecasts if plan.is_left(forecast)]
-    to_rebuild = plan.to_rebuild(log_dir)
+def _log_dir_row(plan: RecoveryPlan, log_dir: Path) -> list[str | int]:
+    forecasts = plan.by_log_dir[log_dir]
     return [
-        str(log_dir.log_dir.path),
-        len(log_dir.forecasts),
-        len(to_rebuild),
-        len(left),
-        sum(forecast.broker_start.read_bytes for forecast in log_dir.forecasts),
+        str(log_dir),
+        len(forecasts),
+        len(plan.to_rebuild(log_dir)),
+        sum(map(plan.is_left, forecasts)),
+        sum(forecast.broker_start.read_bytes for forecast in forecasts),
         plan.scan_bytes(log_dir),
     ]
 

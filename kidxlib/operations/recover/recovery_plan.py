@@ -52,18 +52,6 @@ class RecoverLevel(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedLogDir:
-    """A log dir, and its partitions at the next start.
-
-    Attributes:
-        forecasts: one for each partition that has a segment.
-    """
-
-    log_dir: StoppedLogDir
-    forecasts: Sequence[Forecast]
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedAbsentPartition:
     """A partition that a log dir had, and whose directory is in none.
 
@@ -118,7 +106,8 @@ class RecoveryPlan:
     """What a recovery would do; by default of log dirs in which all is whole, and without options.
 
     Attributes:
-        log_dirs: all that can be looked at; log dirs with a marker are looked at and left as they are.
+        by_log_dir: a forecast for each partition that has a segment, by the path of its log dir. Log dirs with a marker
+            are looked at and left as they are.
         refusals: why the plan cannot be applied, by the log dirs as a whole; `refusals_to_apply` has all reasons.
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
@@ -138,7 +127,7 @@ class RecoveryPlan:
 
     broker: StoppedBroker
     level: RecoverLevel
-    log_dirs: Sequence[PlannedLogDir]
+    by_log_dir: Mapping[Path, Sequence[Forecast]]
     cuts: bool = False
     accepts_loss: bool = False
     alone: bool = False
@@ -156,7 +145,7 @@ class RecoveryPlan:
 
     @property
     def forecasts(self) -> list[Forecast]:
-        return [forecast for log_dir in self.log_dirs for forecast in log_dir.forecasts]
+        return list(itertools.chain.from_iterable(self.by_log_dir.values()))
 
     @property
     def dropped(self) -> list[tuple[Forecast, Dropped]]:
@@ -185,9 +174,9 @@ class RecoveryPlan:
         """
         return [
             (forecast, forecast.seen.perhaps_lost_first)
-            for log_dir in self.log_dirs
-            if not log_dir.log_dir.stop.knows_log_starts
-            for forecast in log_dir.forecasts
+            for log_dir in self.broker.log_dirs
+            if not log_dir.stop.knows_log_starts
+            for forecast in self.by_log_dir[log_dir.path]
             if forecast.seen.perhaps_lost_first
         ]
 
@@ -230,10 +219,8 @@ class RecoveryPlan:
 
     @property
     def _partition_stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
-        for log_dir in self.log_dirs:
-            yield from (
-                (log_dir.log_dir.path, forecast.topic_partition, forecast.stop) for forecast in log_dir.forecasts
-            )
+        for log_dir, forecasts in self.by_log_dir.items():
+            yield from ((log_dir, forecast.topic_partition, forecast.stop) for forecast in forecasts)
 
     @property
     def doubts(self) -> bool:
@@ -288,7 +275,7 @@ class RecoveryPlan:
     @property
     def rebuilt(self) -> int:
         """How many partitions are to be rebuilt."""
-        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.log_dirs)
+        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.by_log_dir)
 
     @property
     def leaves_losses(self) -> bool:
@@ -302,19 +289,19 @@ class RecoveryPlan:
     def is_cut(self, forecast: Forecast) -> bool:
         return self.cuts and forecast.can_be_cut and bool(forecast.dropped)
 
-    def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
+    def to_rebuild(self, log_dir: Path) -> list[Forecast]:
         """The partitions of which something is to be read. At the level of checkpoints a broker reads the last segment
         again, whatever was done before: kidx does not read that segment alone, unless all is to be known to be right.
         """
         return [
             forecast
-            for forecast in log_dir.forecasts
+            for forecast in self.by_log_dir[log_dir]
             if forecast.scan_from is not None
             and not self.is_left(forecast)
             and not (self.untrusted is None and self.level is RecoverLevel.CHECKPOINT and forecast.reads_only_last)
         ]
 
-    def scan_bytes(self, log_dir: PlannedLogDir) -> int:
+    def scan_bytes(self, log_dir: Path) -> int:
         """The bytes of logs that kidx reads."""
         return sum(forecast.scan_bytes for forecast in self.to_rebuild(log_dir))
 
@@ -351,7 +338,7 @@ def recovery_plan(
     tasks = _forecast_tasks(
         broker, listed, policy_of, found_before, everything=everything, untrusted=untrusted, scans=scans
     )
-    planned = _forecast_log_dirs(broker, listed, tasks, engine, name)
+    by_log_dir = _forecasts_by_log_dir(listed, tasks, engine, name)
     refused = [] if goes_alone else [*_missing_metadata_refusal(broker, known)]
     is_only_voter = any(metadata.only_voter == broker.node_id for metadata in known.read())
     without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
@@ -363,7 +350,7 @@ def recovery_plan(
         alone=alone,
         everything=everything,
         untrusted=untrusted,
-        log_dirs=planned,
+        by_log_dir=by_log_dir,
         refusals=[*broker.refusals, *refused],
         unknown=_why_log_dirs_uncertain(broker, known),
         not_named=known.other_log_dirs(broker.node_id, _known_directory_ids(broker, known)),
@@ -371,18 +358,18 @@ def recovery_plan(
         is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent_partitions(broker, known)),
         aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
-        gaps=_gaps_of_log_dirs(planned, listed, policy_of),
+        gaps=_gaps_of_log_dirs(by_log_dir, listed, policy_of),
         seconds=time.monotonic() - start,
     )
 
 
 def log_dirs_with_forecasts(
     broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
-) -> list[PlannedLogDir]:
+) -> dict[Path, list[Forecast]]:
     """The log dirs of a broker, with forecasts that were made before, by directory. It is an error if a partition has
     no forecast, or is gone.
     """
-    planned: list[PlannedLogDir] = []
+    by_log_dir: dict[Path, list[Forecast]] = {}
     for log_dir in broker.log_dirs:
         listed = list_log_dir_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
@@ -391,13 +378,13 @@ def log_dirs_with_forecasts(
             raise KidxError(f"{min(gone)}: it is gone; expected that nobody else writes to {log_dir.path}")
         if added := {*directories} - expected:
             raise KidxError(f"{min(added)}: it was not there; expected that nobody else writes to {log_dir.path}")
-        planned.append(PlannedLogDir(log_dir, [forecasts[directory] for directory in directories]))
-    return planned
+        by_log_dir[log_dir.path] = [forecasts[directory] for directory in directories]
+    return by_log_dir
 
 
-def _forecast_log_dirs(
-    broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
-) -> list[PlannedLogDir]:
+def _forecasts_by_log_dir(
+    listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
+) -> dict[Path, list[Forecast]]:
     log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
     begin_phase(
         "reading what a broker would",
@@ -406,10 +393,7 @@ def _forecast_log_dirs(
         log_bytes=log_bytes,
     )
     forecasts = iter(forecasts_of(tasks, engine, name))
-    return [
-        PlannedLogDir(log_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
-        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
-    ]
+    return {log_dir: list(itertools.islice(forecasts, len(plan.partitions))) for log_dir, plan in listed.items()}
 
 
 def _forecast_tasks(
@@ -468,12 +452,13 @@ def _logs_read_before(
     return {base_offset: read for base_offset, read in found.items() if read is not None}
 
 
-def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], listed: Mapping[Path, Plan], policy_of: PolicyOf) -> FoundGaps:
+def _gaps_of_log_dirs(
+    by_log_dir: Mapping[Path, Sequence[Forecast]], listed: Mapping[Path, Plan], policy_of: PolicyOf
+) -> FoundGaps:
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
-    for log_dir in planned:
-        of_dir = listed[log_dir.log_dir.path]
-        for partition, forecast in zip(of_dir.partitions, log_dir.forecasts, strict=True):
+    for log_dir, forecasts in by_log_dir.items():
+        for partition, forecast in zip(listed[log_dir].partitions, forecasts, strict=True):
             places[partition.key] = partition.directory.path
             of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
             rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]

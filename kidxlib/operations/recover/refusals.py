@@ -53,9 +53,9 @@ def _log_dir_refusals(plan: RecoveryPlan) -> Iterator[Refusal]:
             f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {RecoverLevel.CHECKPOINT}"
         )
     if plan.level is RecoverLevel.MARKER:
-        for log_dir in plan.log_dirs:
-            if log_dir.log_dir.other_logs:
-                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
+        for log_dir in plan.broker.log_dirs:
+            if log_dir.other_logs:
+                other = log_dir.path / log_dir.other_logs[0]
                 yield Refusal(
                     f"{other}: a log that a broker loads, and that is no partition's: with --level "
                     f"{RecoverLevel.CHECKPOINT} the broker recovers it itself",

@@ -227,9 +227,9 @@ def _checkpoint_contents(replicas: Sequence[ChosenReplica]) -> dict[str, bytes]:
 def _make_ready(plan: RestorePlan, known: KnownTopics, forecasts: Mapping[Path, Forecast], backend: Backend) -> None:
     """Make the new log dirs ready for the first start, as `recover --level marker` does."""
     brokers = [stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers]
-    planned = [log_dir for broker in brokers for log_dir in log_dirs_with_forecasts(broker, known, forecasts)]
-    together = StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ())
-    ready = RecoveryPlan(broker=together, level=RecoverLevel.MARKER, log_dirs=planned)
+    together = StoppedBroker(None, tuple(log_dir for broker in brokers for log_dir in broker.log_dirs), ())
+    by_log_dir = log_dirs_with_forecasts(together, known, forecasts)
+    ready = RecoveryPlan(broker=together, level=RecoverLevel.MARKER, by_log_dir=by_log_dir)
     make_ready(ready, backend)
 
 
