@@ -55,7 +55,7 @@ from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.storage.location import DIRECTORY
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.log_dir import read_leader_epochs, small_file
-from kidxlib.storage.opened_log import open_regular_file
+from kidxlib.storage.opened_log import open_local_log, open_regular_file
 from kidxlib.storage.publisher import publish_log_dir_files
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
@@ -396,13 +396,10 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
     last_entry, last_time = offset_index.last_entry, time_index.last_entry
     if (len(offset_index) and not last_entry.position) or last_time.timestamp <= 0:
         return None  # zeros at the end: the index was not closed
-    descriptor, status = open_regular_file(segment_file(base_offset, LOG_SUFFIX), directory)
-    try:
-        log = ChunkedLog(descriptor, status.st_size, _END_PIECE_BYTES)
+    with open_local_log(segment_file(base_offset, LOG_SUFFIX), directory) as (descriptor, version):
+        log = ChunkedLog(descriptor, version.size, _END_PIECE_BYTES)
         last_batches = list(batches(log, last_entry.position))
         first_batch = list(itertools.islice(batches(log), 1 if last_entry.position else 0))
-    finally:
-        os.close(descriptor)
     size = log.size
     if (
         not last_batches
