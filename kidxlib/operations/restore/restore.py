@@ -27,9 +27,9 @@ from kidxlib.operations.restore.new_nodes import UNFINISHED, FormattedController
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
 from kidxlib.operations.restore.restored_cluster import (
     ConfigProof,
-    ProvenSettings,
     RestoredTopic,
     hold_lifting_arguments,
+    read_proven_settings,
     unproven_settings,
 )
 from kidxlib.operations.restore.surviving_metadata import surviving_or_refused
@@ -85,7 +85,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         raise UsageError(
             f"--apply {request.apply}: expected the id that the plan ends with, as in --apply 0123456789ab"
         )
-    proven = ProvenSettings.read(request.topic_configs)
+    proven = read_proven_settings(request.topic_configs)
     brokers = new_brokers(request.brokers)
     cache = InventoryCache(request.scan_cache, request.now)
     sources = source_brokers(request.sources, request.options.topics)

@@ -45,7 +45,6 @@ from kidxlib.operations.restore.new_nodes import (
 from kidxlib.operations.restore.restored_cluster import (
     MIN_IN_SYNC,
     UNASSIGNED,
-    ProvenSettings,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
@@ -63,6 +62,7 @@ from kidxlib.operations.restore.surviving_metadata import (
     surviving_or_refused,
 )
 from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
+from kidxlib.retention.described_configs import OwnSettings
 from kidxlib.text.words import counted
 
 
@@ -297,7 +297,7 @@ def plan_restore(
     inventory: Inventory,
     brokers: Sequence[NewBroker],
     controllers: Sequence[FormattedController],
-    proven: ProvenSettings,
+    proven: Mapping[str, OwnSettings],
     engine: Engine,
     bucket: Bucket | None = None,
 ) -> RestorePlan:

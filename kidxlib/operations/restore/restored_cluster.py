@@ -430,35 +430,29 @@ _REMOTE_METADATA_CONFIGS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenSettings:
+def read_proven_settings(files: Sequence[Path]) -> dict[str, OwnSettings]:
     """What the files of `--topic-configs` say, by topic."""
-
-    by_topic: Mapping[str, OwnSettings]
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> ProvenSettings:
-        by_topic: dict[str, OwnSettings] = {}
-        for path in files:
-            try:
-                text = small_file(path).decode()
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
-            settings = read_own_settings(path, text)
-            if not settings:
-                raise UsageError(
-                    f"--topic-configs {path}: no topic in it; expected the output of kafka-configs --describe --all "
-                    "--entity-type topics"
-                )
-            for topic, own in settings.items():
-                if by_topic.setdefault(topic, own) != own:
-                    raise UsageError(f"--topic-configs {path}: topic {topic}: another file says otherwise; keep one")
-        return cls(by_topic)
+    by_topic: dict[str, OwnSettings] = {}
+    for path in files:
+        try:
+            text = small_file(path).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
+        settings = read_own_settings(path, text)
+        if not settings:
+            raise UsageError(
+                f"--topic-configs {path}: no topic in it; expected the output of kafka-configs --describe --all "
+                "--entity-type topics"
+            )
+        for topic, own in settings.items():
+            if by_topic.setdefault(topic, own) != own:
+                raise UsageError(f"--topic-configs {path}: topic {topic}: another file says otherwise; keep one")
+    return by_topic
 
 
 def with_topic_settings(
     cluster: RestoredCluster,
-    proven: ProvenSettings,
+    proven: Mapping[str, OwnSettings],
     known: Mapping[str, str],
     tiered: Collection[str] = (),
     *,
@@ -471,21 +465,11 @@ def with_topic_settings(
             a setting which is not there may have been set.
         tiered: the topics with segments in a bucket.
     """
-    topics = (
-        replace(
-            topic,
-            configs=tuple(
-                _proven_configs(
-                    topic,
-                    proven.by_topic.get(topic.name),
-                    known.get(topic.name) == topic.topic_id,
-                    holds,
-                    topic.name in tiered,
-                )
-            ),
-        )
-        for topic in cluster.topics
-    )
+    topics = []
+    for topic in cluster.topics:
+        is_in_metadata = known.get(topic.name) == topic.topic_id
+        configs = _proven_configs(topic, proven.get(topic.name), is_in_metadata, holds, topic.name in tiered)
+        topics.append(replace(topic, configs=tuple(configs)))
     return replace(cluster, topics=tuple(topics))
 
 
