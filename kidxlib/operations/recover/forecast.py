@@ -385,7 +385,6 @@ class Forecast:
 
     @property
     def scan_bytes(self) -> int:
-        """The bytes of logs to read."""
         return sum(each.log_bytes for each in self.to_scan) if self.headers is None else self.headers.bytes_read
 
     @property

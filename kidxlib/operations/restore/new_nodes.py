@@ -246,7 +246,6 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
 
 
 def _batches_of_records(values: Iterable[bytes]) -> Iterable[list[bytes]]:
-    """The records in batches of a bounded size."""
     batch: list[bytes] = []
     size = 0
     for value in values:

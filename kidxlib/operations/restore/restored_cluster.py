@@ -83,8 +83,7 @@ _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _LEAST_LAG: Final = "min.compaction.lag.ms"
 _MOST_LAG: Final = "max.compaction.lag.ms"
-#: With it a shorter replica whose broker starts first leads, and the others cut acknowledged records. So it is held
-#: where retention is not, too.
+#: Held where retention is not, too.
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
 #: With it nothing is uploaded. Kafka takes no local retention of its own beside it, so it is lifted first
@@ -547,7 +546,6 @@ def will_be_tiered(topic: RestoredTopic) -> bool:
 
 
 def unproven_settings(topic: RestoredTopic) -> list[str]:
-    """The settings of a topic that no source says."""
     return [config.name for config in topic.configs if config.proof is ConfigProof.NOTHING]
 
 
