@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, FoundGaps, GapEvidence, PolicyOf, explains_gaps, gaps_in
-from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
+from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
@@ -56,32 +56,29 @@ class PlannedAbsentPartition:
     """A partition that a log dir had, and whose directory is in none.
 
     Attributes:
-        directory: where the partition would be.
         stop: what the log dir's checkpoints say of it.
-        known_to: the file or the metadata that names it.
-        aside, remedy: as in `audit.startup.absent`.
-        is_only_replica: no other node has one.
         is_only_copy: neither has another node one, nor does a checkpoint say that the partition was empty.
     """
 
-    directory: Path
+    found: AbsentPartition
     stop: PartitionStop
-    known_to: str
-    aside: tuple[Location, ...]
-    remedy: str
-    is_only_replica: bool
     is_only_copy: bool
+
+    @property
+    def directory(self) -> Path:
+        """Where the partition would be."""
+        return Path(str(self.found.directory))
 
     @property
     def is_lost(self) -> bool:
         """Whether records are gone with the partition, as far as anybody knows."""
-        return not self.aside and (self.stop.known_end > 0 or self.is_only_copy)
+        return not self.found.aside and (self.stop.known_end > 0 or self.is_only_copy)
 
     @property
     def why(self) -> str:
         had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
         only = "; no other node has a replica, and no checkpoint tells how far it went" if self.is_only_copy else ""
-        return f"no such directory; {self.known_to} names it{had}{only}; a broker that starts makes an empty log"
+        return f"no such directory; {self.found.known_to} names it{had}{only}; a broker that starts makes an empty log"
 
     @property
     def text(self) -> str:
@@ -243,7 +240,7 @@ class RecoveryPlan:
         empty = [forecast for forecast in self.forecasts if forecast.is_empty and not forecast.stop.known_end]
         return [
             *(f"{forecast.directory}: {forecast.stop.why_empty}" for forecast in empty),
-            *(partition.text for partition in self.absent if not partition.is_lost and not partition.aside),
+            *(partition.text for partition in self.absent if not partition.is_lost and not partition.found.aside),
             *(
                 f"{forecast.directory}: {finding.detail}: {finding.consequence}"
                 for forecast, finding in self._logs_shorter_than_index
@@ -263,7 +260,7 @@ class RecoveryPlan:
         absent = [
             Loss(partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why)
             for partition in self.absent
-            if partition.stop.known_end and not partition.aside
+            if partition.stop.known_end and not partition.found.aside
         ]
         return [*ended, *absent]
 
@@ -523,16 +520,9 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
     ]
     stops = {str(log_dir.path): log_dir.stop for log_dir in broker.log_dirs}
     for absent in absent_partitions(log_dirs, known.read()):
-        stop = stops[str(absent.log_dir)].of(absent.partition)
-        yield PlannedAbsentPartition(
-            Path(str(absent.directory)),
-            stop,
-            absent.known_to,
-            absent.aside,
-            absent.remedy,
-            absent.is_only_replica,
-            absent.is_only_replica and absent.partition not in stops[str(absent.log_dir)].high_watermarks,
-        )
+        stop = stops[str(absent.log_dir)]
+        is_only_copy = absent.is_only_replica and absent.partition not in stop.high_watermarks
+        yield PlannedAbsentPartition(absent, stop.of(absent.partition), is_only_copy)
 
 
 def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:

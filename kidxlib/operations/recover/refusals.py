@@ -68,13 +68,13 @@ def _absent_partition_refusals(plan: RecoveryPlan) -> Iterator[Refusal]:
     may delete the only copy.
     """
     for absent in plan.absent:
-        if absent.aside:
-            folder = absent.aside[0]
+        if absent.found.aside:
+            folder = absent.found.aside[0]
             told = [refusal for refusal in plan.refusals if refusal.text.startswith(f"{folder}: ")]
             if not (told and is_moved(folder.name)):  # a copy on its way is told there
-                yield Refusal(f"{absent.text}; {absent.remedy}")
+                yield Refusal(f"{absent.text}; {absent.found.remedy}")
         elif absent.is_lost and not plan.leaves_losses:
-            elsewhere = "" if absent.is_only_replica else ", and a leader elsewhere has the records"
+            elsewhere = "" if absent.found.is_only_replica else ", and a leader elsewhere has the records"
             yield Refusal(
                 f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
                 f"{_accepting_options(plan)} goes on without it{elsewhere}"

@@ -517,13 +517,13 @@ def _partitions_named_elsewhere(
     told = {TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions}
     for broker in inventory.brokers:
         for absent in broker.plan.absent:
-            partition = parse_partition_directory(absent.directory.name)
-            if partition is None or partition in told or absent.aside or topics.fullmatch(partition.topic) is None:
+            found, partition = absent.found, parse_partition_directory(absent.directory.name)
+            if partition is None or partition in told or found.aside or topics.fullmatch(partition.topic) is None:
                 continue
             told.add(partition)
             had = f", with offsets up to {absent.stop.known_end - 1}" if absent.stop.known_end else ""
             yield (
-                f"{partition.directory}: {absent.known_to} in {absent.directory.parent} names it{had}, and no source "
+                f"{partition.directory}: {found.known_to} in {absent.directory.parent} names it{had}, and no source "
                 "has its directory"
             )
     for partition, offset in groups.missing.items():
