@@ -367,11 +367,9 @@ def _cut_epochs(replicas: Iterable[ChosenReplica]) -> None:
             entries = () if epochs is None else epochs.entries
             kept = [entry for entry in entries if entry.start_offset < replica.copied_from.end_offset]
             if len(kept) < len(entries):
-                directory, owner = (
-                    Directory(str(path.parent), path.name),
-                    replace(FileOwner.of(path.stat()), mode=0o644),
-                )
-                publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
+                owner = replace(FileOwner.of(path.stat()), mode=0o644)
+                content = LeaderEpochs(kept).checkpoint()
+                publisher.stage(Directory(str(path.parent), path.name), LEADER_EPOCH_CHECKPOINT, content, owner)
         publisher.commit()
 
 
