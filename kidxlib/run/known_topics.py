@@ -5,7 +5,6 @@ whether a server.properties is that of the sources' broker.
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import re
 from collections import defaultdict
@@ -34,6 +33,7 @@ from kidxlib.storage.log_dir import (
     parse_property_list,
     read_meta_properties,
     small_file,
+    usable_meta_properties,
 )
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.words import counted
@@ -540,10 +540,7 @@ def unnamed_log_dirs(
     """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata. All given ones
     are `at_hand`.
     """
-    ids = set()
-    for source in at_hand:
-        with contextlib.suppress(CheckpointError, OSError):
-            ids.add(read_meta_properties(source.log_dir).directory_id)
+    ids = {usable_meta_properties(source.log_dir).directory_id for source in at_hand}
     unnamed: dict[tuple[int, tuple[str, ...]], None] = {}
     for source in sources:
         of_source = known.of_sources.get(source.name)
@@ -580,12 +577,10 @@ def without_metadata_log(
 
 def _log_dirs_of_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
     """The ids of the log dirs of the node that has this copy of the metadata; none if its log dir has lost the copy."""
-    with contextlib.suppress(CheckpointError, OSError):
-        own = read_meta_properties(metadata.directory.parent).directory_id
-        if own in lost:
-            return ()
-        return next((ids for ids in metadata.to_end.log_dirs.values() if own in ids), ())
-    return ()
+    own = usable_meta_properties(metadata.directory.parent).directory_id
+    if own in lost:
+        return ()
+    return next((ids for ids in metadata.to_end.log_dirs.values() if own in ids), ())
 
 
 def _node(properties: MetaProperties) -> tuple[str | None, int | None]:
@@ -595,10 +590,9 @@ def _node(properties: MetaProperties) -> tuple[str | None, int | None]:
 def _of_kraft(sources: Iterable[Source]) -> Iterator[tuple[Location, MetaProperties]]:
     """The log dirs of KRaft nodes, each with its `meta.properties`."""
     for source in sources:
-        with contextlib.suppress(CheckpointError, OSError):
-            properties = read_meta_properties(source.log_dir)
-            if properties.is_kraft:
-                yield source.log_dir, properties
+        properties = usable_meta_properties(source.log_dir)
+        if properties.is_kraft:
+            yield source.log_dir, properties
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:

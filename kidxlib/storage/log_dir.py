@@ -162,6 +162,14 @@ def read_meta_properties(log_dir: Location) -> MetaProperties:
     return meta_properties_of(properties, str(path))
 
 
+def usable_meta_properties(log_dir: Location) -> MetaProperties:
+    """A log dir's `meta.properties`; empty if the file is missing, or cannot be read."""
+    try:
+        return read_meta_properties(log_dir)
+    except (CheckpointError, OSError):
+        return MetaProperties()
+
+
 def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
     version = settings.get("version")
     return MetaProperties(

@@ -396,9 +396,9 @@ def ensure_unchanged(descriptor: int, version: FileVersion) -> None:
 
 
 @contextlib.contextmanager
-def open_local_log(path: str) -> Iterator[tuple[int, FileVersion]]:
-    """Open a segment's log for reading: the descriptor, and the file's version."""
-    descriptor, status = open_regular_file(path)
+def open_local_log(path: str, directory: int | None = None) -> Iterator[tuple[int, FileVersion]]:
+    """Open a segment's log for reading, as `open_regular_file` does: the descriptor, and the file's version."""
+    descriptor, status = open_regular_file(path, directory)
     try:
         yield descriptor, FileVersion.of(status)
     finally:

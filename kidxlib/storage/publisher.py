@@ -19,9 +19,10 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from kidxlib.errors import PublishError
@@ -39,6 +40,7 @@ from kidxlib.storage.location import (
     read_file,
     why_not_opened,
 )
+from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
@@ -302,6 +304,18 @@ def publish_if(
             os.close(root)
     except OSError as error:
         raise _not_written_error(f"{directory}/{name}", error) from error
+
+
+def publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
+    """Put files of log dirs themselves in place, by name, as a broker makes them: they get the owner of the log dir's
+    `meta.properties`, and the mode 0644.
+    """
+    with Publisher() as publisher:
+        for log_dir, contents in files.items():
+            owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
+            for name, content in contents.items():
+                publisher.stage(Directory(str(log_dir), ""), name, content, owner)
+        publisher.commit()
 
 
 def is_staging(name: str) -> bool:

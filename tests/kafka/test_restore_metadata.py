@@ -26,7 +26,6 @@ from kidxlib.operations.restore.new_nodes import FormattedController, read_forma
 from kidxlib.operations.restore.restored_cluster import (
     SAFE_CONFIGS,
     ConfigProof,
-    RestoredBroker,
     RestoredCluster,
     RestoredConfig,
     RestoredPartition,
@@ -138,7 +137,7 @@ def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) 
     return RestoreEvidence(
         surviving=surviving_metadata([old.log_dir]) if has_metadata else None,
         found=found,
-        brokers=[RestoredBroker(1, {str(controller.log_dir): directory_id})],
+        brokers=[1],
         controllers=[controller],
         evidence=LogEvidence(highest_producer_id=1),
     )

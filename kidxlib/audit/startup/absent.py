@@ -10,7 +10,6 @@ from typing import Final
 from kidxlib.audit.startup.directories import ANYWHERE, log_bytes
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_topic_id
-from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import (
     METADATA_TOPIC,
@@ -22,7 +21,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
-from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
+from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, usable_meta_properties
 from kidxlib.text.words import counted
 
 
@@ -38,12 +37,9 @@ class ListedLogDir:
     @classmethod
     def of(cls, path: Location, stop: LastStop) -> ListedLogDir:
         """The log dir as it lies there; a file that cannot be read says nothing."""
-        try:
-            meta = read_meta_properties(path)
-        except (CheckpointError, OSError):
-            meta = MetaProperties(None, None)
         files = files_in(path)  # one with the name of a partition is no directory of it
-        return cls(path, {entry.name for entry in entries_in(path)} - files.keys(), stop, meta)
+        names = {entry.name for entry in entries_in(path)} - files.keys()
+        return cls(path, names, stop, usable_meta_properties(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +145,7 @@ def log_dirs_by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMet
         # Copies that name the same log dir are of one cluster.
         cluster = min((registered[known][0] for known in ids.keys() & registered.keys()), default=number)
         registered |= {directory_id: (cluster, node) for directory_id, node in ids.items()}
-    properties: dict[Location, MetaProperties] = {}
-    for log_dir in log_dirs:
-        try:
-            properties[log_dir] = read_meta_properties(log_dir)
-        except (CheckpointError, OSError):
-            properties[log_dir] = MetaProperties()
+    properties = {log_dir: usable_meta_properties(log_dir) for log_dir in log_dirs}
     # A log dir that the metadata does not know is of the node of those that say the same of themselves as it.
     node_by_name: dict[object, object] = {
         (own.cluster_id, own.node_id): node

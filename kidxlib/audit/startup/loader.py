@@ -442,7 +442,7 @@ def _simulate_quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool
 def _find_log_start_and_end(state: _LoadState) -> None:
     """`LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd`, and the log start and end offsets."""
     log_start_offset = state.arguments.log_start_offset
-    left = [segment for segment in state.simulation.segments if segment.action is not StartupAction.DELETE]
+    left = state.simulation.left
     end = _next_offset_of_segment(state, left[-1]) if left else log_start_offset
     if end < log_start_offset:
         state.simulation.ends_below_start = end

@@ -108,6 +108,11 @@ class StartupSimulation:
         return sum(segment.read_bytes for segment in self.segments)
 
     @property
+    def left(self) -> list[SimulatedSegment]:
+        """The segments that the broker does not delete."""
+        return [segment for segment in self.segments if segment.action is not StartupAction.DELETE]
+
+    @property
     def fails(self) -> bool:
         return bool(self.failures) or any(segment.action is StartupAction.FAIL for segment in self.segments)
 

@@ -34,7 +34,6 @@ from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.engine.protocol import Engine
-from kidxlib.errors import CheckpointError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.known_segments import (
@@ -63,7 +62,7 @@ from kidxlib.run.index_options import index_options_as_json, index_options_lines
 from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
 from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
-from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, usable_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, say_before_repair, tell_audit_summary, values_as_json
 from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, note, warn, warn_of_first
@@ -484,7 +483,7 @@ def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> 
     if request.how.alone:
         return []
     log_dirs = _log_dirs(request, plan)
-    nameless = [source.path for source in log_dirs if _directory_id(source.path) is None]
+    nameless = [source.path for source in log_dirs if usable_meta_properties(source.path).directory_id is None]
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
         f"has named: it is not known what is there; {_name_them(nameless)}"
@@ -504,13 +503,6 @@ def _name_them(nameless: Sequence[Location]) -> str:
             f"{are}: {META_PROPERTIES} is not in {', '.join(missing)}: look whether that is the log dir, and restore it"
         )
     return f"{are}: no directory.id is in {META_PROPERTIES} there; write that into the file first"
-
-
-def _directory_id(log_dir: Location) -> str | None:
-    try:
-        return read_meta_properties(log_dir).directory_id
-    except (CheckpointError, OSError):
-        return None
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:

@@ -63,8 +63,6 @@ ORDER BY source, clean_shutdown
     pa.schema([pa.field(*column) for column in _COLUMNS]),
 )
 
-_DECIMALS: Final = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryRates:
@@ -187,5 +185,5 @@ def _tell_starts(
 
 def _start_row(start: SourceStart) -> list[str | int]:
     seconds = (start.seconds_alone, start.seconds_checkpoint, start.seconds_marker)
-    shown = [f"{number:,.{_DECIMALS}f}" for number in seconds]
+    shown = [f"{number:,.1f}" for number in seconds]
     return [start.source, *shown, start.partitions, start.log_bytes, start.last_bytes]

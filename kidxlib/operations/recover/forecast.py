@@ -43,12 +43,10 @@ from kidxlib.errors import (
     IndexSizeError,
     LogChangedError,
     MalformedRecordsError,
-    SnapshotError,
     UntrustedError,
     describe_error,
 )
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -60,14 +58,14 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.indexing.bins import into_bins
-from kidxlib.operations.recover.page_cache import HeadersRead, read_cached_headers
+from kidxlib.operations.recover.page_cache import HeadersRead, is_sound_snapshot, read_cached_headers
 from kidxlib.operations.recover.read_logs import EarlierRead, LogReader, SmallLog, log_path, read_logs_together
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.records.batch_headers import BatchHeader, batches, epochs_of_batches
 from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.partition_fold import PartitionFold, Producers, ScannedSegment, StateSource
+from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory, location
@@ -212,27 +210,17 @@ def look_at_logs(
 
 def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
     base_offset = segment.base_offset
-    recovery, epochs = reader.recoveries.get(base_offset), reader.epochs.get(base_offset)
+    recovery, is_read = reader.recoveries.get(base_offset), base_offset in reader.epochs
+    epochs = reader.epochs.get(base_offset, reader.end_epochs.get(base_offset))
     if recovery is not None and epochs is not None:
         return SeenLog(
             base_offset=base_offset,
             log_bytes=recovery.log_bytes,
-            status=recovery.end.status,
+            status=recovery.end.status if is_read else Status.OK,
             next_offset=recovery.next_offset,
-            records=recovery.records,
+            records=recovery.records if is_read else None,
             epochs=epochs,
-            is_read=True,
-        )
-    end_epochs = reader.end_epochs.get(base_offset)
-    if recovery is not None and end_epochs is not None:
-        return SeenLog(
-            base_offset=base_offset,
-            log_bytes=recovery.log_bytes,
-            status=Status.OK,
-            next_offset=recovery.next_offset,
-            records=None,
-            epochs=end_epochs,
-            is_read=False,
+            is_read=is_read,
         )
     ends = _first_and_last_batches(directory, segment)
     return SeenLog(
@@ -249,16 +237,14 @@ def _seen_log(directory: Path, segment: SimulatedSegment, reader: LogReader) -> 
 def _first_and_last_batches(directory: Path, segment: SimulatedSegment) -> list[BatchHeader]:
     """The first batch, and the batches from the last index entry on; none if these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
-    log = LogFile(log_path(directory, segment.base_offset), _END_BYTES)
-    try:
-        entry = OffsetIndex.open(index, segment.base_offset).last_entry
-        last = list(itertools.islice(batches(log, entry.position), _END_BATCHES_MAX))
-        is_sound = last and last[-1].next_position == log.size and last[-1].last_offset >= entry.offset
-        return [*itertools.islice(batches(log), 1 if entry.position else 0), *last] if is_sound else []
-    except _READ_ERRORS:
-        return []  # an audit says what is wrong; the broker does not look there
-    finally:
-        log.close()
+    with contextlib.closing(LogFile(log_path(directory, segment.base_offset), _END_BYTES)) as log:
+        try:
+            entry = OffsetIndex.open(index, segment.base_offset).last_entry
+            last = list(itertools.islice(batches(log, entry.position), _END_BATCHES_MAX))
+            is_sound = last and last[-1].next_position == log.size and last[-1].last_offset >= entry.offset
+            return [*itertools.islice(batches(log), 1 if entry.position else 0), *last] if is_sound else []
+        except _READ_ERRORS:
+            return []  # an audit says what is wrong; the broker does not look there
 
 
 def _with_headers_read(
@@ -363,7 +349,6 @@ class Forecast:
             ends well.
         scan_from: the base offset of the first segment to read, to spare the broker its recovery; None if the broker
             would read nothing.
-        scan_bytes: the bytes of logs to read.
         dropped: what the broker drops.
         refusals: why the broker cannot be spared its recovery, each with what to do.
         forgotten: which producers the broker forgets after a clean stop, and what to do; None if it forgets none.
@@ -382,7 +367,6 @@ class Forecast:
     simulation: StartupSimulation
     without_marker: StartupSimulation | None
     scan_from: int | None
-    scan_bytes: int
     dropped: tuple[Dropped, ...]
     refusals: tuple[Refusal, ...]
     forgotten: str | None
@@ -392,6 +376,16 @@ class Forecast:
     def files(self) -> Directory:
         """The partition's directory, in which files are published and removed."""
         return Directory(str(self.directory.parent), self.directory.name)
+
+    @property
+    def to_scan(self) -> list[SimulatedSegment]:
+        """The segments to read, from `scan_from` on."""
+        start = self.scan_from
+        return [] if start is None else [each for each in self.simulation.segments if each.base_offset >= start]
+
+    @property
+    def scan_bytes(self) -> int:
+        return sum(each.log_bytes for each in self.to_scan) if self.headers is None else self.headers.bytes_read
 
     @property
     def reads_only_last(self) -> bool:
@@ -407,7 +401,7 @@ class Forecast:
     @property
     def can_be_cut(self) -> bool:
         """Whether the broker cuts off the end of the log, and something stays before the cut."""
-        kept = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
+        kept = self.simulation.left
         is_recovered = bool(kept) and not self.refusals and not self.stop.clean_shutdown
         return is_recovered and not any(segment.lost_bytes for segment in kept[:-1])
 
@@ -469,7 +463,7 @@ def lacks_snapshot(directory: Path, simulation: StartupSimulation, options: Reco
     """Whether a broker with a clean-shutdown marker will find no producer snapshot. It then assumes that there are no
     producers (`UnifiedLog.rebuildProducerState`). Segments from which it makes a snapshot are enough.
     """
-    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    kept = simulation.left
     start, end = simulation.log_start_offset, simulation.log_end_offset
     if start is None or end is None or start == end or not kept:
         return False
@@ -508,12 +502,9 @@ def _forgotten_after_clean_stop(directory: Path, simulation: StartupSimulation, 
 
 
 def _scan_segment(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> ScannedSegment:
-    log = LogFile(log_path(directory, segment.base_offset))
-    log.keep_valid(segment.kept_bytes)
-    try:
+    with contextlib.closing(LogFile(log_path(directory, segment.base_offset))) as log:
+        log.keep_valid(segment.kept_bytes)
         return ScannedSegment.of(segment.base_offset, recover(log, segment.base_offset, options))
-    finally:
-        log.close()
 
 
 def forecast_partition(
@@ -539,9 +530,10 @@ def forecast_partition(
         if trusts and not stop.clean_shutdown:
             headers = read_cached_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
-        simulation = broker_start = _simulate_start(directory, options, stop, stop.recovery_point, reader)
+        simulation = broker_start = _simulate_start(directory, options, stop, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
-            simulation = _simulate_start(directory, options, replace(stop, clean_shutdown=False), 0, reader)
+            nothing_flushed = replace(stop, clean_shutdown=False, recovery_point=0)
+            simulation = _simulate_start(directory, options, nothing_flushed, reader)
         if not stop.clean_shutdown:
             whole = frozenset[int]() if headers is None else headers.kept
             scan_from = _first_segment_to_scan(directory, simulation.segments, everything, whole)
@@ -570,7 +562,6 @@ def forecast_partition(
         simulation=simulation,
         without_marker=without_marker,
         scan_from=scan_from,
-        scan_bytes=_bytes_from_scan_start(simulation.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
         refusals=tuple(_partition_refusals(directory, simulation)),
         forgotten=forgotten,
@@ -599,27 +590,17 @@ def _simulate_without_marker(
 ) -> StartupSimulation | None:
     if (broker_start.log_end_offset or 0) >= stop.known_end and _ends_with_whole_batch(directory, broker_start):
         return None
-    return _simulate_start(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
-
-
-def _bytes_from_scan_start(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
-    return (
-        0 if scan_from is None else sum(segment.log_bytes for segment in segments if segment.base_offset >= scan_from)
-    )
+    return _simulate_start(directory, options, replace(stop, clean_shutdown=False), reader)
 
 
 def _simulate_start(
-    directory: Path,
-    options: RecoverOptions,
-    stop: PartitionStop,
-    recovery_point: int,
-    reader: LogReader,
+    directory: Path, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation:
     return simulate_startup(
         directory,
         options,
         clean_shutdown=stop.clean_shutdown,
-        recovery_point=recovery_point,
+        recovery_point=stop.recovery_point,
         log_start_offset=stop.log_start_offset,
         kafka=stop.kafka,
         recoveries=reader.recoveries,
@@ -646,18 +627,9 @@ def _first_segment_to_scan(
     if everything:
         return base_offsets[0]
     for number in reversed(range(1, bisect_right(base_offsets, recovered[0]))):
-        if _is_sound_snapshot(directory / segment_file(base_offsets[number], SNAPSHOT_SUFFIX)):
+        if is_sound_snapshot(directory / segment_file(base_offsets[number], SNAPSHOT_SUFFIX)):
             return base_offsets[number]
     return base_offsets[0]
-
-
-def _is_sound_snapshot(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            Producers.from_snapshot(file.read(SNAPSHOT_BYTES_MAX))
-    except (OSError, SnapshotError):
-        return False
-    return True
 
 
 def _dropped_of_segments(
@@ -702,29 +674,23 @@ def _records_by_headers(directory: Path, segment: SimulatedSegment, options: Rec
 
 def _ends_with_whole_batch(directory: Path, simulation: StartupSimulation) -> bool:
     """Whether the last log ends with a whole batch. A broker does not look there after a clean stop."""
-    kept = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    kept = simulation.left
     if not kept or simulation.log_end_offset is None or kept[-1].action is not StartupAction.LOAD:
         return True
     base_offset = kept[-1].base_offset
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
-    log = LogFile(log_path(directory, base_offset))
-    try:
+    with contextlib.closing(LogFile(log_path(directory, base_offset))) as log:
         end = index.last_entry.position
         for batch in batches(log, end):
             end = batch.next_position
         return end == log.size  # not equal either if the index is of a longer log
-    finally:
-        log.close()
 
 
 def _ends_in_unfinished_batch(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
     if log_end_offset is None:
         return False
-    log = LogFile(log_path(directory, segment.base_offset))
-    try:
+    with contextlib.closing(LogFile(log_path(directory, segment.base_offset))) as log:
         return is_unfinished(log, segment.kept_bytes, segment.base_offset, log_end_offset)
-    finally:
-        log.close()
 
 
 def _partition_refusals(directory: Path, simulation: StartupSimulation) -> Iterator[Refusal]:
@@ -788,10 +754,6 @@ class ForecastTask:
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
 
-    def small_logs(self) -> Iterator[SmallLog]:
-        for base_offset in self.small:
-            yield SmallLog(log_path(self.directory, base_offset), base_offset, self.options)
-
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
     """The forecasts of some partitions, in their order. An engine does work of each name once."""
@@ -847,7 +809,7 @@ def _forecast_pass(tasks: Sequence[ForecastTask], use_mmap: bool, rooms: queue.S
     """The forecasts of partitions whose small logs are read together, in one of the rooms."""
     room = rooms.get()
     try:
-        small = [log for task in tasks for log in task.small_logs()]
+        small = [SmallLog(log_path(each.directory, base), base, each.options) for each in tasks for base in each.small]
         together = read_logs_together(small, use_mmap, room.log_bytes, room.writer)
         forecasts = {
             task.number: forecast_partition(

@@ -56,11 +56,10 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader, log_path
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, list_log_dir_partitions
-from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.location import DIRECTORY, Directory, flush_file_system_of
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, is_broker_log_dir, read_leader_epochs
-from kidxlib.storage.publisher import FileOwner, Publisher, sweep_staging_files
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan
+from kidxlib.storage.location import Directory, flush_file_system_of
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, is_broker_log_dir, read_leader_epochs
+from kidxlib.storage.publisher import FileOwner, Publisher, publish_log_dir_files, sweep_staging_files
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.console import begin_phase
 
@@ -78,7 +77,7 @@ _START_RESULTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_b
 
 def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
-    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
+    to_rebuild = {log_dir: plan.to_rebuild(log_dir) for log_dir in plan.by_log_dir}
     rebuilt = list(itertools.chain.from_iterable(to_rebuild.values()))
     names, left = {forecast.directory for forecast in rebuilt}, list(filter(plan.is_left, plan.forecasts))
     others = [
@@ -86,29 +85,24 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
         for forecast in plan.forecasts
         if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    for log_dir in plan.log_dirs:
-        in_workers = {forecast.directory for forecast in (*to_rebuild[log_dir.log_dir.path], *others)}
-        rest = [forecast for forecast in log_dir.forecasts if forecast.directory not in in_workers]
-        _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in rest)])
+    in_workers = {*names, *(forecast.directory for forecast in others)}
+    for log_dir, forecasts in plan.by_log_dir.items():
+        rest = [forecast for forecast in forecasts if forecast.directory not in in_workers]
+        _sweep_leftovers(log_dir, ["", *(forecast.directory.name for forecast in rest)])
     begin_phase("rebuilding, and looking at it as the broker will")
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
     except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
-        _sweep_unfinished_files(plan)
+        for log_dir, forecasts in plan.by_log_dir.items():
+            _sweep_leftovers(log_dir, ["", *(forecast.directory.name for forecast in forecasts)])
         raise
     read_then += sum(forecast.broker_start.read_bytes for forecast in left)
-    for log_dir in plan.log_dirs:
-        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
-        if forecasts := to_rebuild[path]:
-            _advance_recovery_points(path, points, forecasts)
+    for stopped in plan.broker.log_dirs:
+        if forecasts := to_rebuild[stopped.path]:
+            _advance_recovery_points(stopped.path, stopped.stop.recovery_points, forecasts)
     if plan.level is RecoverLevel.MARKER:
         _write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
-
-
-def _sweep_unfinished_files(plan: RecoveryPlan) -> None:
-    for log_dir in plan.log_dirs:
-        _sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
 
 
 def _sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
@@ -124,19 +118,14 @@ def _flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     granted where it has a recovery point behind them, or a marker.
     """
     for forecast in forecasts:
-        for segment in forecast.simulation.segments:
-            if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(log_path(forecast.directory, segment.base_offset))
+        for segment in forecast.to_scan:
+            _flush_file(log_path(forecast.directory, segment.base_offset))
     flush_file_system_of(log_dir)
 
 
 def _flush_file(path: str) -> None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _fsync(path, os.O_NOFOLLOW)
     except OSError as error:
         raise PublishError(f"{path}: cannot be flushed: {error.strerror}; check this disk") from error
 
@@ -148,7 +137,7 @@ def _advance_recovery_points(
     checkpoint has now.
     """
     ends = {forecast.topic_partition: forecast.simulation.log_end_offset or 0 for forecast in forecasts}
-    _publish_log_dir_file(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
+    publish_log_dir_files({log_dir: {RECOVERY_POINT_CHECKPOINT: offset_checkpoint({**points, **ends})}})
 
 
 def _write_markers(log_dirs: Sequence[Path]) -> None:
@@ -160,19 +149,12 @@ def _write_markers(log_dirs: Sequence[Path]) -> None:
     try:
         for log_dir in log_dirs:
             written.append(log_dir)
-            _publish_log_dir_file(log_dir, CLEAN_SHUTDOWN_FILE, clean_shutdown(_UNKNOWN_EPOCH))
+            publish_log_dir_files({log_dir: {CLEAN_SHUTDOWN_FILE: clean_shutdown(_UNKNOWN_EPOCH)}})
     except PublishError:
         with Publisher() as publisher:
             for log_dir in written:
                 publisher.remove(Directory(str(log_dir), ""), CLEAN_SHUTDOWN_FILE)
         raise
-
-
-def _publish_log_dir_file(log_dir: Path, name: str, content: bytes) -> None:
-    owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-    with Publisher() as publisher:
-        publisher.stage(Directory(str(log_dir), ""), name, content, owner)
-        publisher.commit()
 
 
 def rebuild_and_look(
@@ -252,11 +234,7 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
 
 
 def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
-    """The segments to read, from `scan_from` on."""
-    segments = forecast.simulation.segments
-    for segment in segments:
-        if forecast.scan_from is None or segment.base_offset < forecast.scan_from:
-            continue
+    for segment in forecast.to_scan:
         yield BuildTask(
             segment=SegmentFile(
                 source="",
@@ -264,7 +242,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 base_offset=segment.base_offset,
                 path=log_path(forecast.directory, segment.base_offset),
                 version=None,
-                active=segment is segments[-1],
+                active=segment is forecast.simulation.segments[-1],
             ),
             options=forecast.options,
             index_directory=forecast.files,
@@ -340,7 +318,7 @@ def _kept_bytes_by_segment(simulation: StartupSimulation) -> list[tuple[int, int
     return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]
 
 
-def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
+def cut_planned_logs(plan: RecoveryPlan, copies: KeptCopies) -> RecoveryPlan:
     """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
     dirs' locks. Return the plan of what is there now, of which nothing is to be cut.
     """
@@ -348,32 +326,28 @@ def cut_planned_logs(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies)
     for forecast in plan.forecasts:
         if plan.is_cut(forecast) or plan.is_left(forecast):
             _keep_what_is_cut(forecast, copies)
-    to_cut = [forecast for log_dir in plan.log_dirs for forecast in plan.to_cut(log_dir)]
-    if not to_cut:
-        return plan
+    to_cut = list(filter(plan.is_cut, plan.forecasts))
     _truncate_logs(to_cut)
-    return replace(plan, log_dirs=[_forecast_cut_partitions(plan, log_dir, known) for log_dir in plan.log_dirs])
+    now = {forecast.directory: _forecast_once_cut(forecast) for forecast in to_cut}
+    by_log_dir = {
+        log_dir: [now.get(forecast.directory, forecast) for forecast in forecasts]
+        for log_dir, forecasts in plan.by_log_dir.items()
+    }
+    return replace(plan, by_log_dir=by_log_dir)
 
 
-def _forecast_cut_partitions(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
-    cut_here = {forecast.topic_partition for forecast in plan.to_cut(planned)}
-    forecasts: list[Forecast] = []
-    for forecast in planned.forecasts:
-        if forecast.topic_partition in cut_here:
-            now = forecast_partition(
-                forecast.topic_partition,
-                forecast.directory,
-                forecast.options,
-                forecast.stop,
-                LogReader(),
-                everything=forecast.everything,
-                trusts=forecast.headers is not None,
-            )
-            _ensure_cut(forecast, now)
-            forecasts.append(now)
-        else:
-            forecasts.append(forecast)
-    return replace(planned, listed=list_log_dir_partitions(planned.log_dir, known), forecasts=forecasts)
+def _forecast_once_cut(forecast: Forecast) -> Forecast:
+    now = forecast_partition(
+        forecast.topic_partition,
+        forecast.directory,
+        forecast.options,
+        forecast.stop,
+        LogReader(),
+        everything=forecast.everything,
+        trusts=forecast.headers is not None,
+    )
+    _ensure_cut(forecast, now)
+    return now
 
 
 def _keep_what_is_cut(forecast: Forecast, copies: KeptCopies) -> None:
@@ -402,12 +376,8 @@ def _truncate_logs(forecasts: Sequence[Forecast]) -> None:
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
     """See that a partition is now what the broker would have made of it."""
     then, now = before.simulation, after.simulation
-    kept = [
-        (segment.base_offset, segment.kept_bytes)
-        for segment in then.segments
-        if segment.action is not StartupAction.DELETE
-    ]
-    made = [(segment.base_offset, segment.kept_bytes) for segment in now.segments]
+    kept = [(segment.base_offset, segment.kept_bytes) for segment in then.left]
+    made = _kept_bytes_by_segment(now)
     if after.dropped or after.refusals or made != kept or now.log_end_offset != then.log_end_offset:
         raise KidxError(
             f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
@@ -418,8 +388,8 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
 
 def _logs_to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
     """The logs to cut: name, bytes before and after."""
-    for segment in forecast.simulation.segments:
-        if segment.lost_bytes and segment.action is not StartupAction.DELETE:
+    for segment in forecast.simulation.left:
+        if segment.lost_bytes:
             yield segment_file(segment.base_offset, LOG_SUFFIX), segment.log_bytes, segment.kept_bytes
 
 
@@ -467,7 +437,7 @@ class KeptCopies:
                     copy = self.directory / f"{name}.{others}"
                 if not copy.exists():
                     _write_copy(copy, source, start)
-                _fsync(copy)
+                _fsync(copy, 0)
             self._flush_directories(copy.parent)
         except OSError as error:
             raise PublishError(
@@ -477,9 +447,9 @@ class KeptCopies:
     def _flush_directories(self, innermost: Path) -> None:
         directory = innermost
         while directory != self.directory.parent:
-            _fsync(directory)
+            _fsync(directory, os.O_DIRECTORY)
             directory = directory.parent
-        _fsync(directory)
+        _fsync(directory, os.O_DIRECTORY)
 
 
 def _write_copy(copy: Path, source: BinaryIO, start: int) -> None:
@@ -519,8 +489,8 @@ def _read_pieces(file: BinaryIO, start: int) -> Iterator[bytes]:
         yield piece
 
 
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, DIRECTORY if path.is_dir() else os.O_RDONLY | os.O_CLOEXEC)
+def _fsync(path: str | Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:

@@ -2,7 +2,7 @@
 
 Only files that follow from the logs and the cluster's metadata are made. `quorum-state`, `meta.properties`, high
 watermarks and log start offsets are not: nothing on the disk says what they were. That a partition's records are those
-of a topic id, replicas in other log dirs may confirm (`ConfirmingReplicas`).
+of a topic id, replicas in other log dirs may confirm (`_testimonies`).
 """
 
 from __future__ import annotations
@@ -56,19 +56,22 @@ _KINDS_SPEAKING_AGAINST: Final = (FindingKind.DIFFERS, FindingKind.NOT_COMPARABL
 
 @dataclass(frozen=True, slots=True)
 class MendRequest:
-    """What somebody who mends has said.
+    """What somebody who mends has said, and what is known besides.
 
     Attributes:
         accepted_topics: topics whose partitions belong to the topics that the metadata has by these names.
         sets_snapshot_aside: a snapshot of the cluster's metadata that cannot be read may be set aside.
         not_named: the broker has log dirs that nobody has named.
-        replicas: may confirm that a partition's records are the topic's.
+        replicas: log dirs, or copies of them, that have replicas of the broker's partitions.
+        engine: compares these with the partitions.
     """
 
     accepted_topics: Collection[str]
     sets_snapshot_aside: bool
     not_named: bool
-    replicas: ConfirmingReplicas
+    replicas: Sequence[ComparedPlace]
+    known: KnownTopics
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +115,11 @@ class Unmended:
         return f"{self.path}: not mended: {self.why}"
 
 
-def mendings_of(
-    broker: StoppedBroker, known: KnownTopics, request: MendRequest
-) -> tuple[list[Mending], list[Unmended]]:
+def mendings_of(broker: StoppedBroker, request: MendRequest) -> tuple[list[Mending], list[Unmended]]:
     """The files that can be put in place, and those that cannot though they are missing or do not read. Nothing is
     written.
     """
-    files: list[Mending | Unmended] = []
+    known, files = request.known, list[Mending | Unmended]()
     images, tiered = [metadata.to_end for metadata in known.read()], _remote_segments_by_directory(broker)
     for log_dir in broker.log_dirs:
         files += _mend_recovery_points(log_dir)
@@ -308,7 +309,7 @@ def _confirm_topic_id(
     log_dir: StoppedLogDir, partition: TopicPartition, topic_id: str, request: MendRequest
 ) -> tuple[bool, str]:
     """Whether a replica or an option confirms that a partition's records are the topic's; which one, or why none."""
-    testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
+    testimonies = list(_testimonies(request, log_dir, partition.directory, topic_id))
     if against := [testimony.text for testimony in testimonies if testimony.confirms is False]:
         return False, f"{against[0]}: its records are of another topic of that name, or the replicas have diverged"
     if confirming := [testimony.text for testimony in testimonies if testimony.confirms]:
@@ -398,38 +399,6 @@ def _why_not_replaceable(path: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmingReplicas:
-    """Log dirs, or copies of them, that have replicas of a broker's partitions."""
-
-    places: Sequence[ComparedPlace]
-    known: KnownTopics
-    engine: Engine
-
-    def testimonies(self, log_dir: StoppedLogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
-        """What each place says of a partition that is to be mended, with the directory `name`, whose topic has this id
-        by the metadata.
-        """
-        if not self.places:
-            return
-        of_broker = list_place(str(log_dir.path / name))
-        here = of_broker.directories.get(name)
-        known = MetadataOfPlaces(self.known, [str(log_dir.path)])
-        if here is None or here.problem is not None:
-            return
-        for place in self.places:
-            there = place.directories.get(name)
-            if there is None:
-                yield _Testimony(None, f"{place.name} has no {name}")
-            elif there.problem is not None:
-                yield _Testimony(None, f"{there.path}: {there.problem}")
-            elif there.topic_id != topic_id:
-                has = "no topic id that can be read" if there.topic_id is None else f"topic id {there.topic_id}"
-                yield _Testimony(None, f"{there.path} has {has}, and the metadata {topic_id}")
-            else:
-                yield _testimony_of_replica(DirectoryPair(here, there), of_broker, place, known, self.engine)
-
-
-@dataclass(frozen=True, slots=True)
 class _Testimony:
     """What a replica says of a topic id.
 
@@ -440,6 +409,30 @@ class _Testimony:
 
     confirms: bool | None
     text: str
+
+
+def _testimonies(request: MendRequest, log_dir: StoppedLogDir, name: str, topic_id: str) -> Iterator[_Testimony]:
+    """What each replica says of a partition that is to be mended, with the directory `name`, whose topic has this id by
+    the metadata.
+    """
+    if not request.replicas:
+        return
+    of_broker = list_place(str(log_dir.path / name))
+    here = of_broker.directories.get(name)
+    known = MetadataOfPlaces(request.known, [str(log_dir.path)])
+    if here is None or here.problem is not None:
+        return
+    for place in request.replicas:
+        there = place.directories.get(name)
+        if there is None:
+            yield _Testimony(None, f"{place.name} has no {name}")
+        elif there.problem is not None:
+            yield _Testimony(None, f"{there.path}: {there.problem}")
+        elif there.topic_id != topic_id:
+            has = "no topic id that can be read" if there.topic_id is None else f"topic id {there.topic_id}"
+            yield _Testimony(None, f"{there.path} has {has}, and the metadata {topic_id}")
+        else:
+            yield _testimony_of_replica(DirectoryPair(here, there), of_broker, place, known, request.engine)
 
 
 def _testimony_of_replica(

@@ -20,7 +20,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -52,10 +52,11 @@ from kidxlib.records.batch_headers import batches, epochs_of_batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
-from kidxlib.storage.location import DIRECTORY, Directory, open_regular_file
+from kidxlib.storage.location import DIRECTORY, open_regular_file
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.log_dir import META_PROPERTIES, read_leader_epochs, small_file
-from kidxlib.storage.publisher import FileOwner, Publisher
+from kidxlib.storage.log_dir import read_leader_epochs, small_file
+from kidxlib.storage.opened_log import open_local_log
+from kidxlib.storage.publisher import publish_log_dir_files
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"
@@ -178,25 +179,11 @@ def _kernel_messages() -> Iterator[KernelMessage]:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """Where a directory is.
-
-    Attributes:
-        boot_id: the id of this boot of the kernel.
-        mount_id: unique in this boot. A file system that is mounted again gets another id: while the id is the same,
-            the file system has stayed mounted.
-        file_system: the type of the file system.
-        directory: device and inode of the directory itself. A copy has others.
+def mount_of(directory: Path) -> dict[str, object]:
+    """Where a directory is, as a note has it (`_DIFFERENCES`). The id of a mount is unique in this boot, and a file
+    system that is mounted again gets another: while it is the same, the file system has stayed mounted. `directory` has
+    the device and the inode of the directory itself.
     """
-
-    boot_id: str
-    mount_id: int
-    file_system: str
-    directory: tuple[int, int]
-
-
-def mount_of(directory: Path) -> Mount:
     try:
         boot_id = _BOOT_ID.read_text().strip()
         file_system = _file_system_type(_statx_mount_id(directory, _STATX_MNT_ID))
@@ -208,7 +195,12 @@ def mount_of(directory: Path) -> Mount:
             f"{directory}: on {file_system or 'an unknown file system'}; expected one of "
             f"{', '.join(_TRUSTED_FILE_SYSTEMS)}: of others it is not known where their pages are"
         )
-    return Mount(boot_id, _mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
+    return {
+        "boot_id": boot_id,
+        "mount_id": _mount_id_of(directory),
+        "file_system": file_system,
+        "directory": [status.st_dev, status.st_ino],
+    }
 
 
 def _devices_of(directory: Path) -> frozenset[str] | None:
@@ -263,13 +255,8 @@ def note_page_cache(log_dirs: Sequence[Path]) -> None:
     """Note in each log dir that all in it is right and flushed. The caller has seen to that, and holds the locks."""
     last_number = last_message_number()
     for log_dir in log_dirs:
-        content = json.dumps(
-            {"version": _NOTE_VERSION, **_note_fields(mount_of(log_dir)), "kernel_log": last_number}, indent=2
-        )
-        owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-        with Publisher() as publisher:
-            publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
-            publisher.commit()
+        content = json.dumps({"version": _NOTE_VERSION, **mount_of(log_dir), "kernel_log": last_number}, indent=2)
+        publish_log_dir_files({log_dir: {NOTE: f"{content}\n".encode()}})
 
 
 #: What it means that a field of the note has another value now.
@@ -295,21 +282,12 @@ def ensure_page_cache_kept(log_dir: Path) -> None:
         raise UntrustedError(f"{note}: not readable: {error}") from error
     if version != _NOTE_VERSION:
         raise UntrustedError(f"{note}: version {version}, expected {_NOTE_VERSION}")
-    now = _note_fields(mount_of(log_dir))
+    now = mount_of(log_dir)
     for name, meaning in _DIFFERENCES.items():
         if noted.get(name) != now[name]:
             raise UntrustedError(f"{note}: {meaning} (noted {noted.get(name)}, found {now[name]})")
     devices = _devices_of(log_dir)
     ensure_no_kernel_errors(list(_kernel_messages()), last_number, devices)
-
-
-def _note_fields(mount: Mount) -> dict[str, object]:
-    return {
-        "boot_id": mount.boot_id,
-        "mount_id": mount.mount_id,
-        "file_system": mount.file_system,
-        "directory": list(mount.directory),
-    }
 
 
 def ensure_no_errors_in(broker_log: Path) -> None:
@@ -380,7 +358,7 @@ def _whole_segments_before_last(directory: Path, unflushed: Sequence[int]) -> di
     """The ends of the segments before the last one; of none, unless all are whole, no epoch is missing, and the last
     segment has a snapshot.
     """
-    if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
+    if len(unflushed) < 2 or not is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _SegmentEnd] = {}
     try:
@@ -418,13 +396,10 @@ def _closed_segment_end(directory: int, base_offset: int) -> _SegmentEnd | None:
     last_entry, last_time = offset_index.last_entry, time_index.last_entry
     if (len(offset_index) and not last_entry.position) or last_time.timestamp <= 0:
         return None  # zeros at the end: the index was not closed
-    descriptor, status = open_regular_file(segment_file(base_offset, LOG_SUFFIX), directory)
-    try:
-        log = ChunkedLog(descriptor, status.st_size, _END_PIECE_BYTES)
+    with open_local_log(segment_file(base_offset, LOG_SUFFIX), directory) as (descriptor, version):
+        log = ChunkedLog(descriptor, version.size, _END_PIECE_BYTES)
         last_batches = list(batches(log, last_entry.position))
         first_batch = list(itertools.islice(batches(log), 1 if last_entry.position else 0))
-    finally:
-        os.close(descriptor)
     size = log.size
     if (
         not last_batches
@@ -466,7 +441,7 @@ def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
         os.close(descriptor)
 
 
-def _is_sound_snapshot(path: Path) -> bool:
+def is_sound_snapshot(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             read_snapshot(file.read(SNAPSHOT_BYTES_MAX))

@@ -21,17 +21,9 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import KeptCopies, cut_planned_logs, make_ready
-from kidxlib.operations.recover.mend import (
-    ConfirmingReplicas,
-    Mending,
-    MendRequest,
-    Unmended,
-    mend,
-    mendings_of,
-    replica_places,
-)
+from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of, replica_places
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoverLevel, RecoveryPlan, recovery_plan
+from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, recovery_plan
 from kidxlib.operations.recover.refusals import refusals_to_apply
 from kidxlib.operations.recover.stopped_broker import (
     Refusal,
@@ -51,7 +43,6 @@ from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.terminal.run_summary import first_logs_not_known, gap_lines
 from kidxlib.text.words import counted
 
-#: So many lines of a kind are shown one by one.
 _NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
 
@@ -110,7 +101,7 @@ def _tell_plan(
     outcome.table(
         f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
         ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
-        [_log_dir_row(plan, log_dir) for log_dir in plan.log_dirs],
+        [_log_dir_row(plan, log_dir) for log_dir in plan.by_log_dir],
         text_columns=1,
     )
     dropped = plan.dropped
@@ -261,11 +252,11 @@ def _plan_as_json(
         "not_mended": list(unmended),
         "plan_only": list(plan.broker.reads_alone),
         "unknown": list(plan.unknown),
-        "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
+        "log_dirs": list(map(str, plan.by_log_dir)),
         "plan_seconds": plan.seconds,
         "untrusted": None if plan.untrusted is None else {str(path): why for path, why in plan.untrusted.items()},
         "start_bytes": plan.start_bytes,
-        "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
+        "kidx_bytes": sum(map(plan.scan_bytes, plan.by_log_dir)),
         "start_bytes_now": read_then,
         "partitions": [_forecast_as_json(plan, forecast) for forecast in plan.forecasts],
     }
@@ -283,15 +274,14 @@ def _findings_as_json(findings: Sequence[tuple[Forecast, Finding]]) -> list[dict
     ]
 
 
-def _log_dir_row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
-    left = [forecast for forecast in log_dir.forecasts if plan.is_left(forecast)]
-    to_rebuild = plan.to_rebuild(log_dir)
+def _log_dir_row(plan: RecoveryPlan, log_dir: Path) -> list[str | int]:
+    forecasts = plan.by_log_dir[log_dir]
     return [
-        str(log_dir.log_dir.path),
-        len(log_dir.forecasts),
-        len(to_rebuild),
-        len(left),
-        sum(forecast.broker_start.read_bytes for forecast in log_dir.forecasts),
+        str(log_dir),
+        len(forecasts),
+        len(plan.to_rebuild(log_dir)),
+        sum(map(plan.is_left, forecasts)),
+        sum(forecast.broker_start.read_bytes for forecast in forecasts),
         plan.scan_bytes(log_dir),
     ]
 
@@ -345,9 +335,8 @@ def recover_log_dirs(request: RecoverRequest, backend: Backend, *, as_it_comes: 
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
             outcome.line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
-            seen = _inspect_log_dirs(
-                request, _read_broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
-            )
+            broker = _read_broker(request)  # all log dirs are locked: else nothing would have been mended
+            seen = _inspect_log_dirs(request, broker, replicas, backend, stack, "forecasts-after-mending")
             tell(seen, has_mended=True)
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
@@ -379,7 +368,6 @@ class _Inspection:
     """
 
     plan: RecoveryPlan
-    known: KnownTopics
     refusals: Sequence[Refusal]
     mendings: Sequence[Mending]
     unmended: Sequence[Unmended]
@@ -419,15 +407,17 @@ def _inspect_log_dirs(
             request.accepted_topics,
             request.sets_snapshot_aside,
             bool(plan.not_named),
-            ConfirmingReplicas(replicas, known, backend.engine),
+            replicas,
+            known,
+            backend.engine,
         )
-        mendings, unmended = mendings_of(broker, known, mend_request)
+        mendings, unmended = mendings_of(broker, mend_request)
     refusals = [
         refusal
         for refusal in refusals_to_apply(plan, applies=request.apply)
         if not any(mending.answers(refusal) for mending in mendings)
     ]
-    return _Inspection(plan, known, refusals, mendings, unmended)
+    return _Inspection(plan, refusals, mendings, unmended)
 
 
 def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
@@ -455,7 +445,7 @@ def _apply_plan(
         if request.trusts:
             _note_page_cache(plan.broker)
         return plan.start_bytes
-    done = cut_planned_logs(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    done = cut_planned_logs(plan, copies) if request.truncate and copies is not None else plan
     read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_page_cache(plan.broker)
@@ -478,12 +468,12 @@ def _lock_and_read_broker(request: RecoverRequest, stack: contextlib.ExitStack) 
             why = str(error)
         if why is not None:
             not_locked.append(why)
-    return _read_broker(request, not_locked)  # while nobody else writes
+    broker = _read_broker(request)  # while nobody else writes
+    return replace(broker, reads_alone=(*broker.reads_alone, *not_locked))
 
 
-def _read_broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
-    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
-    return replace(broker, not_locked=tuple(not_locked))
+def _read_broker(request: RecoverRequest) -> StoppedBroker:
+    return stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
 
 
 def _why_page_cache_untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:

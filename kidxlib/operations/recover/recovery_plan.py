@@ -9,7 +9,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, FoundGaps, GapEvidence, PolicyOf, explains_gaps, gaps_in
-from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
+from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
@@ -52,50 +52,33 @@ class RecoverLevel(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedLogDir:
-    """A log dir, and its partitions at the next start.
-
-    Attributes:
-        listed: its partitions and segments, without the cluster's metadata, which a broker always recovers.
-        forecasts: one for each partition that has a segment.
-    """
-
-    log_dir: StoppedLogDir
-    listed: Plan
-    forecasts: Sequence[Forecast]
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedAbsentPartition:
     """A partition that a log dir had, and whose directory is in none.
 
     Attributes:
-        directory: where the partition would be.
         stop: what the log dir's checkpoints say of it.
-        known_to: the file or the metadata that names it.
-        aside, remedy: as in `audit.startup.absent`.
-        is_only_replica: no other node has one.
         is_only_copy: neither has another node one, nor does a checkpoint say that the partition was empty.
     """
 
-    directory: Path
+    found: AbsentPartition
     stop: PartitionStop
-    known_to: str
-    aside: tuple[Location, ...]
-    remedy: str
-    is_only_replica: bool
     is_only_copy: bool
+
+    @property
+    def directory(self) -> Path:
+        """Where the partition would be."""
+        return Path(str(self.found.directory))
 
     @property
     def is_lost(self) -> bool:
         """Whether records are gone with the partition, as far as anybody knows."""
-        return not self.aside and (self.stop.known_end > 0 or self.is_only_copy)
+        return not self.found.aside and (self.stop.known_end > 0 or self.is_only_copy)
 
     @property
     def why(self) -> str:
         had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
         only = "; no other node has a replica, and no checkpoint tells how far it went" if self.is_only_copy else ""
-        return f"no such directory; {self.known_to} names it{had}{only}; a broker that starts makes an empty log"
+        return f"no such directory; {self.found.known_to} names it{had}{only}; a broker that starts makes an empty log"
 
     @property
     def text(self) -> str:
@@ -104,13 +87,7 @@ class PlannedAbsentPartition:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets that are gone before the broker starts.
-
-    Attributes:
-        directory: of the partition.
-        offsets: the offsets that are gone.
-        why: what is known of them.
-    """
+    """Offsets of a partition that are gone before the broker starts."""
 
     directory: Path
     offsets: range
@@ -121,12 +98,13 @@ class Loss:
         return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPlan:
-    """What a recovery would do.
+    """What a recovery would do; by default of log dirs in which all is whole, and without options.
 
     Attributes:
-        log_dirs: all that can be looked at; log dirs with a marker are looked at and left as they are.
+        by_log_dir: a forecast for each partition that has a segment, by the path of its log dir. Log dirs with a marker
+            are looked at and left as they are.
         refusals: why the plan cannot be applied, by the log dirs as a whole; `refusals_to_apply` has all reasons.
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
@@ -146,25 +124,25 @@ class RecoveryPlan:
 
     broker: StoppedBroker
     level: RecoverLevel
-    cuts: bool
-    accepts_loss: bool
-    alone: bool
-    everything: bool
-    untrusted: Mapping[Path, str] | None
-    log_dirs: Sequence[PlannedLogDir]
-    refusals: Sequence[Refusal]
-    unknown: Sequence[str]
-    not_named: Sequence[str]
-    without_metadata: Sequence[str]
-    is_only_voter: bool
-    absent: Sequence[PlannedAbsentPartition]
-    aside: Sequence[Aside]
-    gaps: FoundGaps
-    seconds: float
+    by_log_dir: Mapping[Path, Sequence[Forecast]]
+    cuts: bool = False
+    accepts_loss: bool = False
+    alone: bool = False
+    everything: bool = False
+    untrusted: Mapping[Path, str] | None = None
+    refusals: Sequence[Refusal] = ()
+    unknown: Sequence[str] = ()
+    not_named: Sequence[str] = ()
+    without_metadata: Sequence[str] = ()
+    is_only_voter: bool = False
+    absent: Sequence[PlannedAbsentPartition] = ()
+    aside: Sequence[Aside] = ()
+    gaps: FoundGaps = field(default_factory=FoundGaps)
+    seconds: float = 0.0
 
     @property
     def forecasts(self) -> list[Forecast]:
-        return [forecast for log_dir in self.log_dirs for forecast in log_dir.forecasts]
+        return list(itertools.chain.from_iterable(self.by_log_dir.values()))
 
     @property
     def dropped(self) -> list[tuple[Forecast, Dropped]]:
@@ -193,9 +171,9 @@ class RecoveryPlan:
         """
         return [
             (forecast, forecast.seen.perhaps_lost_first)
-            for log_dir in self.log_dirs
-            if not log_dir.log_dir.stop.knows_log_starts
-            for forecast in log_dir.forecasts
+            for log_dir in self.broker.log_dirs
+            if not log_dir.stop.knows_log_starts
+            for forecast in self.by_log_dir[log_dir.path]
             if forecast.seen.perhaps_lost_first
         ]
 
@@ -238,10 +216,8 @@ class RecoveryPlan:
 
     @property
     def _partition_stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
-        for log_dir in self.log_dirs:
-            yield from (
-                (log_dir.log_dir.path, forecast.topic_partition, forecast.stop) for forecast in log_dir.forecasts
-            )
+        for log_dir, forecasts in self.by_log_dir.items():
+            yield from ((log_dir, forecast.topic_partition, forecast.stop) for forecast in forecasts)
 
     @property
     def doubts(self) -> bool:
@@ -264,7 +240,7 @@ class RecoveryPlan:
         empty = [forecast for forecast in self.forecasts if forecast.is_empty and not forecast.stop.known_end]
         return [
             *(f"{forecast.directory}: {forecast.stop.why_empty}" for forecast in empty),
-            *(partition.text for partition in self.absent if not partition.is_lost and not partition.aside),
+            *(partition.text for partition in self.absent if not partition.is_lost and not partition.found.aside),
             *(
                 f"{forecast.directory}: {finding.detail}: {finding.consequence}"
                 for forecast, finding in self._logs_shorter_than_index
@@ -284,7 +260,7 @@ class RecoveryPlan:
         absent = [
             Loss(partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why)
             for partition in self.absent
-            if partition.stop.known_end and not partition.aside
+            if partition.stop.known_end and not partition.found.aside
         ]
         return [*ended, *absent]
 
@@ -296,7 +272,7 @@ class RecoveryPlan:
     @property
     def rebuilt(self) -> int:
         """How many partitions are to be rebuilt."""
-        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.log_dirs)
+        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.by_log_dir)
 
     @property
     def leaves_losses(self) -> bool:
@@ -310,22 +286,19 @@ class RecoveryPlan:
     def is_cut(self, forecast: Forecast) -> bool:
         return self.cuts and forecast.can_be_cut and bool(forecast.dropped)
 
-    def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
-        return [forecast for forecast in log_dir.forecasts if self.is_cut(forecast)]
-
-    def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
+    def to_rebuild(self, log_dir: Path) -> list[Forecast]:
         """The partitions of which something is to be read. At the level of checkpoints a broker reads the last segment
         again, whatever was done before: kidx does not read that segment alone, unless all is to be known to be right.
         """
         return [
             forecast
-            for forecast in log_dir.forecasts
+            for forecast in self.by_log_dir[log_dir]
             if forecast.scan_from is not None
             and not self.is_left(forecast)
             and not (self.untrusted is None and self.level is RecoverLevel.CHECKPOINT and forecast.reads_only_last)
         ]
 
-    def scan_bytes(self, log_dir: PlannedLogDir) -> int:
+    def scan_bytes(self, log_dir: Path) -> int:
         """The bytes of logs that kidx reads."""
         return sum(forecast.scan_bytes for forecast in self.to_rebuild(log_dir))
 
@@ -362,7 +335,7 @@ def recovery_plan(
     tasks = _forecast_tasks(
         broker, listed, policy_of, found_before, everything=everything, untrusted=untrusted, scans=scans
     )
-    planned = _forecast_log_dirs(broker, listed, tasks, engine, name)
+    by_log_dir = _forecasts_by_log_dir(listed, tasks, engine, name)
     refused = [] if goes_alone else [*_missing_metadata_refusal(broker, known)]
     is_only_voter = any(metadata.only_voter == broker.node_id for metadata in known.read())
     without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
@@ -374,7 +347,7 @@ def recovery_plan(
         alone=alone,
         everything=everything,
         untrusted=untrusted,
-        log_dirs=planned,
+        by_log_dir=by_log_dir,
         refusals=[*broker.refusals, *refused],
         unknown=_why_log_dirs_uncertain(broker, known),
         not_named=known.other_log_dirs(broker.node_id, _known_directory_ids(broker, known)),
@@ -382,18 +355,18 @@ def recovery_plan(
         is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent_partitions(broker, known)),
         aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
-        gaps=_gaps_of_log_dirs(planned, policy_of),
+        gaps=_gaps_of_log_dirs(by_log_dir, listed, policy_of),
         seconds=time.monotonic() - start,
     )
 
 
 def log_dirs_with_forecasts(
     broker: StoppedBroker, known: KnownTopics, forecasts: Mapping[Path, Forecast]
-) -> list[PlannedLogDir]:
+) -> dict[Path, list[Forecast]]:
     """The log dirs of a broker, with forecasts that were made before, by directory. It is an error if a partition has
     no forecast, or is gone.
     """
-    planned: list[PlannedLogDir] = []
+    by_log_dir: dict[Path, list[Forecast]] = {}
     for log_dir in broker.log_dirs:
         listed = list_log_dir_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
@@ -402,13 +375,13 @@ def log_dirs_with_forecasts(
             raise KidxError(f"{min(gone)}: it is gone; expected that nobody else writes to {log_dir.path}")
         if added := {*directories} - expected:
             raise KidxError(f"{min(added)}: it was not there; expected that nobody else writes to {log_dir.path}")
-        planned.append(PlannedLogDir(log_dir, listed, [forecasts[directory] for directory in directories]))
-    return planned
+        by_log_dir[log_dir.path] = [forecasts[directory] for directory in directories]
+    return by_log_dir
 
 
-def _forecast_log_dirs(
-    broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
-) -> list[PlannedLogDir]:
+def _forecasts_by_log_dir(
+    listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
+) -> dict[Path, list[Forecast]]:
     log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
     begin_phase(
         "reading what a broker would",
@@ -417,10 +390,7 @@ def _forecast_log_dirs(
         log_bytes=log_bytes,
     )
     forecasts = iter(forecasts_of(tasks, engine, name))
-    return [
-        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
-        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
-    ]
+    return {log_dir: list(itertools.islice(forecasts, len(plan.partitions))) for log_dir, plan in listed.items()}
 
 
 def _forecast_tasks(
@@ -479,11 +449,13 @@ def _logs_read_before(
     return {base_offset: read for base_offset, read in found.items() if read is not None}
 
 
-def _gaps_of_log_dirs(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
+def _gaps_of_log_dirs(
+    by_log_dir: Mapping[Path, Sequence[Forecast]], listed: Mapping[Path, Plan], policy_of: PolicyOf
+) -> FoundGaps:
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
-    for log_dir in planned:
-        for partition, forecast in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
+    for log_dir, forecasts in by_log_dir.items():
+        for partition, forecast in zip(listed[log_dir].partitions, forecasts, strict=True):
             places[partition.key] = partition.directory.path
             of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
             rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]
@@ -522,14 +494,9 @@ def _known_directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str 
     """The ids of the log dirs at hand, by their `meta.properties` and by the cluster's metadata."""
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
     log_dirs = [location(str(log_dir.path)) for log_dir in broker.log_dirs]
-    return [
-        *ids,
-        *(
-            directory_id
-            for metadata in known.read()
-            for directory_id in directory_ids_of(log_dirs, metadata.to_end).values()
-        ),
-    ]
+    for metadata in known.read():
+        ids += directory_ids_of(log_dirs, metadata.to_end).values()
+    return ids
 
 
 def _why_log_dirs_uncertain(broker: StoppedBroker, known: KnownTopics) -> list[str]:
@@ -553,20 +520,13 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
     ]
     stops = {str(log_dir.path): log_dir.stop for log_dir in broker.log_dirs}
     for absent in absent_partitions(log_dirs, known.read()):
-        stop = stops[str(absent.log_dir)].of(absent.partition)
-        yield PlannedAbsentPartition(
-            Path(str(absent.directory)),
-            stop,
-            absent.known_to,
-            absent.aside,
-            absent.remedy,
-            absent.is_only_replica,
-            absent.is_only_replica and absent.partition not in stops[str(absent.log_dir)].high_watermarks,
-        )
+        stop = stops[str(absent.log_dir)]
+        is_only_copy = absent.is_only_replica and absent.partition not in stop.high_watermarks
+        yield PlannedAbsentPartition(absent, stop.of(absent.partition), is_only_copy)
 
 
 def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
-    """The partitions and segments of a log dir, as in `PlannedLogDir`."""
+    """The partitions and segments of a log dir, without the cluster's metadata, which a broker always recovers."""
     source = log_dir_as_source(log_dir)
     plan = find_partitions(
         (source,),

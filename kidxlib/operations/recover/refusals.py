@@ -53,9 +53,9 @@ def _log_dir_refusals(plan: RecoveryPlan) -> Iterator[Refusal]:
             f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {RecoverLevel.CHECKPOINT}"
         )
     if plan.level is RecoverLevel.MARKER:
-        for log_dir in plan.log_dirs:
-            if log_dir.log_dir.other_logs:
-                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
+        for log_dir in plan.broker.log_dirs:
+            if log_dir.other_logs:
+                other = log_dir.path / log_dir.other_logs[0]
                 yield Refusal(
                     f"{other}: a log that a broker loads, and that is no partition's: with --level "
                     f"{RecoverLevel.CHECKPOINT} the broker recovers it itself",
@@ -68,13 +68,13 @@ def _absent_partition_refusals(plan: RecoveryPlan) -> Iterator[Refusal]:
     may delete the only copy.
     """
     for absent in plan.absent:
-        if absent.aside:
-            folder = absent.aside[0]
+        if absent.found.aside:
+            folder = absent.found.aside[0]
             told = [refusal for refusal in plan.refusals if refusal.text.startswith(f"{folder}: ")]
             if not (told and is_moved(folder.name)):  # a copy on its way is told there
-                yield Refusal(f"{absent.text}; {absent.remedy}")
+                yield Refusal(f"{absent.text}; {absent.found.remedy}")
         elif absent.is_lost and not plan.leaves_losses:
-            elsewhere = "" if absent.is_only_replica else ", and a leader elsewhere has the records"
+            elsewhere = "" if absent.found.is_only_replica else ", and a leader elsewhere has the records"
             yield Refusal(
                 f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
                 f"{_accepting_options(plan)} goes on without it{elsewhere}"
@@ -226,12 +226,8 @@ def _what_to_do_about_loss(plan: RecoveryPlan, forecast: Forecast) -> str:
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"
         )
-    if not forecast.can_be_cut:
-        return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
-    return (
-        f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker, and --truncate "
-        "with --keep DIR cuts it where the broker would"
-    )
+    or_cut = ", and --truncate with --keep DIR cuts it where the broker would" if forecast.can_be_cut else ""
+    return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker{or_cut}"
 
 
 def _what_is_lost(forecast: Forecast) -> str:

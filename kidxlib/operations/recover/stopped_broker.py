@@ -12,7 +12,7 @@ from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import HOLDS_FOR
-from kidxlib.errors import CheckpointError, UsageError
+from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.indexing.source import Source
@@ -24,7 +24,7 @@ from kidxlib.storage.log_dir import (
     MetaProperties,
     is_partition_directory,
     looks_unmounted,
-    read_meta_properties,
+    usable_meta_properties,
 )
 from kidxlib.storage.store.s3 import is_object
 
@@ -85,20 +85,13 @@ class StoppedBroker:
     Attributes:
         log_dirs: the log dirs that can be looked at.
         refusals: why the broker cannot be made ready, as far as that is seen without its logs.
-        plan_only: why nothing is to be written there, though a plan serves.
-        not_locked: why log dirs could not be locked.
+        reads_alone: why nothing can be written there, though a plan serves.
     """
 
     node_id: int | None
     log_dirs: tuple[StoppedLogDir, ...]
     refusals: tuple[Refusal, ...]
-    plan_only: tuple[str, ...] = ()
-    not_locked: tuple[str, ...] = ()
-
-    @property
-    def reads_alone(self) -> tuple[str, ...]:
-        """Why nothing can be written there."""
-        return self.plan_only + self.not_locked
+    reads_alone: tuple[str, ...] = ()
 
     @property
     def unclean(self) -> tuple[StoppedLogDir, ...]:
@@ -205,14 +198,10 @@ def _distinct_paths(paths: Iterable[str]) -> list[Path]:
 
 
 def _read_log_dir(path: Path, names: Sequence[str], stop: LastStop) -> StoppedLogDir:
-    try:
-        meta = read_meta_properties(path)
-    except (CheckpointError, OSError):
-        meta = MetaProperties()  # it is among what the broker meets
     directories = [name for name in names if (path / name).is_dir()]  # a broker passes over files of such names
     return StoppedLogDir(
         path=path,
-        meta=meta,
+        meta=usable_meta_properties(path),  # one that cannot be read is among what the broker meets
         stop=stop,
         partitions=tuple(name for name in directories if parse_partition_directory(name) is not None),
         directories=frozenset(directories),

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.audit.gaps import FoundGaps, explains_gaps
-from kidxlib.audit.startup.simulation import SegmentRecovery, StartupAction
+from kidxlib.audit.gaps import explains_gaps
+from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import KidxError, WorkersDiedError, describe_error
@@ -63,7 +63,7 @@ from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directo
 from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.opened_log import SMALL_BYTES
-from kidxlib.storage.publisher import FileOwner, Publisher
+from kidxlib.storage.publisher import FileOwner, Publisher, publish_log_dir_files
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase
@@ -191,8 +191,8 @@ def _fill_log_dirs(plan: RestorePlan, log_dirs: Sequence[Path], backend: Backend
     for replica in plan.copied:
         assert replica.log_dir is not None
         by_log_dir[replica.log_dir].append(replica)
-    _publish_log_dir_files({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
-    _publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
+    publish_log_dir_files({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
+    publish_log_dir_files({path: _checkpoint_contents(by_log_dir[path]) for path in log_dirs})
     known = _known_topics(plan)
     with scratch_directory() as scans:
         copies = _copy_logs(plan, known, backend.engine, reader, scans)
@@ -227,26 +227,9 @@ def _checkpoint_contents(replicas: Sequence[ChosenReplica]) -> dict[str, bytes]:
 def _make_ready(plan: RestorePlan, known: KnownTopics, forecasts: Mapping[Path, Forecast], backend: Backend) -> None:
     """Make the new log dirs ready for the first start, as `recover --level marker` does."""
     brokers = [stopped_broker(map(str, broker.log_dirs)) for broker in plan.brokers]
-    planned = [log_dir for broker in brokers for log_dir in log_dirs_with_forecasts(broker, known, forecasts)]
-    ready = RecoveryPlan(
-        broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
-        level=RecoverLevel.MARKER,
-        cuts=False,
-        accepts_loss=False,
-        alone=False,
-        everything=False,
-        untrusted=None,
-        log_dirs=planned,
-        refusals=(),
-        unknown=(),
-        not_named=(),
-        without_metadata=(),
-        is_only_voter=False,
-        absent=(),
-        aside=(),
-        gaps=FoundGaps(),
-        seconds=0.0,
-    )
+    together = StoppedBroker(None, tuple(log_dir for broker in brokers for log_dir in broker.log_dirs), ())
+    by_log_dir = log_dirs_with_forecasts(together, known, forecasts)
+    ready = RecoveryPlan(broker=together, level=RecoverLevel.MARKER, by_log_dir=by_log_dir)
     make_ready(ready, backend)
 
 
@@ -256,15 +239,6 @@ def _known_topics(plan: RestorePlan) -> KnownTopics:
         return KnownTopics()
     of_source = TopicsOfSource(plan.surviving.metadata, BrokerSettings(None, None))
     return KnownTopics({str(path): of_source for broker in plan.brokers for path in broker.log_dirs})
-
-
-def _publish_log_dir_files(files: Mapping[Path, Mapping[str, bytes]]) -> None:
-    with Publisher() as publisher:
-        for log_dir, contents in files.items():
-            owner = replace(FileOwner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
-            for name, content in contents.items():
-                publisher.stage(Directory(str(log_dir), ""), name, content, owner)
-        publisher.commit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,8 +323,7 @@ class _ForecastTasks:
 
 def _logs(replica: ChosenReplica) -> dict[int, int]:
     """The bytes that are copied of each log, up to its last whole batch, by base offset."""
-    segments = replica.copied_from.forecast.simulation.segments
-    return {each.base_offset: each.kept_bytes for each in segments if each.action is not StartupAction.DELETE}
+    return {each.base_offset: each.kept_bytes for each in replica.copied_from.forecast.simulation.left}
 
 
 def _groups(
@@ -394,11 +367,9 @@ def _cut_epochs(replicas: Iterable[ChosenReplica]) -> None:
             entries = () if epochs is None else epochs.entries
             kept = [entry for entry in entries if entry.start_offset < replica.copied_from.end_offset]
             if len(kept) < len(entries):
-                directory, owner = (
-                    Directory(str(path.parent), path.name),
-                    replace(FileOwner.of(path.stat()), mode=0o644),
-                )
-                publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
+                owner = replace(FileOwner.of(path.stat()), mode=0o644)
+                content = LeaderEpochs(kept).checkpoint()
+                publisher.stage(Directory(str(path.parent), path.name), LEADER_EPOCH_CHECKPOINT, content, owner)
         publisher.commit()
 
 

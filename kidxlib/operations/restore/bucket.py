@@ -277,18 +277,17 @@ def take_from_bucket(
         taken.metadata_partitions = _count_metadata_partitions(taken, metadata, surviving)
         wanted = _wanted_directories(taken, surviving, topics)
         remotes = [*_remote_partitions(taken, wanted, metadata)]
-        protection = protection_of(
+        taken.protection, why_not_attached = protection_of(
             bucket.place, wanted.values(), bucket.protected, brokers, is_cluster_stopped=bucket.is_cluster_stopped
         )
     except (OSError, RemoteLogMetadataError) as error:
         raise UsageError(f"{bucket.place}: {describe_error(error)}") from error
-    taken.protection = protection.seen
     if not remotes and not taken.refusals:
         taken.refusals.append(
             f"{bucket.place}: no remote segment of a topic that is to be restored; name the place that the storage "
             "plugin writes to, and its --layout"
         )
-    taken.refusals += protection.refusals
+    taken.refusals += why_not_attached
     inventory = taken.inventory = _with_remote_starts(inventory, remotes)
     folders = _folders_only_in_bucket(taken, remotes)
     taken.lost += _offsets_nowhere(taken, remotes)
@@ -309,7 +308,7 @@ def _folders_only_in_bucket(
         _count_segments(taken, remote)
         name = remote.topic_partition
         replicas = taken.inventory.replicas.get(name, ())
-        _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
+        taken.lost += _gaps_between_segments(remote, min((each.start_offset for each in replicas), default=None))
         for replica in replicas:
             _compare_with_local_log(taken, remote, replica)
         if not replicas and (folder := _made_folder(taken, remote)) is not None:
@@ -443,9 +442,10 @@ def _remote_partitions(
     for partition, of_partition in rows.items():
         segments = read_segments(of_partition)
         if partition not in wanted and segments and _has_restored_replica(taken, partition):
+            first, last = min(row["start_offset"] for row in segments), max(row["end_offset"] for row in segments)
             taken.lost.append(
-                f"{partition.topic}-{partition.partition}: {_offset_range_in_words(segments)} are in remote segments "
-                f"by {REMOTE_LOG_METADATA_TOPIC}, {_why_nothing_in_bucket(taken, partition.topic, 'directory')}"
+                f"{partition.topic}-{partition.partition}: offsets {first} to {last} are in remote segments by "
+                f"{REMOTE_LOG_METADATA_TOPIC}, {_why_nothing_in_bucket(taken, partition.topic, 'directory')}"
             )
 
 
@@ -460,11 +460,6 @@ def _visible_in_metadata(places: Sequence[Path]) -> dict[TopicIdPartition, dict[
 def _has_restored_replica(taken: TakenBucket, partition: TopicIdPartition) -> bool:
     replicas = taken.inventory.replicas.get(TopicPartition(partition.topic, partition.partition), ())
     return any(replica.topic_id == partition.topic_id for replica in replicas)
-
-
-def _offset_range_in_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    first, last = min(row["start_offset"] for row in rows), max(row["end_offset"] for row in rows)
-    return f"offsets {first} to {last}"
 
 
 def _remote_partition_by_objects(
@@ -532,25 +527,19 @@ def _count_segments(taken: TakenBucket, remote: _TakenPartition) -> None:
     taken.log_bytes += sum(row["log_bytes"] for row in rows)
 
 
-def _gaps_between_segments(remote: _TakenPartition) -> Iterator[range]:
-    end = None
-    for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
-        if end is not None and visible.first_offset > end:
-            yield range(end, visible.first_offset)
-        end = max(end or 0, visible.last_offset + 1)
-
-
-def _tell_gaps(taken: TakenBucket, remote: _TakenPartition, local_start: int | None) -> None:
+def _gaps_between_segments(remote: _TakenPartition, local_start: int | None) -> Iterator[str]:
     """
     Args:
         local_start: where the longest log in a log dir begins; None: no log dir has the partition.
     """
-    for gap in _gaps_between_segments(remote):
-        if local_start is None or gap.start < local_start:
-            taken.lost.append(
-                f"{remote.name}: offsets {gap.start} to {gap.stop - 1} are in no remote segment: consumers that come "
-                "there get OFFSET_OUT_OF_RANGE"
+    end = None
+    for visible in sorted(remote.visible.values(), key=lambda each: each.first_offset):
+        if end is not None and end < visible.first_offset and (local_start is None or end < local_start):
+            yield (
+                f"{remote.name}: offsets {end} to {visible.first_offset - 1} are in no remote segment: consumers that "
+                "come there get OFFSET_OUT_OF_RANGE"
             )
+        end = max(end or 0, visible.last_offset + 1)
 
 
 def _compare_with_local_log(taken: TakenBucket, remote: _TakenPartition, replica: InventoryReplica) -> None:

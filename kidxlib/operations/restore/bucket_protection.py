@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,18 +31,6 @@ class Protected(enum.StrEnum):
     READ_ONLY = "read-only"  # the brokers may not delete
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """
-    Attributes:
-        seen: what was found, a line each.
-        refusals: why the bucket is not attached, each with what to do.
-    """
-
-    seen: Sequence[str]
-    refusals: Sequence[str]
-
-
 def protection_of(
     bucket: Location,
     directories: Iterable[Location],
@@ -51,11 +38,11 @@ def protection_of(
     brokers: Sequence[NewBroker],
     *,
     is_cluster_stopped: bool,
-) -> Protection:
-    """Check what somebody says of a bucket.
+) -> tuple[list[str], list[str]]:
+    """Check what somebody says of a bucket. `directories` are those of the partitions in it.
 
-    Args:
-        directories: of the partitions in it.
+    Returns:
+        What was found, a line each; and why the bucket is not attached, each with what to do.
     """
     seen: list[str] = []
     refusals: list[str] = []
@@ -81,7 +68,7 @@ def protection_of(
         )
     elif said is Protected.READ_ONLY:
         _check_directory_modes(place, directories, brokers, seen, refusals)
-    return Protection(seen, refusals)
+    return seen, refusals
 
 
 def _check_directory_modes(

@@ -104,7 +104,6 @@ class _AppliedPartition:
         why: why they could not be read.
     """
 
-    leader: int
     replicas: tuple[int, ...]
     in_sync: frozenset[int]
     start_offset: int
@@ -161,7 +160,6 @@ def _parse_applied_restore(given: Mapping[str, Any]) -> _AppliedRestore:
             of_partition = contents[partition]
             levels = {READ_UNCOMMITTED: of_partition["uncommitted"], READ_COMMITTED: of_partition["committed"]}
             partitions[partition] = _AppliedPartition(
-                leader=each["leader"],
                 replicas=tuple(each["replicas"]),
                 in_sync=frozenset(each["in_sync"]),
                 start_offset=of_partition["start_offset"],
@@ -483,11 +481,7 @@ class RunningCluster:
     """The client of a running cluster. All errors that a broker gives are `NoAnswerError`."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, str]) -> None:
-        """
-        Args:
-            bootstrap: `HOST:PORT[,HOST:PORT]`.
-            settings: those of `client_settings`.
-        """
+        """A client by the settings of `client_settings`."""
         self._bootstrap = bootstrap
         # What is wrong is told by errors; librdkafka's own log would be lines amid the output.
         self._settings: dict[str, Any] = {"log_level": 0, **settings, "bootstrap.servers": bootstrap}

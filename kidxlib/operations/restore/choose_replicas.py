@@ -15,7 +15,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as
 from kidxlib.log.metadata_image import Assignment
 from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind
-from kidxlib.operations.compare.place import ComparedPlace, DirectoryPair, MetadataOfPlaces
+from kidxlib.operations.compare.place import DirectoryPair, MetadataOfPlaces
 from kidxlib.operations.compare.replica import ReplicaFindings, compare_replica_directories
 from kidxlib.operations.restore.inventory import Inventory, InventoryReplica
 from kidxlib.operations.restore.new_nodes import NewBroker, disk_sizes
@@ -282,16 +282,6 @@ def _place_in_metadata(replica: InventoryReplica, assignment: Assignment | None)
     return _LED_LAST if replica.node_id == assignment.last_leader else int(replica.node_id in assignment.in_sync)
 
 
-@dataclass(slots=True)
-class _ReplicaPairs:
-    """The replicas of two brokers that are to be compared."""
-
-    one: ComparedPlace
-    other: ComparedPlace
-    pairs: list[DirectoryPair] = field(default_factory=list)
-    replicas: list[tuple[InventoryReplica, InventoryReplica]] = field(default_factory=list)
-
-
 def choose_leaders(
     partitions: Sequence[Sequence[InventoryReplica]],
     known: KnownTopics,
@@ -350,22 +340,18 @@ def _compared(
     leaders: Sequence[tuple[InventoryReplica, Sequence[InventoryReplica]]], known: KnownTopics, engine: Engine
 ) -> list[Choice]:
     """What becomes of all replicas of each partition, if this one leads."""
-    by_places: dict[tuple[int, int], _ReplicaPairs] = {}
+    of_brokers: defaultdict[tuple[int, int], list[tuple[InventoryReplica, InventoryReplica]]] = defaultdict(list)
     for leader, replicas in leaders:
         for replica in replicas:
             if replica is not leader and not replica.forecast.refusals and not leader.forecast.refusals:
-                key = (leader.node_id, replica.node_id)
-                of_places = by_places.setdefault(key, _ReplicaPairs(leader.place, replica.place))
-                one, other = (each.place.directories[each.directory.name] for each in (leader, replica))
-                of_places.pairs.append(DirectoryPair(one, other))
-                of_places.replicas.append((leader, replica))
+                of_brokers[leader.node_id, replica.node_id].append((leader, replica))
     judged: dict[tuple[int, int], JudgedReplica] = {}
-    for of_places in by_places.values():
-        names = [str(path) for place in (of_places.one, of_places.other) for path in place.log_dirs]
-        compared = compare_replica_directories(
-            of_places.pairs, of_places.one, of_places.other, MetadataOfPlaces(known, names), engine
-        )
-        for (leader, replica), findings in zip(of_places.replicas, compared, strict=True):
+    for of_two in of_brokers.values():
+        one, other = (each.place for each in of_two[0])
+        names = [str(path) for place in (one, other) for path in place.log_dirs]
+        pairs = [DirectoryPair(*(each.place.directories[each.directory.name] for each in two)) for two in of_two]
+        compared = compare_replica_directories(pairs, one, other, MetadataOfPlaces(known, names), engine)
+        for (leader, replica), findings in zip(of_two, compared, strict=True):
             judged[id(leader), id(replica)] = _judge(leader, replica, findings)
     return [
         Choice(

@@ -507,9 +507,9 @@ def _inventory_broker(
         place=place,
         plan=plan,
         replicas=[
-            _inventory_replica(forecast, node_id, place, log_dir.log_dir.stop, gaps)
-            for log_dir in plan.log_dirs
-            for forecast in log_dir.forecasts
+            _inventory_replica(forecast, node_id, place, log_dir.stop, gaps)
+            for log_dir in broker.log_dirs
+            for forecast in plan.by_log_dir[log_dir.path]
         ],
     )
 

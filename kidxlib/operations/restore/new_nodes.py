@@ -54,7 +54,14 @@ from kidxlib.records.reader import records
 from kidxlib.storage.file_copy import can_reflink
 from kidxlib.storage.location import Directory, ensure_text, identity_of, overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, UNMOUNTED, MetaProperties, read_meta_properties, small_file
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    UNMOUNTED,
+    MetaProperties,
+    read_meta_properties,
+    small_file,
+    usable_meta_properties,
+)
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
 from kidxlib.storage.store.s3 import is_object
@@ -88,14 +95,11 @@ class FormattedController:
     """A controller's metadata log dir as `kafka-storage format` leaves it.
 
     Attributes:
-        log_dir: the metadata log dir.
-        properties: what its `meta.properties` says.
         directory, name: the file with the levels.
         content: its bytes.
         header, footer: the batches of control records around the records.
         header_records: how many records the header has.
         timestamp_ms: when it was formatted, in ms since the epoch.
-        records: its records.
         voters: the ids of the first controllers of a dynamic quorum, with the ids of their log dirs; None: the quorum
             is static, and `controller.quorum.voters` has them.
     """
@@ -225,14 +229,10 @@ def _read_controller_file(log_dir: Path, properties: MetaProperties, below: str,
     )
 
 
-def write_metadata(controllers: Iterable[FormattedController], restored: Sequence[FramedMessage]) -> list[Path]:
+def write_metadata(controllers: Iterable[FormattedController], restored: Sequence[FramedMessage]) -> None:
     """Write a restored cluster's records into each controller's file, durably. A file that has changed since it was
     read is an error: a node has started, or somebody else writes.
-
-    Returns:
-        The files.
     """
-    written = []
     for controller in controllers:
         outcome = publish_if(
             controller.directory,
@@ -243,12 +243,9 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
         )
         if outcome is Published.KEPT:
             raise PublishError(f"{controller.path}: it has changed since it was read; format the directory anew")
-        written.append(controller.path)
-    return written
 
 
 def _batches_of_records(values: Iterable[bytes]) -> Iterable[list[bytes]]:
-    """The records in batches of a bounded size."""
     batch: list[bytes] = []
     size = 0
     for value in values:
@@ -298,15 +295,9 @@ def new_brokers(options: Sequence[str]) -> list[NewBroker]:
         paths = tuple(Path(os.path.realpath(name)) for name in names.split(","))
         for path in paths:
             ensure_text("--broker ", path)
-        brokers[node_id] = NewBroker(node_id, paths, {path: _meta_properties_or_none(path) for path in paths})
+        # Where one cannot be read, `why_not_into_brokers` says why.
+        brokers[node_id] = NewBroker(node_id, paths, {path: usable_meta_properties(path) for path in paths})
     return [brokers[node_id] for node_id in sorted(brokers)]
-
-
-def _meta_properties_or_none(path: Path) -> MetaProperties:
-    try:
-        return read_meta_properties(path)
-    except (CheckpointError, OSError):
-        return MetaProperties()  # `why_not_into_brokers` says why
 
 
 def why_not_into_brokers(
@@ -450,7 +441,6 @@ class FileSystemSpace:
     """A file system with new log dirs.
 
     Attributes:
-        log_dirs: those that are on it.
         needed: the bytes that copies and the files beside them take there.
         shared: the bytes besides, which copies share with their sources by reflink.
         free: the bytes that an ordinary user may still write.

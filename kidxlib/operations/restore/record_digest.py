@@ -44,12 +44,13 @@ class RecordDigest:
             _lengths_or_null(values),
             counts,
         )
-        self._add_keys_and_values(np.stack(numbers, axis=1), _joined_bytes(keys), _joined_bytes(values))
+        self.records += rows.num_rows
+        _update_hashes(self._hashes[:3], np.stack(numbers, axis=1), _joined_bytes(keys), _joined_bytes(values))
         if counts.any():
             names, contents = pc.list_flatten(headers).flatten()
             names = names.cast(pa.binary())
             sizes = np.stack((_lengths_or_null(names), _lengths_or_null(contents)), axis=1)
-            self._add_headers(sizes, _joined_bytes(names), _joined_bytes(contents))
+            _update_hashes(self._hashes[3:], sizes, _joined_bytes(names), _joined_bytes(contents))
 
     def add_consumed(self, records: Sequence[Consumed]) -> None:
         numbers = [
@@ -62,35 +63,18 @@ class RecordDigest:
             )
             for record in records
         ]
-        keys, values = (
-            b"".join(record.key or b"" for record in records),
-            b"".join(record.value or b"" for record in records),
-        )
-        self._add_keys_and_values(np.array(numbers, np.int64), keys, values)
+        keys = b"".join(record.key or b"" for record in records)
+        values = b"".join(record.value or b"" for record in records)
+        self.records += len(records)
+        _update_hashes(self._hashes[:3], np.array(numbers, np.int64), keys, values)
         if headers := [header for record in records for header in record.headers]:
             names = [name.encode() for name, _ in headers]
             contents = [content for _, content in headers]
             sizes = np.array([*zip(map(len, names), map(_length_or_null, contents), strict=True)], np.int64)
-            self._add_headers(sizes, b"".join(names), b"".join(filter(None, contents)))
+            _update_hashes(self._hashes[3:], sizes, b"".join(names), b"".join(filter(None, contents)))
 
     def hexdigest(self) -> str:
         return hashlib.sha256(b"".join(part.digest() for part in self._hashes)).hexdigest()
-
-    def _add_keys_and_values(
-        self, numbers: NDArray[np.int64], keys: bytes | memoryview, values: bytes | memoryview
-    ) -> None:
-        self.records += len(numbers)
-        self._update_hashes(self._hashes[:3], numbers, keys, values)
-
-    def _add_headers(self, sizes: NDArray[np.int64], names: bytes | memoryview, contents: bytes | memoryview) -> None:
-        self._update_hashes(self._hashes[3:], sizes, names, contents)
-
-    @staticmethod
-    def _update_hashes(
-        parts: Sequence[hashlib._Hash], numbers: NDArray[np.int64], *contents: bytes | memoryview
-    ) -> None:
-        for part, content in zip(parts, (numbers.tobytes(), *contents), strict=True):
-            part.update(content)
 
 
 class Consumed(NamedTuple):
@@ -101,6 +85,11 @@ class Consumed(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
+
+
+def _update_hashes(parts: Sequence[hashlib._Hash], numbers: NDArray[np.int64], *contents: bytes | memoryview) -> None:
+    for part, content in zip(parts, (numbers.tobytes(), *contents), strict=True):
+        part.update(content)
 
 
 def _length_or_null(content: bytes | None) -> int:

@@ -27,9 +27,9 @@ from kidxlib.operations.restore.new_nodes import UNFINISHED, FormattedController
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
 from kidxlib.operations.restore.restored_cluster import (
     ConfigProof,
-    ProvenSettings,
     RestoredTopic,
     hold_lifting_arguments,
+    read_proven_settings,
     unproven_settings,
 )
 from kidxlib.operations.restore.surviving_metadata import surviving_or_refused
@@ -44,7 +44,6 @@ from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted, shell_option
 
-#: So many lines of a kind are shown one by one.
 _DAY: Final = timedelta(days=1)
 _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
@@ -86,7 +85,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         raise UsageError(
             f"--apply {request.apply}: expected the id that the plan ends with, as in --apply 0123456789ab"
         )
-    proven = ProvenSettings.read(request.topic_configs)
+    proven = read_proven_settings(request.topic_configs)
     brokers = new_brokers(request.brokers)
     cache = InventoryCache(request.scan_cache, request.now)
     sources = source_brokers(request.sources, request.options.topics)
@@ -213,13 +212,7 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     outcome.values.update(
         ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
     )
-    return Outcome(
-        code=ExitCode.OK,
-        counts={"partitions": len(proposed)},
-        items=outcome.items,
-        values=outcome.values,
-        messages=outcome.messages,
-    )
+    return replace(outcome, counts={"partitions": len(proposed)})
 
 
 def _lock_new_dir(path: Path, only_read: Iterable[Path], *, is_plan: bool) -> AbstractContextManager[object]:
@@ -285,9 +278,10 @@ def _tell_plan(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         text_columns=3,
     )
     outcome.add_more_line(len(plan.cluster.topics) - LINES_SHOWN, MORE_IN_JSON)
-    behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
-    behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
-    outcome.first_lines("not in sync", behind)
+    behind = [each for each in plan.replicas if not each.in_sync]
+    outcome.first_lines(
+        "not in sync", [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in behind]
+    )
     outcome.first_lines("ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
     outcome.first_lines("no end", plan.ends.without_end)
     outcome.first_lines("groups", [*plan.groups.lines])

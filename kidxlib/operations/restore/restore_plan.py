@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
-from kidxlib.log.metadata_image import Assignment
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
@@ -44,8 +45,6 @@ from kidxlib.operations.restore.new_nodes import (
 from kidxlib.operations.restore.restored_cluster import (
     MIN_IN_SYNC,
     UNASSIGNED,
-    ProvenSettings,
-    RestoredBroker,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
@@ -63,9 +62,8 @@ from kidxlib.operations.restore.surviving_metadata import (
     surviving_or_refused,
 )
 from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
+from kidxlib.retention.described_configs import OwnSettings
 from kidxlib.text.words import counted
-
-_REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +179,22 @@ class RestorePlan:
         return [*between, *around]
 
     @property
-    def too_few_replicas(self) -> list[str]:
+    def too_few_replicas(self) -> Iterator[str]:
         """Topics that have fewer replicas than before, or than those who write to them ask for."""
-        return [*_too_few_replicas(self.cluster, {} if self.surviving is None else self.surviving.metadata.assignments)]
+        assignments = {} if self.surviving is None else self.surviving.metadata.assignments
+        for topic in self.cluster.topics:
+            names = (TopicPartition(topic.name, each.partition) for each in topic.partitions)
+            had = max((len(assignments[name].replicas) for name in names if name in assignments), default=0)
+            least = min(len(each.replicas) for each in topic.partitions)
+            asked = next((config.value for config in topic.configs if config.name == MIN_IN_SYNC), None)
+            fewer = f"topic {topic.name}: {counted(least, 'replica')}{f' of {had}' if had > least else ''}"
+            if least < int(asked or 0):
+                yield (
+                    f"{fewer}, and {MIN_IN_SYNC}={asked}: nobody writes there with acks=all, nor do coordinators, "
+                    "until it has more (kafka-reassign-partitions), or you set that lower"
+                )
+            elif least < had:
+                yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
 
     @property
     def not_in_metadata(self) -> list[str]:
@@ -230,7 +241,7 @@ class RestorePlan:
             "disagreements": list(self.disagreements),
             "left_out": list(self.left_out),
             "not_in_metadata": self.not_in_metadata,
-            "too_few_replicas": self.too_few_replicas,
+            "too_few_replicas": list(self.too_few_replicas),
             "ends": [end.as_json() for _, end in sorted(self.ends.by_partition.items())],
             "without_end": list(self.ends.without_end),
             "groups_behind": [each.as_json() for each in self.groups.behind],
@@ -286,7 +297,7 @@ def plan_restore(
     inventory: Inventory,
     brokers: Sequence[NewBroker],
     controllers: Sequence[FormattedController],
-    proven: ProvenSettings,
+    proven: Mapping[str, OwnSettings],
     engine: Engine,
     bucket: Bucket | None = None,
 ) -> RestorePlan:
@@ -297,12 +308,13 @@ def plan_restore(
     inventory = taken.inventory
     sorted_out = sort_out_replicas(inventory, newest, options.topics)
     ends, choices = _planned_ends_and_leaders(options, inventory, sorted_out.partitions, surviving, engine)
-    placed = ReplicaPlacement(brokers, surviving)
-    replicas = [replica for choice in choices for replica in placed.place(choice)]
+    placement = ReplicaPlacement(brokers, surviving)
+    placed = [list(placement.place(choice)) for choice in choices]
+    replicas = list(chain.from_iterable(placed))
     known = RestoreEvidence(
         surviving=surviving,
-        found=list(_partitions_found(choices, replicas, brokers)),
-        brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
+        found=list(_partitions_found(choices, placed, brokers)),
+        brokers=[broker.node_id for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
         has_bucket=bucket is not None,
@@ -404,48 +416,23 @@ _TOLD_BY_CHECKPOINTS: Final = {
 
 
 def _partitions_found(
-    choices: Iterable[Choice], replicas: Iterable[ChosenReplica], brokers: Iterable[NewBroker]
+    choices: Iterable[Choice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
-    by_partition: dict[TopicPartition, list[ChosenReplica]] = defaultdict(list)
-    for replica in replicas:
-        by_partition[replica.topic_partition].append(replica)
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
-    for choice in choices:
-        yield _restored_partition(choice, by_partition[choice.leader.topic_partition], ids)
-
-
-def _restored_partition(
-    choice: Choice, replicas: Sequence[ChosenReplica], directory_ids: Mapping[str, str]
-) -> RestoredPartition:
-    leader = choice.leader
-    epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
-    assert leader.topic_id is not None
-    return RestoredPartition(
-        topic=leader.topic_partition.topic,
-        topic_id=leader.topic_id,
-        partition=leader.topic_partition.partition,
-        replicas=tuple(replica.node_id for replica in replicas),
-        in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
-        leader=next(replica.node_id for replica in replicas if replica.is_leader),
-        leader_epoch=max(epochs) + 1,
-        directories=tuple(directory_ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
-    )
-
-
-def _too_few_replicas(cluster: RestoredCluster, assignments: Mapping[TopicPartition, Assignment]) -> Iterator[str]:
-    for topic in cluster.topics:
-        names = (TopicPartition(topic.name, each.partition) for each in topic.partitions)
-        had = max((len(assignments[name].replicas) for name in names if name in assignments), default=0)
-        least = min(len(each.replicas) for each in topic.partitions)
-        asked = next((config.value for config in topic.configs if config.name == MIN_IN_SYNC), None)
-        fewer = f"topic {topic.name}: {counted(least, 'replica')}{f' of {had}' if had > least else ''}"
-        if least < int(asked or 0):
-            yield (
-                f"{fewer}, and {MIN_IN_SYNC}={asked}: nobody writes there with acks=all, nor do coordinators, until it "
-                "has more (kafka-reassign-partitions), or you set that lower"
-            )
-        elif least < had:
-            yield f"{fewer}: give it more (kafka-reassign-partitions) before you rely on it"
+    for choice, replicas in zip(choices, placed, strict=True):
+        leader = choice.leader
+        epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
+        assert leader.topic_id is not None
+        yield RestoredPartition(
+            topic=leader.topic_partition.topic,
+            topic_id=leader.topic_id,
+            partition=leader.topic_partition.partition,
+            replicas=tuple(replica.node_id for replica in replicas),
+            in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
+            leader=next(replica.node_id for replica in replicas if replica.is_leader),
+            leader_epoch=max(epochs) + 1,
+            directories=tuple(ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
+        )
 
 
 def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
@@ -530,13 +517,13 @@ def _partitions_named_elsewhere(
     told = {TopicPartition(topic.name, each.partition) for topic in cluster.topics for each in topic.partitions}
     for broker in inventory.brokers:
         for absent in broker.plan.absent:
-            partition = parse_partition_directory(absent.directory.name)
-            if partition is None or partition in told or absent.aside or topics.fullmatch(partition.topic) is None:
+            found, partition = absent.found, parse_partition_directory(absent.directory.name)
+            if partition is None or partition in told or found.aside or topics.fullmatch(partition.topic) is None:
                 continue
             told.add(partition)
             had = f", with offsets up to {absent.stop.known_end - 1}" if absent.stop.known_end else ""
             yield (
-                f"{partition.directory}: {absent.known_to} in {absent.directory.parent} names it{had}, and no source "
+                f"{partition.directory}: {found.known_to} in {absent.directory.parent} names it{had}, and no source "
                 "has its directory"
             )
     for partition, offset in groups.missing.items():
@@ -595,7 +582,7 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         leader = choice.leader
         segments = leader.forecast.simulation.segments
         start = leader.forecast.stop.log_start_offset
-        if leader.topic_partition.topic == _REMOTE_METADATA_TOPIC and leader.end_offset > 0:
+        if leader.topic_partition.topic == REMOTE_LOG_METADATA_TOPIC and leader.end_offset > 0:
             yield (
                 f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
                 "directory and those of tiered topics out of the sources"

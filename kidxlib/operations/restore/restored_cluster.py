@@ -83,8 +83,7 @@ _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _LEAST_LAG: Final = "min.compaction.lag.ms"
 _MOST_LAG: Final = "max.compaction.lag.ms"
-#: With it a shorter replica whose broker starts first leads, and the others cut acknowledged records. So it is held
-#: where retention is not, too.
+#: Held where retention is not, too.
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
 #: With it nothing is uploaded. Kafka takes no local retention of its own beside it, so it is lifted first
@@ -169,24 +168,12 @@ class RestoredTopic:
     configs: tuple[RestoredConfig, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredBroker:
-    """
-    Attributes:
-        directories: the ids of its new log dirs (`directory.id` of `meta.properties`), by path.
-    """
-
-    node_id: int
-    directories: Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCluster:
     """
     Attributes:
         source: where the metadata comes from; None: it was made from the directories.
         topics: in order of their names.
-        brokers: in order of their node ids.
         features: levels by name, `metadata.version` among them.
         next_producer_id: above every producer id that a source knows.
         carried: records of surviving metadata that are taken over as they are: ACLs, quotas, SCRAM credentials, …
@@ -196,7 +183,6 @@ class RestoredCluster:
     cluster_id: str
     source: MetadataSource | None
     topics: tuple[RestoredTopic, ...]
-    brokers: tuple[RestoredBroker, ...]
     features: Mapping[str, int]
     next_producer_id: int
     carried: tuple[FramedMessage, ...] = ()
@@ -210,14 +196,14 @@ class RestoreEvidence:
     Attributes:
         surviving: None: no copy of the metadata survives.
         found: the partitions that directories were found of.
-        brokers: in order of their node ids.
+        brokers: their node ids, in order.
         controllers: one or more, formatted alike.
         has_bucket: whether tiered topics come back with their bucket.
     """
 
     surviving: SurvivingMetadata | None
     found: Sequence[RestoredPartition]
-    brokers: Sequence[RestoredBroker]
+    brokers: Sequence[int]
     controllers: Sequence[FormattedController]
     evidence: LogEvidence
     has_bucket: bool = False
@@ -240,7 +226,9 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
         cannot += made_from_folders()
     else:
         features = dict(surviving.features)
-        cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving), *_set_after_metadata_end(surviving)]
+        cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving)]
+        why = f"the copy ends at {surviving.metadata.as_of}"
+        cannot.append(CannotComeBack("what was set after the copy's end", None, why))
     next_id = max(known.evidence.highest_producer_id + 1, 0 if surviving is None else surviving.next_producer_id)
     cluster_id = known.controllers[0].properties.cluster_id
     assert cluster_id is not None
@@ -248,7 +236,6 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
         cluster_id=cluster_id,
         source=None if surviving is None else surviving.source,
         topics=tuple(topics),
-        brokers=tuple(known.brokers),
         features=features,
         next_producer_id=-(-next_id // _PRODUCER_IDS_PER_BLOCK) * _PRODUCER_IDS_PER_BLOCK + PRODUCER_IDS_SKIPPED,
         carried=() if surviving is None else surviving.carried,
@@ -295,6 +282,7 @@ def _restored_topics(
             counts[name] = max(counts[name], count)  # with fewer, coordinators would look for names elsewhere
     for assigned in () if metadata is None else metadata.assignments:
         counts[assigned.topic] = max(counts.get(assigned.topic, 0), assigned.partition + 1)
+    settings = {} if metadata is None else metadata.topic_configs
     topics = []
     for name, count in sorted(counts.items()):
         ids = {partition.topic_id for partition in found[name].values()}
@@ -305,11 +293,11 @@ def _restored_topics(
             )
             for number in range(count)
         )
-        topics.append(
-            RestoredTopic(
-                name=name, topic_id=topic_id, partitions=partitions, configs=_configs_in_metadata(name, metadata)
-            )
+        configs = tuple(
+            RestoredConfig(name=config, value=value, proof=ConfigProof.METADATA, was=value)
+            for config, value in sorted(settings.get(name, {}).items())
         )
+        topics.append(RestoredTopic(name=name, topic_id=topic_id, partitions=partitions, configs=configs))
     return topics, list(_partitions_not_found(topics, of_other_ids))
 
 
@@ -318,15 +306,14 @@ def _restored_partition(
     topic_id: str,
     found: RestoredPartition | None,
     metadata: ClusterMetadata | None,
-    brokers: Sequence[RestoredBroker],
+    brokers: Sequence[int],
 ) -> RestoredPartition:
     assignment = None if metadata is None else metadata.assignments.get(partition)
     above = 0 if assignment is None else assignment.leader_epoch + 1
     if found is not None:
         return replace(found, leader_epoch=max(found.leader_epoch, above))
-    ids = [broker.node_id for broker in brokers]
     was_on = () if assignment is None else assignment.replicas
-    replicas = tuple(node for node in was_on if node in ids) or (ids[partition.partition % len(ids)],)
+    replicas = tuple(node for node in was_on if node in brokers) or (brokers[partition.partition % len(brokers)],)
     return RestoredPartition(
         topic=partition.topic,
         topic_id=topic_id,
@@ -337,16 +324,6 @@ def _restored_partition(
         leader_epoch=above,
         directories=(UNASSIGNED,) * len(replicas),
         begins_empty=True,
-    )
-
-
-def _configs_in_metadata(topic: str, metadata: ClusterMetadata | None) -> tuple[RestoredConfig, ...]:
-    if metadata is None:
-        return ()
-    configs = metadata.topic_configs.get(topic, {})
-    return tuple(
-        RestoredConfig(name=name, value=value, proof=ConfigProof.METADATA, was=value)
-        for name, value in sorted(configs.items())
     )
 
 
@@ -390,10 +367,6 @@ def _overridden_min_in_sync(surviving: SurvivingMetadata) -> Iterator[CannotCome
 def _is_min_in_sync(record: FramedMessage) -> bool:
     values = record.values
     return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", MIN_IN_SYNC)
-
-
-def _set_after_metadata_end(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
-    yield CannotComeBack("what was set after the copy's end", None, f"the copy ends at {surviving.metadata.as_of}")
 
 
 def why_cluster_is_not_written(known: RestoreEvidence, cluster: RestoredCluster) -> Iterator[str]:
@@ -456,35 +429,29 @@ _REMOTE_METADATA_CONFIGS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenSettings:
+def read_proven_settings(files: Sequence[Path]) -> dict[str, OwnSettings]:
     """What the files of `--topic-configs` say, by topic."""
-
-    by_topic: Mapping[str, OwnSettings]
-
-    @classmethod
-    def read(cls, files: Sequence[Path]) -> ProvenSettings:
-        by_topic: dict[str, OwnSettings] = {}
-        for path in files:
-            try:
-                text = small_file(path).decode()
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
-            settings = read_own_settings(path, text)
-            if not settings:
-                raise UsageError(
-                    f"--topic-configs {path}: no topic in it; expected the output of kafka-configs --describe --all "
-                    "--entity-type topics"
-                )
-            for topic, own in settings.items():
-                if by_topic.setdefault(topic, own) != own:
-                    raise UsageError(f"--topic-configs {path}: topic {topic}: another file says otherwise; keep one")
-        return cls(by_topic)
+    by_topic: dict[str, OwnSettings] = {}
+    for path in files:
+        try:
+            text = small_file(path).decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
+        settings = read_own_settings(path, text)
+        if not settings:
+            raise UsageError(
+                f"--topic-configs {path}: no topic in it; expected the output of kafka-configs --describe --all "
+                "--entity-type topics"
+            )
+        for topic, own in settings.items():
+            if by_topic.setdefault(topic, own) != own:
+                raise UsageError(f"--topic-configs {path}: topic {topic}: another file says otherwise; keep one")
+    return by_topic
 
 
 def with_topic_settings(
     cluster: RestoredCluster,
-    proven: ProvenSettings,
+    proven: Mapping[str, OwnSettings],
     known: Mapping[str, str],
     tiered: Collection[str] = (),
     *,
@@ -497,21 +464,11 @@ def with_topic_settings(
             a setting which is not there may have been set.
         tiered: the topics with segments in a bucket.
     """
-    topics = (
-        replace(
-            topic,
-            configs=tuple(
-                _proven_configs(
-                    topic,
-                    proven.by_topic.get(topic.name),
-                    known.get(topic.name) == topic.topic_id,
-                    holds,
-                    topic.name in tiered,
-                )
-            ),
-        )
-        for topic in cluster.topics
-    )
+    topics = []
+    for topic in cluster.topics:
+        is_in_metadata = known.get(topic.name) == topic.topic_id
+        configs = _proven_configs(topic, proven.get(topic.name), is_in_metadata, holds, topic.name in tiered)
+        topics.append(replace(topic, configs=tuple(configs)))
     return replace(cluster, topics=tuple(topics))
 
 
@@ -527,7 +484,9 @@ def _proven_configs(
         *(_REMOTE_METADATA_CONFIGS if topic.name == REMOTE_LOG_METADATA_TOPIC else ()),
     ):
         own.setdefault(name, RestoredConfig(name=name, value=value, proof=proof, was=value))
-    policy = own[_CLEANUP].was if _CLEANUP in own else _default_cleanup_policy(topic)
+    # Brokers give some of their own topics a policy (`GroupCoordinatorConfig`, `TransactionLog`).
+    by_default = _COMPACT if topic.name in COMPACTED_BY_BROKERS else None
+    policy = own[_CLEANUP].was if _CLEANUP in own else by_default
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
@@ -547,13 +506,6 @@ def _proven_configs(
     if holds and _MOST_LAG in own:  # a broker refuses one below `min.compaction.lag.ms`
         yield replace(own.pop(_MOST_LAG), value=None)
     yield from own.values()
-
-
-def _default_cleanup_policy(topic: RestoredTopic) -> str | None:
-    """The policy of a topic that sets none. Brokers give some of their own topics one
-    (`GroupCoordinatorConfig`, `TransactionLog`).
-    """
-    return _COMPACT if topic.name in COMPACTED_BY_BROKERS else None
 
 
 def hold_lifting_arguments(topic: RestoredTopic) -> list[str]:
@@ -594,7 +546,6 @@ def will_be_tiered(topic: RestoredTopic) -> bool:
 
 
 def unproven_settings(topic: RestoredTopic) -> list[str]:
-    """The settings of a topic that no source says."""
     return [config.name for config in topic.configs if config.proof is ConfigProof.NOTHING]
 
 

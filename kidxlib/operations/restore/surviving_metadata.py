@@ -34,7 +34,6 @@ class MetadataSource:
     """The copy of `__cluster_metadata` that the restored metadata comes from.
 
     Attributes:
-        directory: the copy.
         node_id: the node whose copy it is; None: no `meta.properties` says.
         epoch: the epoch of the last record (the leader epoch of its batch).
         end_offset: the offset after the last record.
@@ -59,7 +58,6 @@ class CannotComeBack:
     Attributes:
         kind: such as `ACLs`.
         count: how many; None: not known.
-        why: a sentence.
     """
 
     kind: str
@@ -153,19 +151,14 @@ class _MetadataCopy:
     properties: MetaProperties
 
     @property
-    def place(self) -> tuple[int, int]:
-        return self.replica.last_epoch, self.replica.end_offset
-
-    @property
     def source(self) -> MetadataSource:
-        is_committed = self.metadata.at_end is None
         return MetadataSource(
             directory=self.metadata.directory,
             node_id=self.properties.node_id,
             epoch=self.replica.last_epoch,
             end_offset=self.replica.end_offset,
             timestamp_ms=self.metadata.to_end.as_of.timestamp_ms,
-            is_committed=is_committed,
+            is_committed=self.metadata.at_end is None,
         )
 
 
@@ -204,7 +197,7 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
             f"{' and '.join(map(str, clusters.values()))}: metadata of several clusters "
             f"({', '.join(sorted(map(str, clusters)))}); restore one cluster at a time"
         )
-    newest, *older = sorted(copies, key=lambda copy: copy.place, reverse=True)
+    newest, *older = sorted(copies, key=lambda copy: (copy.replica.last_epoch, copy.replica.end_offset), reverse=True)
     taken = _carried_records(newest.replica)
     return SurvivingMetadata(
         source=replace(newest.source, older=tuple(copy.source for copy in older)),

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
+from kidxlib.audit.startup.simulation import SimulatedSegment
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
@@ -111,10 +111,6 @@ class GivenEnds:
         """The replicas of a partition, each up to its end."""
         end = self.by_partition.get(replicas[0].topic_partition)
         return replicas if end is None else [_cut_replica(replica, end.end) for replica in replicas]
-
-    @property
-    def is_cut(self) -> bool:
-        return any(end.is_cut for end in self.by_partition.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +323,7 @@ def _transactional_events(replica: InventoryReplica, start: int, end: int) -> It
     """What transactional producers did from the segment on that has one offset, and below another: kind, producer,
     first and last offset.
     """
-    segments = _kept_segments(replica)
+    segments = replica.forecast.simulation.left
     for segment, following in zip_longest(segments, segments[1:]):
         recovery = replica.forecast.recoveries.get(segment.base_offset)
         has_none = recovery is not None and recovery.transactional_batches == 0
@@ -374,7 +370,7 @@ def _cut_point(replica: InventoryReplica, offset: int) -> tuple[list[SimulatedSe
     """What is left of the logs where the last whole batch at or below an offset ends them, and its next offset. Where
     no batch is left, the first log is empty. A start that deletes all logs leaves none.
     """
-    segments = _kept_segments(replica)
+    segments = replica.forecast.simulation.left
     for number in reversed(range(len(segments))):
         segment = segments[number]
         found = _last_batch_below(replica, segment, offset) if segment.base_offset < offset else None
@@ -419,7 +415,7 @@ def propose_ends(partitions: Iterable[Sequence[InventoryReplica]], time_ms: int,
 def _proposed_end(leader: InventoryReplica, time_ms: int) -> ProposedEnd:
     offset: int | None = None
     before, later, later_to = leader.start_offset, 0, -1
-    for segment in _kept_segments(leader):
+    for segment in leader.forecast.simulation.left:
         recovery = leader.forecast.recoveries.get(segment.base_offset)
         if offset is None and recovery is not None and recovery.max_timestamp_ms <= time_ms:
             before = max(before, recovery.next_offset)
@@ -453,12 +449,6 @@ def write_proposal(path: Path, proposed: Iterable[ProposedEnd]) -> None:
         raise UsageError(f"{_OPTION} {path}: it is there already; name a new file for the proposal") from error
     except OSError as error:
         raise KidxError(f"{_OPTION} {path}: cannot be written: {error.strerror}") from error
-
-
-def _kept_segments(replica: InventoryReplica) -> list[SimulatedSegment]:
-    """The segments that a start leaves."""
-    segments = replica.forecast.simulation.segments
-    return [segment for segment in segments if segment.action is not StartupAction.DELETE]
 
 
 def _log_of(replica: InventoryReplica, segment: SimulatedSegment) -> LogFile:

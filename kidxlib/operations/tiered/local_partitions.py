@@ -32,7 +32,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import read_leader_epochs, read_meta_properties, topic_id_or_none
+from kidxlib.storage.log_dir import read_leader_epochs, topic_id_or_none, usable_meta_properties
 from kidxlib.terminal.console import warn, warn_of_first
 from kidxlib.text.words import counted
 
@@ -168,11 +168,7 @@ def _log_dirs_by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Locatio
     """Log dirs by cluster id; a log dir without one is a group of its own."""
     by_cluster: defaultdict[str, list[Location]] = defaultdict(list)
     for log_dir in log_dirs:
-        try:
-            cluster = read_meta_properties(log_dir).cluster_id
-        except (CheckpointError, OSError):
-            cluster = None
-        by_cluster[cluster or str(log_dir)].append(log_dir)
+        by_cluster[usable_meta_properties(log_dir).cluster_id or str(log_dir)].append(log_dir)
     return by_cluster
 
 

@@ -30,7 +30,6 @@ from kidxlib.operations.restore.restored_cluster import (
     SAFE_CONFIGS,
     UNASSIGNED,
     ConfigProof,
-    RestoredBroker,
     RestoredCluster,
     RestoredConfig,
     RestoredPartition,
@@ -74,7 +73,7 @@ def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any)
     known = RestoreEvidence(
         surviving=None if values is None else surviving_metadata([log_dir]),
         found=[],
-        brokers=[RestoredBroker(1, {"/a": _D}), RestoredBroker(2, {"/b": _D})],
+        brokers=[1, 2],
         controllers=[controller],
         evidence=LogEvidence(highest_producer_id=-1),
     )
@@ -237,7 +236,6 @@ def _cluster(**fields: Any) -> RestoredCluster:
         cluster_id="c",
         source=None,
         topics=(_TOPIC,),
-        brokers=(),
         features={"a.version": 1, "metadata.version": 30, "none.version": 0},
         next_producer_id=5_000,
     )
