@@ -206,17 +206,9 @@ def _findings_on_remote_snapshot(_segment: RemoteSegmentToRead, content: bytes) 
 
 def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = OffsetIndex.from_bytes(content, segment.start_offset)
-    try:
-        index.sanity_check()
-    except CorruptIndexError as error:
-        yield _finding_on_refused_index(segment, OFFSET_INDEX_SUFFIX, error)
-        return
-    if (
-        outside := _finding_on_outside_entries(
-            segment, OFFSET_INDEX_SUFFIX, _relative_offsets(content, layouts.OFFSET_INDEX_ENTRY)
-        )
-    ) is not None:
-        yield outside
+    relative_offsets = _relative_offsets(content, layouts.OFFSET_INDEX_ENTRY)
+    if (of_other := _finding_on_entries(segment, OFFSET_INDEX_SUFFIX, index, relative_offsets)) is not None:
+        yield of_other
         return
     entries = SparseIndexEntries.of(np.frombuffer(content, np.uint8), layouts.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", segment.start_offset)
@@ -235,17 +227,9 @@ def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> I
 
 def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = TimeIndex.from_bytes(content, segment.start_offset)
-    try:
-        index.sanity_check()
-    except CorruptIndexError as error:
-        yield _finding_on_refused_index(segment, TIME_INDEX_SUFFIX, error)
-        return
-    if (
-        outside := _finding_on_outside_entries(
-            segment, TIME_INDEX_SUFFIX, _relative_offsets(content, layouts.TIME_INDEX_ENTRY)
-        )
-    ) is not None:
-        yield outside
+    relative_offsets = _relative_offsets(content, layouts.TIME_INDEX_ENTRY)
+    if (of_other := _finding_on_entries(segment, TIME_INDEX_SUFFIX, index, relative_offsets)) is not None:
+        yield of_other
         return
     last = index.last_entry.timestamp if len(index) else -1
     if last >= 0 and last != segment.max_timestamp_ms:
@@ -262,6 +246,18 @@ def _relative_offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64
     entries = np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
     offsets = entries["relative_offset"].astype(np.int64)
     return offsets[: int(np.flatnonzero(offsets)[-1]) + 1] if offsets.any() else offsets[:0]
+
+
+def _finding_on_entries(
+    segment: RemoteSegmentToRead, suffix: str, index: OffsetIndex | TimeIndex, relative_offsets: NDArray[np.int64]
+) -> Finding | None:
+    """A finding on an index that a broker refuses to load, or that is another segment's."""
+    try:
+        index.sanity_check()
+    except CorruptIndexError as error:
+        detail = str(error).partition(": ")[2] or str(error)
+        return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
+    return _finding_on_outside_entries(segment, suffix, relative_offsets)
 
 
 def _finding_on_outside_entries(
@@ -324,12 +320,6 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
             f"it has {outside[0]}, which does not end in offsets {segment.start_offset} to {segment.end_offset}",
             "it is another segment's, or damaged: consumers of committed records skip, or get, the wrong ones",
         )
-
-
-def _finding_on_refused_index(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
-    """A finding on an index that a broker refuses to load."""
-    detail = str(error).partition(": ")[2] or str(error)
-    return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
 
 
 def _epochs_in_words(entries: tuple[EpochEntry, ...]) -> str:
