@@ -268,16 +268,6 @@ class AuditSummary:
     not_ready: list[NotReadyRow] | None = None
     not_ready_count: int = 0
 
-    def add_startup_action(
-        self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int
-    ) -> None:
-        counts = self.actions.setdefault(action, ActionCounts())
-        counts.segments += segments
-        counts.log_bytes += log_bytes
-        counts.read_bytes += read_bytes
-        counts.lost_bytes += lost_bytes
-        counts.lost_records += lost_records
-
     def add_start(self, partition: StartupPartitionRow) -> None:
         self.starts[partition.clean_shutdown] += 1
         self.removed.update(file["why"] for file in partition.removed)
