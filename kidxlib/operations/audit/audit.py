@@ -29,7 +29,7 @@ from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STAR
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS, JudgedFile
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values, positions_in, taken_at
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
@@ -470,10 +470,10 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
     is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
     at = positions_in(findings, plan.keys(plan.segments), SEGMENT_KEY).copy()
     at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    versions = taken_at(plan.segments.select(LogVersion.names()), at)
     for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
         field = findings.schema.field(name)
-        seen = plan.segments[listed].take(places).cast(field.type, safe=False)
+        seen = versions[listed].cast(field.type, safe=False)
         number = findings.schema.get_field_index(name)
         findings = findings.set_column(number, field, pc.coalesce(findings[name], seen))
     return findings

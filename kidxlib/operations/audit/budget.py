@@ -25,7 +25,7 @@ from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_be
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
-from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in, taken_at
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
@@ -290,12 +290,11 @@ class _KnownBeyondBudget:
         known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics), PRESENT])
         at = positions_in(keys, known, SEGMENT_KEY).copy()
         at[~_same_versions(listed, LogVersion.names(), known, LogVersion.names(), at)] = -1
-        places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
         ids = [partition.topic_id for partition in plan.partitions]
         return cls(
             keys.append_column("log_bytes", listed["log_bytes"]),
             [ids[number] for number in partition_numbers(listed).tolist()],
-            known.take(places),
+            taken_at(known, at),
         )
 
     @property

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +22,7 @@ from kidxlib.audit.finding import ALSO, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, finding_row, gaps_in
 from kidxlib.catalog.conditions import Among, Condition, scope_of
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -264,8 +263,7 @@ def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
     """The columns of `DamagedSegment`, with the acceptances that still hold."""
     accepted = tables.read(ACCEPTED, [*MATCHED_COLUMNS, *_ACCEPTANCE], [Among("file", (LOG_SUFFIX,))])
     matched = match_acceptances(findings_of_segments(damaged), accepted)
-    places: Values = pa.array(np.maximum(matched.at, 0), mask=~matched.is_accepted)
-    rows, acceptances = damaged.select(_COLUMNS_OF_DAMAGED), accepted.take(places)
+    rows, acceptances = damaged.select(_COLUMNS_OF_DAMAGED), taken_at(accepted, matched.at)
     for name in _ACCEPTANCE:
         rows = rows.append_column(name, acceptances[name])
     return rows
@@ -290,8 +288,7 @@ def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Patter
         SEGMENTS, [*SEGMENTS.key, "status", *LogVersion.names()], scope_of({"found": findings}, SEGMENTS.key)
     )
     at = positions_in(findings, rows, SEGMENTS.key)
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    segments = rows.take(places).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
+    segments = taken_at(rows, at).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
     is_whole = flags_of(pc.equal(segments["status"], pa.scalar(Status.OK.value)))
     findings = findings.filter(pa.array((at >= 0) & is_whole & ~differing(findings, segments, VERSION_NAMES)))
     accepted = tables.read(ACCEPTED, MATCHED_COLUMNS, [Among("file", (LOG_SUFFIX,))])
