@@ -50,6 +50,7 @@ from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.run_summary import gap_lines
+from kidxlib.text.words import counted
 
 #: The status under which damaged segments are counted that somebody has accepted.
 ACCEPTED_STATUS: Final = "accepted"
@@ -209,7 +210,7 @@ class KnownDamage:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""
             first = self.listed[0]
             which = "the first is named above" if first.log_path in named else f"the first is {first.line}"
-            yield f"damaged: {_segments(self.damaged)} of the catalog{more}; {which}"
+            yield f"damaged: {counted(self.damaged, 'segment')} of the catalog{more}; {which}"
             yield (
                 "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
                 "('ok', 'gone', 'deleted'); kidx accept records that one may stay as it is"
@@ -217,19 +218,15 @@ class KnownDamage:
         elif self.accepted:
             first = self.listed[0]
             yield (
-                f"accepted: {_segments(self.accepted)} of the catalog, damaged; the first is {first.line} "
+                f"accepted: {counted(self.accepted, 'segment')} of the catalog, damaged; the first is {first.line} "
                 f"(by {first.accepted_by}: {first.accepted_reason})"
             )
         if self.by_audits:
-            broken = _segments(len(self.by_audits))
+            broken = counted(len(self.by_audits), "segment")
             yield (
                 f"broken: {broken} by the last audit, and not read again, as no log has changed; the first is "
                 f"{self.by_audits[0].line}; kidx verify says what comes of it"
             )
-
-
-def _segments(count: int) -> str:
-    return f"{count:,} segment{'s' if count != 1 else ''}"
 
 
 def known_damage(
