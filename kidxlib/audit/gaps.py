@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.index_file import read_snapshot_file
+from kidxlib.catalog.conditions import PRESENT, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
@@ -321,18 +322,17 @@ class _Judgement:
     explains: bool
 
 
-def gaps_in(
-    rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: GapEvidence | None = None
-) -> FoundGaps:
+def gaps_in(rows: pa.Table, policy_of: PolicyOf, directories: GapEvidence) -> FoundGaps:
     """The gaps between the logs of partitions, and what explains them. `rows` are `FACTS` of all segments of these
-    partitions; those that are absent are no logs. Without `directories` no file is looked for.
+    partitions; those that are absent are no logs.
     """
-    borders = _find_borders(_present_logs(rows))
+    logs = rows_where(rows, [PRESENT]).sort_by([(name, "ascending") for name in SEGMENT_KEY])
+    borders = _find_borders(logs)
     found = FoundGaps(borders=int(borders.is_border.sum()), unknown_borders=int(borders.is_unknown.sum()))
     gap_rows = _gap_rows(borders)
     if not gap_rows.num_rows:
         return found
-    directories, lacking = directories or GapEvidence(), _lacking_within(rows)
+    lacking = _lacking_within(logs)
     of_topics = {
         topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _distinct_topics(gap_rows)
     }
@@ -369,11 +369,11 @@ _GAP_ROWS: Final = pa.schema(
 )
 
 
-def _lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
+def _lacking_within(logs: pa.Table) -> frozenset[tuple[str, str]]:
     """Source and topic of logs that are whole and have fewer records than offsets, within batches that the cleaner has
     thinned out, or between batches. A log counts for nothing if wrappers of magic 0 or 1 hide how many records it has.
     """
-    logs = _present_logs(rows).filter(pc.equal(_present_logs(rows)["status"], pa.scalar(Status.OK.value)))
+    logs = logs.filter(pc.equal(logs["status"], pa.scalar(Status.OK.value)))
     offsets: Values = pc.subtract(logs["next_offset"], logs["base_offset"])
     fewer: Values = pc.less(logs["records"], offsets).fill_null(False)
     return frozenset(_distinct_topics(logs.filter(fewer)))
@@ -395,12 +395,6 @@ class _Borders:
     is_border: Flags
     is_unknown: Flags
     after_damage: Flags
-
-
-def _present_logs(rows: pa.Table) -> pa.Table:
-    absent = pa.array([status.value for status in ABSENT], rows.schema.field("status").type)
-    there = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=absent)))
-    return there.sort_by([(name, "ascending") for name in SEGMENT_KEY])
 
 
 def _find_borders(logs: pa.Table) -> _Borders:
