@@ -28,12 +28,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 def read_index(path: Location | str, use_mmap: bool) -> Bytes | OSError | None:
     """The content of an index; None if there is no file; the error if it cannot be read."""
+    text = str(path)
     try:
-        if use_mmap:
-            return map_file(str(path))
-        text = str(path)
         # Objects and packed files are read as a whole in any case.
-        return map_file(text) if is_object(text) or is_packed(text) else _read_around_holes(text)
+        return map_file(text) if use_mmap or is_object(text) or is_packed(text) else _read_around_holes(text)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -63,8 +63,6 @@ _REMEDIES_OF_CHECKPOINTS: Final = {
     "replicas in sync",
     CLEANER_CHECKPOINT: "remove the file: the cleaner begins anew at the start of each log",
 }
-#: The files for which that is a failure: `ReplicaManager.applyDelta` ends over it.
-_FAILS_ON_OTHER_EXCEPTIONS: Final = (HIGH_WATERMARK_CHECKPOINT,)
 
 #: Files whose names have to begin with an offset. Those that end with `.deleted` go by that alone.
 _NAMED_BY_OFFSET: Final = (
@@ -232,7 +230,7 @@ def accepted_offsets(log_dir: Location, name: str) -> AcceptedOffsets:
         if error.thrown is Thrown.IO:
             return AcceptedOffsets({}, failure=_thrown_at(path, error, _REMEDIES_OF_CHECKPOINTS[name]))
         obstacle = Obstacle(path, error.where, Effect.HIDES, _WITHOUT_CHECKPOINT[name], _REMEDIES_OF_CHECKPOINTS[name])
-        fails = name in _FAILS_ON_OTHER_EXCEPTIONS
+        fails = name == HIGH_WATERMARK_CHECKPOINT  # `ReplicaManager.applyDelta` ends over it
         return AcceptedOffsets({}, failure=obstacle) if fails else AcceptedOffsets({}, note=str(obstacle))
 
 
