@@ -59,6 +59,8 @@ _NOT_INCREASING: Final = (
 )
 
 _Rows: TypeAlias = NDArray[np.void]
+#: What `read_index` gives.
+_Index: TypeAlias = NDArray[np.uint8] | OSError | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover_task(log, task)
         past = SegmentRecovery.of(log, recovered, base_offset).past
-        files = _IndexFiles.of(task, use_mmap)
+        files = _index_files(task, use_mmap)
         in_use = _is_written_to(opened, segment.path, recovered.end)
         if in_use and (past.unfinished or recovered.end.reason is None):
             # The append was still going on when it was read, so its end is not torn.
@@ -190,9 +192,10 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
             recovered = replace(recovered, end=ScanEnd(Status.OK, None, recovered.end.position, None))
         if in_use:
             in_log = recovered.facts.next_offset - base_offset
-            files = _IndexFiles(
-                _entries_up_to(files.offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
-                _entries_up_to(files.time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
+            offset_index, time_index = files
+            files = (
+                _entries_up_to(offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
+                _entries_up_to(time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
             )
         valid = opened.log(recovered.end.position, use_mmap=use_mmap)
         judged = _judge_log(task, log, valid, recovered, files, deep=deep, clean_shutdown=clean_shutdown)
@@ -208,7 +211,7 @@ def _audit_read_log(
     task: ScanTask, read: ScannedLog, use_mmap: bool, deep: bool, clean_shutdown: bool
 ) -> AuditedSegment | None:
     """The audit of a segment whose log was read; None where it is no longer what it was."""
-    files = _IndexFiles.of(task, use_mmap)
+    files = _index_files(task, use_mmap)
     valid = WholeLog(read.log.window(0)[1][: read.recovered.end.position])
     judged = _judge_log(task, read.log, valid, read.recovered, files, deep=deep, clean_shutdown=clean_shutdown)
     return judged if version_at(location(task.segment.path)) == read.version else None
@@ -219,7 +222,7 @@ def _judge_log(
     log: LogBytes,
     valid: LogBytes,
     recovered: RecoveredSegment,
-    files: _IndexFiles,
+    files: tuple[_Index, _Index],
     *,
     deep: bool,
     clean_shutdown: bool,
@@ -264,9 +267,7 @@ def _finding_on_log_in_use(size: int, judged: int) -> Finding:
     )
 
 
-def _entries_up_to(
-    content: NDArray[np.uint8] | OSError | None, layout: np.dtype[np.void], field: str, end: int
-) -> NDArray[np.uint8] | OSError | None:
+def _entries_up_to(content: _Index, layout: np.dtype[np.void], field: str, end: int) -> _Index:
     """An index of a log in use, without the entries of batches that were appended since the log was opened."""
     if content is None or isinstance(content, OSError):
         return content
@@ -279,27 +280,20 @@ def _entries_up_to(
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexFiles:
-    """The content of the offset index and of the time index; None for a missing one."""
-
-    offset_index: NDArray[np.uint8] | OSError | None
-    time_index: NDArray[np.uint8] | OSError | None
-
-    @classmethod
-    def of(cls, task: ScanTask, use_mmap: bool) -> Self:
-        begin = f"{task.index_directory}/{segment_files.segment_file(task.segment.base_offset, '')}"
-        return cls(
-            read_index(f"{begin}{segment_files.OFFSET_INDEX_SUFFIX}", use_mmap),
-            read_index(f"{begin}{segment_files.TIME_INDEX_SUFFIX}", use_mmap),
-        )
+def _index_files(task: ScanTask, use_mmap: bool) -> tuple[_Index, _Index]:
+    """The offset index and the time index."""
+    begin = f"{task.index_directory}/{segment_files.segment_file(task.segment.base_offset, '')}"
+    return (
+        read_index(f"{begin}{segment_files.OFFSET_INDEX_SUFFIX}", use_mmap),
+        read_index(f"{begin}{segment_files.TIME_INDEX_SUFFIX}", use_mmap),
+    )
 
 
 def _audit_indexes(
     log: LogBytes,
     recovered: RecoveredSegment,
     task: ScanTask,
-    files: _IndexFiles,
+    files: tuple[_Index, _Index],
     clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
     """The findings on both indexes, and the last entry of the offset index."""
@@ -307,7 +301,7 @@ def _audit_indexes(
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
         return [_finding_on_quarantined_index(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
-    offset_index, time_index = files.offset_index, files.time_index
+    offset_index, time_index = files
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
         findings.append(finding_on_unreadable_file(segment_files.OFFSET_INDEX_SUFFIX, offset_index))
