@@ -49,8 +49,6 @@ class SwappedLogs:
     is_compacted: bool | None = None
 
 
-NO_SWAPS: Final = SwappedLogs()
-
 _APPENDED_BY_BROKER: Final = (
     "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
     "after an unclean stop makes other epochs of the log than the broker had"
@@ -106,7 +104,7 @@ def audit_logs(
     simulation: StartupSimulation,
     stop: PartitionStop,
     indexed: Collection[int] | None,
-    swapped: SwappedLogs = NO_SWAPS,
+    swapped: SwappedLogs,
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
     offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
