@@ -323,9 +323,7 @@ class _NodeMetadata:
     def assigned(self, partition: TopicPartition) -> str | None:
         """The id of the log dir that has the node's replica; None where it may be any log dir, or is not known."""
         assignment = self.assignments.get(partition)
-        if assignment is None or self.node_id not in assignment.replicas or not assignment.directories:
-            return None
-        directory = assignment.directories[assignment.replicas.index(self.node_id)]
+        directory = None if assignment is None else dict(assignment.places).get(self.node_id)
         return None if directory in ANYWHERE else directory
 
     def is_here(self, partition: TopicPartition) -> bool:
