@@ -51,7 +51,7 @@ from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
 )
-from kidxlib.storage.location import Location, entries_in
+from kidxlib.storage.location import Location, entries_in, is_inside
 from kidxlib.storage.log_dir import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES,
@@ -97,12 +97,9 @@ def obstacles_of_node(
     partitions. Without `metadata` ids of topics are compared with each other alone. `kafka_version` is the node's; None
     for what it has registered.
     """
-    obstacles = [(obstacle, str(obstacle.where)) for obstacle in _obstacles_of_node(log_dirs, metadata, kafka_version)]
+    obstacles = list(_obstacles_of_node(log_dirs, metadata, kafka_version))
     return {
-        log_dir: tuple(
-            obstacle for obstacle, where in obstacles if obstacle.where == log_dir or where.startswith(f"{log_dir}/")
-        )
-        for log_dir in log_dirs
+        log_dir: tuple(obstacle for obstacle in obstacles if is_inside(obstacle.where, log_dir)) for log_dir in log_dirs
     }
 
 
