@@ -507,11 +507,9 @@ def _lost_batches_and_records(state: _LoadState, segment: SimulatedSegment) -> t
     past = recovery.past
     if segment.kept_bytes:
         return past.batches, past.records
-    return _sum_if_known(past.batches, recovery.batches), _sum_if_known(past.records, recovery.records)
-
-
-def _sum_if_known(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
+    batches = None if past.batches is None else past.batches + recovery.batches
+    records = None if past.records is None or recovery.records is None else past.records + recovery.records
+    return batches, records
 
 
 def _fail_load(segment: SimulatedSegment, why: str) -> NoReturn:
