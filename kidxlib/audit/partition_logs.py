@@ -111,7 +111,8 @@ def audit_logs(
     files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
     """
     of_swaps = _finding_on_swaps(logs, simulation, swapped)
-    compacted, intruders = _may_be_compacted(logs), _intruding_logs(logs)
+    compacted = any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
+    intruders = _intruding_logs(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
     epoch_before = NO_LEADER_EPOCH
@@ -286,10 +287,6 @@ def _with_intruder_named(finding: Finding, base_offset: int, intruders: Mapping[
     name = segment_files.segment_file(base, segment_files.LOG_SUFFIX)
     why = intruders[base].why.removesuffix(TELLS_MORE)
     return replace(finding, consequence=f"{finding.consequence}; {name} is the one in between: {why}")
-
-
-def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
-    return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
 
 
 def _with_fate(

@@ -130,7 +130,9 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     hidden = list(_hidden_offsets(rows, epochs, local))
     if not hidden:
         return None
-    missed = [row for row in rows if any(_do_overlap(offsets, _offset_range(row)) for offsets in hidden)]
+    missed = [
+        row for row in rows if any(row["start_offset"] <= end and row["end_offset"] >= begin for begin, end in hidden)
+    ]
     offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
     return key_of(missed[0]), broken(
         LEADER_EPOCH_CHECKPOINT,
@@ -193,14 +195,10 @@ def _epochs_of_segment(row: dict[str, Any]) -> list[int]:
     return [entry["epoch"] for entry in row["leader_epochs"]]
 
 
-def _offset_range(row: dict[str, Any]) -> _Range:
-    return row["start_offset"], row["end_offset"]
-
-
 def _hidden_offsets(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
     """Offsets of remote segments that a leader does not find in the bucket, and does not have in its log."""
     asked = local.log_start_offset, local.start_offset - 1
-    in_bucket = _merge_ranges(_intersection(asked, _offset_range(row)) for row in rows)
+    in_bucket = _merge_ranges(_intersection(asked, (row["start_offset"], row["end_offset"])) for row in rows)
     entries = epochs.entries
     ends = [*(entry.start_offset - 1 for entry in entries[1:]), 2**63 - 1][: len(entries)]
     of_epoch = {entry.epoch: (entry.start_offset, end) for entry, end in zip(entries, ends, strict=True)}
@@ -227,11 +225,6 @@ def _ranges_by_epoch(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
 
 def _intersection(one: _Range, other: _Range) -> _Range:
     return max(one[0], other[0]), min(one[1], other[1])
-
-
-def _do_overlap(one: _Range, other: _Range) -> bool:
-    first, last = _intersection(one, other)
-    return first <= last
 
 
 def _merge_ranges(ranges: Iterable[_Range]) -> list[_Range]:

@@ -645,7 +645,9 @@ def _tell(
     """
     audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_audit_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
+    partitions = planned.plan.partitions
+    looked_in = {BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions}
+    tell_audit_summary(outcome, title, summary, sorted(looked_in))
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:LINES_SHOWN]))
@@ -661,11 +663,6 @@ def _tell(
     outcome.line(*(f"topics:  {line}" for line in index_options_lines(request.known_topics, planned.plan)))
     if catalog is not None:
         outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
-
-
-def _looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
-    """The directories where index files are looked for, as they are shown."""
-    return sorted({BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions})
 
 
 def audit_before_repair(
