@@ -38,7 +38,7 @@ COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
 
 class RowKind(enum.StrEnum):
-    """The kinds of rows of an audit. A kind's value is its key in the JSON object."""
+    """The kinds of rows of an audit. A kind's value is its key in the JSON object, and its field of `AuditRows`."""
 
     FILE = "files"  # the finding on each file, logs included
     SEGMENT = "startup"  # what a broker would do with each segment
@@ -54,12 +54,7 @@ class AuditRows:
     not_ready: list[NotReadyRow] = field(default_factory=list)
 
     def by_kind(self) -> Mapping[RowKind, Sequence[Row]]:
-        return {
-            RowKind.FILE: self.files,
-            RowKind.SEGMENT: self.startup,
-            RowKind.PARTITION: self.partitions,
-            RowKind.NOT_READY: self.not_ready,
-        }
+        return {kind: getattr(self, kind.value) for kind in RowKind}
 
 
 def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding]:
