@@ -485,21 +485,15 @@ _MISSING_BETWEEN: Final = Finding(
     consequence="its records are missing: retention deletes at the beginning, and compaction has not merged it",
     fate=Fate(),
 )
-#: The harmless explanation of a missing log in the middle: the cleaner merges segments into the one before, and may
-#: leave no record of them.
 _MISSING_BY_COMPACTION: Final = replace(
     _MISSING_BETWEEN, verdict=Verdict.SAFE, consequence="compaction may have merged it into the log before"
 )
-#: Why a missing last log is a loss: retention keeps the last segment or begins another after it, and the cleaner does
-#: not touch it.
 _MISSING_AT_END: Final = replace(
     _MISSING_BETWEEN,
     detail="its .index is there, its log is not, and the logs before it are",
     consequence="its records are missing, if no broker has truncated the log: neither retention nor compaction removes "
     "the last segment",
 )
-#: The harmless explanation of a missing first log: retention has deleted it, and its indexes are still in the index
-#: directory.
 _MISSING_AT_BEGINNING: Final = replace(
     _MISSING_BETWEEN,
     verdict=Verdict.SAFE,
