@@ -118,23 +118,18 @@ class IndexFileFindings:
         return None
 
     def broken(self, reason: str, entry: int, consequence: str) -> Finding:
-        return Finding(
-            file=self._suffix,
-            verdict=Verdict.BROKEN,
-            reason=reason,
-            position=max(entry, 0) * self._entry_bytes,
-            detail=self._difference_in_words(max(entry, 0)),
-            consequence=consequence,
-        )
+        return self._on_entry(Verdict.BROKEN, reason, max(entry, 0), consequence)
 
     def safe(self, reason: str, consequence: str) -> Finding:
-        different = self._first_differing_entry()
+        return self._on_entry(Verdict.SAFE, reason, self._first_differing_entry(), consequence)
+
+    def _on_entry(self, verdict: Verdict, reason: str, number: int, consequence: str) -> Finding:
         return Finding(
             file=self._suffix,
-            verdict=Verdict.SAFE,
+            verdict=verdict,
             reason=reason,
-            position=different * self._entry_bytes,
-            detail=self._difference_in_words(different),
+            position=number * self._entry_bytes,
+            detail=self._difference_in_words(number),
             consequence=consequence,
         )
 

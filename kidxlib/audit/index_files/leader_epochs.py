@@ -152,25 +152,18 @@ def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | N
     if finding.verdict is Verdict.BROKEN:
         return None
     detail = f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches"
+    why = f"the log start had come to {first.start_offset}, as by DeleteRecords, and "
     if logs.lost_log_starts:
-        return replace(
-            finding,
-            verdict=Verdict.BROKEN,
-            reason="log-start-lost",
-            detail=detail,
-            consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and "
+        why += (
             f"{LOG_START_OFFSET_CHECKPOINT} is missing, though the broker stopped cleanly: a broker that starts serves "
-            "the records before it again",
+            "the records before it again"
         )
-    return replace(
-        finding,
-        verdict=Verdict.SAFE,
-        reason="later-log-start",
-        detail=detail,
-        consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and all below was "
-        f"committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before, at this stop "
-        "or an earlier one: it serves the records before it again",
+        return replace(finding, verdict=Verdict.BROKEN, reason="log-start-lost", detail=detail, consequence=why)
+    why += (
+        f"all below was committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before, "
+        "at this stop or an earlier one: it serves the records before it again"
     )
+    return replace(finding, verdict=Verdict.SAFE, reason="later-log-start", detail=detail, consequence=why)
 
 
 def _compare_epochs(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:
