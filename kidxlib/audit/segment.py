@@ -501,14 +501,12 @@ def _malformed_records(log: LogBytes, batch: BatchHeader) -> Iterator[Finding]:
         for _ in reader.records(log, batch):
             pass
     except MalformedRecordsError as error:
-        yield Finding(
-            file=LOG_SUFFIX,
-            verdict=Verdict.BROKEN,
-            reason="malformed-records",
-            position=batch.position,
-            detail=f"found {error.found}, expected {error.expected}",
-            consequence=f"a consumer that comes to offset {batch.last_offset} or one before it in this batch fails "
-            "there",
+        yield _oddity(
+            batch,
+            Verdict.BROKEN,
+            "malformed-records",
+            f"found {error.found}, expected {error.expected}",
+            f"a consumer that comes to offset {batch.last_offset} or one before it in this batch fails there",
         )
 
 
@@ -520,23 +518,21 @@ def _oddities_in_offsets(batch: BatchHeader, content: RecordTimes, last_offset: 
         or offsets[0] < content.base_offset
         or offsets[-1] > batch.last_offset
     ):
-        yield Finding(
-            file=LOG_SUFFIX,
-            verdict=Verdict.BROKEN,
-            reason="offsets-not-increasing",
-            position=batch.position,
-            detail=f"offsets {offsets[0]} to {offsets[-1]} in a batch of {content.base_offset} to {batch.last_offset}, "
+        yield _oddity(
+            batch,
+            Verdict.BROKEN,
+            "offsets-not-increasing",
+            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {content.base_offset} to {batch.last_offset}, "
             f"after offset {last_offset}",
-            consequence=_NOT_INCREASING,
+            _NOT_INCREASING,
         )
     elif not batch.is_v2 and batch.last_offset != offsets[-1]:
-        yield Finding(
-            file=LOG_SUFFIX,
-            verdict=Verdict.SAFE,
-            reason="last-offset-without-record",
-            position=batch.position,
-            detail=f"the last record of a wrapper has offset {offsets[-1]}, the wrapper says {batch.last_offset}",
-            consequence="compaction leaves it so",
+        yield _oddity(
+            batch,
+            Verdict.SAFE,
+            "last-offset-without-record",
+            f"the last record of a wrapper has offset {offsets[-1]}, the wrapper says {batch.last_offset}",
+            "compaction leaves it so",
         )
 
 
@@ -545,34 +541,36 @@ def _oddities_in_timestamps(batch: BatchHeader, content: RecordTimes) -> Iterato
         return
     largest = int(content.timestamps.max())
     if largest > batch.max_timestamp:
-        yield Finding(
-            file=LOG_SUFFIX,
-            verdict=Verdict.BROKEN,
-            reason="records-newer-than-batch",
-            position=batch.position,
-            detail=f"a record has timestamp {largest}, the batch says {batch.max_timestamp} at most",
-            consequence=f"searches for times {batch.max_timestamp + 1} to {largest} pass it by, and retention may "
+        yield _oddity(
+            batch,
+            Verdict.BROKEN,
+            "records-newer-than-batch",
+            f"a record has timestamp {largest}, the batch says {batch.max_timestamp} at most",
+            f"searches for times {batch.max_timestamp + 1} to {largest} pass it by, and retention may "
             "delete it too early",
         )
     elif largest < batch.max_timestamp:
-        yield Finding(
-            file=LOG_SUFFIX,
-            verdict=Verdict.SAFE,
-            reason="batch-newer-than-records",
-            position=batch.position,
-            detail=f"the records have timestamps up to {largest}, the batch says {batch.max_timestamp}",
-            consequence="searches look into it for nothing, and retention may keep it longer",
+        yield _oddity(
+            batch,
+            Verdict.SAFE,
+            "batch-newer-than-records",
+            f"the records have timestamps up to {largest}, the batch says {batch.max_timestamp}",
+            "searches look into it for nothing, and retention may keep it longer",
         )
 
 
+def _oddity(batch: BatchHeader, verdict: Verdict, reason: str, detail: str, consequence: str) -> Finding:
+    at = batch.position
+    return Finding(file=LOG_SUFFIX, verdict=verdict, reason=reason, position=at, detail=detail, consequence=consequence)
+
+
 def _sequence_gap(batch: BatchHeader, expected: int) -> Finding:
-    return Finding(
-        file=LOG_SUFFIX,
-        verdict=Verdict.SAFE,
-        reason="sequence-gap",
-        position=batch.position,
-        detail=f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected {expected}",
-        consequence="compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
+    return _oddity(
+        batch,
+        Verdict.SAFE,
+        "sequence-gap",
+        f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected {expected}",
+        "compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
     )
 
 
