@@ -423,14 +423,11 @@ def _logs_missing_beside_indexes(
         if not is_renamed and not _is_in_a_log(offset, logs):
             yield (
                 offset,
-                Finding(
-                    file=segment_files.LOG_SUFFIX,
-                    verdict=Verdict.BROKEN,
-                    reason=MISSING,
+                replace(
+                    _MISSING_BETWEEN,
                     detail=f"{name} is there, its log is not",
                     consequence="a broker that starts removes the segment's index files, and knows nothing of its "
                     f"records; {_missing_offsets_in_words(offset, logs)}",
-                    fate=Fate(),
                 ),
             )
 
