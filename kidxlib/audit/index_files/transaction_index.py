@@ -8,7 +8,6 @@ too small makes the search read on for nothing. One that is too large makes it m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,10 @@ from kidxlib.audit.index_files.index_file import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, NodeRelease
-from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
+from kidxlib.format.segment_files import OFFSET_MAX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.scan import scan_state
-
-_NO_BOUND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +137,7 @@ def _finding_on_wrong_set(
 
 def _finding_on_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
     """The finding on the last entry at which a search stops too early."""
-    earliest_later = _NO_BOUND if logs.later_first_offset is None else logs.later_first_offset
+    earliest_later = OFFSET_MAX if logs.later_first_offset is None else logs.later_first_offset
     numbered = list(reversed(list(enumerate(found))))
     first_number = {(entry.producer_id, entry.last_offset): number for number, entry in numbered}
     for number, entry in numbered:

@@ -43,6 +43,7 @@ from kidxlib.format.segment_files import (
     KRAFT_SNAPSHOT_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    OFFSET_MAX,
     SnapshotId,
     kraft_snapshot_file,
     parse_segment_log,
@@ -64,8 +65,6 @@ from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, filled_file, read_leader_epochs, small_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.words import quoted
-
-_NO_LIMIT: Final = 2**63 - 1
 
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
 STARTS_WITHOUT_METADATA: Final = (
@@ -110,7 +109,7 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
     directories of uncommitted partitions, too. None where it cannot be read.
     """
     try:
-        return read_despite_damage(directory, _NO_LIMIT)
+        return read_despite_damage(directory, OFFSET_MAX)
     except (ClusterMetadataError, OSError):
         return None
 

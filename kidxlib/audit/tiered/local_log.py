@@ -90,7 +90,7 @@ class LocalLog:
         end = self.log_start_offset if self.first_offset is None else self.end_offset
         if end is not None and end < self.log_start_offset:
             return LeaderEpochs()  # deleteSegmentsIfLogStartGreaterThanLogEnd
-        return epochs.within(self.log_start_offset, 2**63 - 1 if end is None else end)
+        return epochs.within(self.log_start_offset, segment_files.OFFSET_MAX if end is None else end)
 
 
 def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
@@ -200,7 +200,7 @@ def _hidden_offsets(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local:
     asked = local.log_start_offset, local.start_offset - 1
     in_bucket = _merge_ranges(_intersection(asked, (row["start_offset"], row["end_offset"])) for row in rows)
     entries = epochs.entries
-    ends = [*(entry.start_offset - 1 for entry in entries[1:]), 2**63 - 1][: len(entries)]
+    ends = [*(entry.start_offset - 1 for entry in entries[1:]), segment_files.OFFSET_MAX][: len(entries)]
     of_epoch = {entry.epoch: (entry.start_offset, end) for entry, end in zip(entries, ends, strict=True)}
     visible = _merge_ranges(
         _intersection(of_epoch.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_by_epoch(row)
