@@ -392,7 +392,7 @@ def _run_audit(
     if catalog is not None:
         tables, names = catalog.tables, [source.name for source in request.sources]
         unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
-        results = results.with_unread(unread.rows)
+        results = results.with_others(unread.rows)
     return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
@@ -414,7 +414,8 @@ def _with_gaps(
     if tables is not None and gaps.lost:
         topics = sorted({gap.topic for gap in gaps.lost})
         gaps = gaps.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", topics)]))
-    return results.with_gaps(gaps, [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost])
+    on_gaps = [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost]
+    return replace(results.with_others(on_gaps), gaps=gaps)
 
 
 def _facts(results: AuditResults, plan: Plan) -> pa.Table:
