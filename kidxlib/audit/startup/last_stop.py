@@ -91,7 +91,6 @@ class PartitionStop:
             deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
         lost_log_starts: that file is missing, though the broker stopped cleanly, which writes it in any case
             (`LogManager.shutdown`).
-        of_broker: a broker has left a file of its own in the log dir.
         not_in: the checkpoints that say nothing of the partition, though a broker writes it into them: they are
             missing, or have no line for it.
         lost_from: those of them that must have said something, so that the file or the line is lost.
@@ -105,7 +104,6 @@ class PartitionStop:
     high_watermark: int
     begins_with_first_log: bool = False
     lost_log_starts: bool = False
-    of_broker: bool = False
     not_in: tuple[str, ...] = ()
     lost_from: tuple[str, ...] = ()
     is_only_replica: bool = False
@@ -186,7 +184,7 @@ class LastStop:
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
             # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
-            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, kafka=self.kafka)
+            return PartitionStop(False, 0, 0, 0, kafka=self.kafka)
         not_in = tuple(self._checkpoints_without(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
@@ -195,7 +193,6 @@ class LastStop:
             self.high_watermarks.get(partition, 0),
             self.knows_log_starts and partition not in self.log_start_offsets,
             self.clean_shutdown and not self.knows_log_starts,
-            self.of_broker,
             not_in,
             tuple(filter(self._must_have_line, not_in)),
             partition in self.only_replicas,
