@@ -86,21 +86,15 @@ class IndexFileFindings:
     """Makes the findings on one index file."""
 
     def __init__(
-        self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes | None, expected: bytes
+        self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes, expected: bytes
     ) -> None:
         self._suffix = suffix
         self._entry_bytes = kind.entry_bytes
-        self._found_index = kind.from_bytes(b"" if content is None else content, base_offset)
+        self._found_index = kind.from_bytes(content, base_offset)
         self._expected_content = expected
         self._expected_index = kind.from_bytes(expected, base_offset)
-        self._found_content = b"" if content is None else content.data
-        self.is_identical = content is not None and len(content) == len(expected) and content.data == expected
-
-    def missing_or_identical(self, consequence: str) -> Finding:
-        """The finding on a file that is missing or identical; `is_identical` tells which."""
-        if self.is_identical:
-            return Finding(file=self._suffix, verdict=Verdict.IDENTICAL)
-        return Finding(file=self._suffix, verdict=Verdict.BROKEN, reason="missing", consequence=consequence)
+        self._found_content = content.data
+        self.is_identical = len(content) == len(expected) and content.data == expected
 
     def refused(self, index: AbstractIndex[Any]) -> Finding | None:
         """The finding on a file that fails Kafka's own sanity check; None for one that passes."""
