@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.index_file import read_snapshot_file
+from kidxlib.catalog.conditions import PRESENT, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
@@ -321,18 +322,21 @@ class _Judgement:
     explains: bool
 
 
-def gaps_in(
-    rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: GapEvidence | None = None
-) -> FoundGaps:
+#: The source and the topic of explained gaps, and what explains them; how many gaps, partitions and offsets.
+_Explained: TypeAlias = tuple[str, str, _Judgement, int, int, int]
+
+
+def gaps_in(rows: pa.Table, policy_of: PolicyOf, directories: GapEvidence) -> FoundGaps:
     """The gaps between the logs of partitions, and what explains them. `rows` are `FACTS` of all segments of these
-    partitions; those that are absent are no logs. Without `directories` no file is looked for.
+    partitions; those that are absent are no logs.
     """
-    borders = _find_borders(_present_logs(rows))
+    logs = rows_where(rows, [PRESENT]).sort_by([(name, "ascending") for name in SEGMENT_KEY])
+    borders = _find_borders(logs)
     found = FoundGaps(borders=int(borders.is_border.sum()), unknown_borders=int(borders.is_unknown.sum()))
     gap_rows = _gap_rows(borders)
     if not gap_rows.num_rows:
         return found
-    directories, lacking = directories or GapEvidence(), _lacking_within(rows)
+    lacking = _lacking_within(logs)
     of_topics = {
         topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _distinct_topics(gap_rows)
     }
@@ -352,7 +356,7 @@ def gaps_in(
             known = (*directories.emptied_log(gap), *by_logs, *_known_by_snapshots(gap, names, directories))
             lost.append(_with_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
-            explained.append(_explained_gap(gap, judgement))
+            explained.append((gap.source, gap.topic, judgement, 1, 1, gap.offsets))
     return replace(
         found, lost=tuple(lost), explained=tuple(_sum_explained_gaps(explained)), above_cleaner=above_cleaner
     )
@@ -369,11 +373,11 @@ _GAP_ROWS: Final = pa.schema(
 )
 
 
-def _lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
+def _lacking_within(logs: pa.Table) -> frozenset[tuple[str, str]]:
     """Source and topic of logs that are whole and have fewer records than offsets, within batches that the cleaner has
     thinned out, or between batches. A log counts for nothing if wrappers of magic 0 or 1 hide how many records it has.
     """
-    logs = _present_logs(rows).filter(pc.equal(_present_logs(rows)["status"], pa.scalar(Status.OK.value)))
+    logs = logs.filter(pc.equal(logs["status"], pa.scalar(Status.OK.value)))
     offsets: Values = pc.subtract(logs["next_offset"], logs["base_offset"])
     fewer: Values = pc.less(logs["records"], offsets).fill_null(False)
     return frozenset(_distinct_topics(logs.filter(fewer)))
@@ -395,12 +399,6 @@ class _Borders:
     is_border: Flags
     is_unknown: Flags
     after_damage: Flags
-
-
-def _present_logs(rows: pa.Table) -> pa.Table:
-    absent = pa.array([status.value for status in ABSENT], rows.schema.field("status").type)
-    there = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=absent)))
-    return there.sort_by([(name, "ascending") for name in SEGMENT_KEY])
 
 
 def _find_borders(logs: pa.Table) -> _Borders:
@@ -528,33 +526,13 @@ def _gap_of_row(row: Mapping[str, Any], of_topic: _Judgement) -> Gap:
     return Gap(**{name: row[name] for name in names}, evidence=of_topic.evidence, why=of_topic.why)
 
 
-def _explained_gap(gap: Gap, judgement: _Judgement) -> ExplainedGaps:
-    return ExplainedGaps(
-        source=gap.source,
-        topic=gap.topic,
-        evidence=judgement.evidence,
-        why=judgement.why,
-        gaps=1,
-        partitions=1,
-        offsets=gap.offsets,
-    )
-
-
-def _explain_by_topic(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judgement]) -> Iterator[ExplainedGaps]:
+def _explain_by_topic(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judgement]) -> Iterator[_Explained]:
     offsets: Values = pc.add(pc.subtract(gaps["last_offset"], gaps["first_offset"]), 1)
     grouped = gaps.append_column("offsets", offsets).group_by(["source", "topic"], use_threads=False)
     sums = grouped.aggregate([([], "count_all"), ("partition", "count_distinct"), ("offsets", "sum")])
     for row in sums.to_pylist():
-        of_topic = judgements[row["source"], row["topic"]]
-        yield ExplainedGaps(
-            source=row["source"],
-            topic=row["topic"],
-            evidence=of_topic.evidence,
-            why=of_topic.why,
-            gaps=row["count_all"],
-            partitions=row["partition_count_distinct"],
-            offsets=row["offsets_sum"],
-        )
+        topic = row["source"], row["topic"]
+        yield *topic, judgements[topic], row["count_all"], row["partition_count_distinct"], row["offsets_sum"]
 
 
 def _gaps_above_cleaner(gaps: pa.Table, directories: GapEvidence) -> Iterator[tuple[str, int]]:
@@ -576,19 +554,20 @@ def _gaps_above_cleaner(gaps: pa.Table, directories: GapEvidence) -> Iterator[tu
             yield as_text(place), offset
 
 
-def _sum_explained_gaps(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
+def _sum_explained_gaps(explained: Iterable[_Explained]) -> Iterator[ExplainedGaps]:
     """One object for all gaps of a topic that have one explanation."""
     sums: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
-    for explained in gaps:
-        key = explained.source, explained.topic, explained.evidence
-        if (before := sums.get(key)) is not None:
-            explained = replace(
-                before,
-                gaps=before.gaps + explained.gaps,
-                partitions=before.partitions + explained.partitions,
-                offsets=before.offsets + explained.offsets,
-            )
-        sums[key] = explained
+    for source, topic, judgement, gaps, partitions, offsets in explained:
+        key = source, topic, judgement.evidence
+        before = sums.get(key) or ExplainedGaps(
+            source=source, topic=topic, evidence=judgement.evidence, why=judgement.why, gaps=0, partitions=0, offsets=0
+        )
+        sums[key] = replace(
+            before,
+            gaps=before.gaps + gaps,
+            partitions=before.partitions + partitions,
+            offsets=before.offsets + offsets,
+        )
     return iter(sums[key] for key in sorted(sums))
 
 

@@ -30,14 +30,7 @@ from kidxlib.audit.index_files.index_file import (
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
-from kidxlib.audit.partition_logs import (
-    NO_SWAPS,
-    PartitionLogEpochs,
-    SwappedLogs,
-    audit_logs,
-    is_missing,
-    replaced_by_swaps,
-)
+from kidxlib.audit.partition_logs import PartitionLogEpochs, SwappedLogs, audit_logs, is_missing, replaced_by_swaps
 from kidxlib.audit.segment import AuditedLog, SegmentForPartition
 from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import (
@@ -286,7 +279,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
     epochs = _epochs_or_error(task.index_directory)
     epochs_of_logs = PartitionLogEpochs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
-    swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else NO_SWAPS
+    swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else SwappedLogs()
     on_logs = dict(
         audit_logs(logs, epochs_of_logs, simulation, _stop_as_listed(task, logs, simulation), indexed, swapped)
     )
@@ -371,7 +364,7 @@ def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> Swappe
         except (LogChangedError, OSError) as error:
             not_read[base_offset] = why_not_read(path, error)
             if not_read[base_offset].status is Status.GONE:  # a running broker has renamed it since
-                return NO_SWAPS
+                return SwappedLogs()
     return SwappedLogs(recoveries, not_read, task.is_compacted)
 
 

@@ -49,8 +49,6 @@ class SwappedLogs:
     is_compacted: bool | None = None
 
 
-NO_SWAPS: Final = SwappedLogs()
-
 _APPENDED_BY_BROKER: Final = (
     "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
     "after an unclean stop makes other epochs of the log than the broker had"
@@ -106,14 +104,15 @@ def audit_logs(
     simulation: StartupSimulation,
     stop: PartitionStop,
     indexed: Collection[int] | None,
-    swapped: SwappedLogs = NO_SWAPS,
+    swapped: SwappedLogs,
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
     offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
     files are beside the logs. `swapped` is what takes the place of logs as a broker starts.
     """
     of_swaps = _finding_on_swaps(logs, simulation, swapped)
-    compacted, intruders = _may_be_compacted(logs), _intruding_logs(logs)
+    compacted = any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
+    intruders = _intruding_logs(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
     epoch_before = NO_LEADER_EPOCH
@@ -290,10 +289,6 @@ def _with_intruder_named(finding: Finding, base_offset: int, intruders: Mapping[
     return replace(finding, consequence=f"{finding.consequence}; {name} is the one in between: {why}")
 
 
-def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
-    return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
-
-
 def _with_fate(
     finding: Finding,
     log: AuditedLog,
@@ -428,14 +423,11 @@ def _logs_missing_beside_indexes(
         if not is_renamed and not _is_in_a_log(offset, logs):
             yield (
                 offset,
-                Finding(
-                    file=segment_files.LOG_SUFFIX,
-                    verdict=Verdict.BROKEN,
-                    reason=MISSING,
+                replace(
+                    _MISSING_BETWEEN,
                     detail=f"{name} is there, its log is not",
                     consequence="a broker that starts removes the segment's index files, and knows nothing of its "
                     f"records; {_missing_offsets_in_words(offset, logs)}",
-                    fate=Fate(),
                 ),
             )
 
@@ -490,21 +482,15 @@ _MISSING_BETWEEN: Final = Finding(
     consequence="its records are missing: retention deletes at the beginning, and compaction has not merged it",
     fate=Fate(),
 )
-#: The harmless explanation of a missing log in the middle: the cleaner merges segments into the one before, and may
-#: leave no record of them.
 _MISSING_BY_COMPACTION: Final = replace(
     _MISSING_BETWEEN, verdict=Verdict.SAFE, consequence="compaction may have merged it into the log before"
 )
-#: Why a missing last log is a loss: retention keeps the last segment or begins another after it, and the cleaner does
-#: not touch it.
 _MISSING_AT_END: Final = replace(
     _MISSING_BETWEEN,
     detail="its .index is there, its log is not, and the logs before it are",
     consequence="its records are missing, if no broker has truncated the log: neither retention nor compaction removes "
     "the last segment",
 )
-#: The harmless explanation of a missing first log: retention has deleted it, and its indexes are still in the index
-#: directory.
 _MISSING_AT_BEGINNING: Final = replace(
     _MISSING_BETWEEN,
     verdict=Verdict.SAFE,

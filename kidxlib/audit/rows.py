@@ -38,7 +38,7 @@ COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
 
 class RowKind(enum.StrEnum):
-    """The kinds of rows of an audit. A kind's value is its key in the JSON object."""
+    """The kinds of rows of an audit. A kind's value is its key in the JSON object, and its field of `AuditRows`."""
 
     FILE = "files"  # the finding on each file, logs included
     SEGMENT = "startup"  # what a broker would do with each segment
@@ -54,12 +54,7 @@ class AuditRows:
     not_ready: list[NotReadyRow] = field(default_factory=list)
 
     def by_kind(self) -> Mapping[RowKind, Sequence[Row]]:
-        return {
-            RowKind.FILE: self.files,
-            RowKind.SEGMENT: self.startup,
-            RowKind.PARTITION: self.partitions,
-            RowKind.NOT_READY: self.not_ready,
-        }
+        return {kind: getattr(self, kind.value) for kind in RowKind}
 
 
 def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding]:
@@ -267,16 +262,6 @@ class AuditSummary:
     removed: Counter[str] = field(default_factory=Counter)
     not_ready: list[NotReadyRow] | None = None
     not_ready_count: int = 0
-
-    def add_startup_action(
-        self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int
-    ) -> None:
-        counts = self.actions.setdefault(action, ActionCounts())
-        counts.segments += segments
-        counts.log_bytes += log_bytes
-        counts.read_bytes += read_bytes
-        counts.lost_bytes += lost_bytes
-        counts.lost_records += lost_records
 
     def add_start(self, partition: StartupPartitionRow) -> None:
         self.starts[partition.clean_shutdown] += 1

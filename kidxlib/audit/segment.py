@@ -54,8 +54,13 @@ _NO_PRODUCER: Final = -1
 _LAST_SEQUENCES: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
 
 _ALL_BATCHES: Final = WantedRecords()
+_NOT_INCREASING: Final = (
+    "consumers get records twice or not at all, and what is said of indexes does not hold for this log"
+)
 
 _Rows: TypeAlias = NDArray[np.void]
+#: What `read_index` gives.
+_Index: TypeAlias = NDArray[np.uint8] | OSError | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +184,7 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover_task(log, task)
         past = SegmentRecovery.of(log, recovered, base_offset).past
-        files = _IndexFiles.of(task, use_mmap)
+        files = _index_files(task, use_mmap)
         in_use = _is_written_to(opened, segment.path, recovered.end)
         if in_use and (past.unfinished or recovered.end.reason is None):
             # The append was still going on when it was read, so its end is not torn.
@@ -187,9 +192,10 @@ def _audit_opened_log(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutd
             recovered = replace(recovered, end=ScanEnd(Status.OK, None, recovered.end.position, None))
         if in_use:
             in_log = recovered.facts.next_offset - base_offset
-            files = _IndexFiles(
-                _entries_up_to(files.offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
-                _entries_up_to(files.time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
+            offset_index, time_index = files
+            files = (
+                _entries_up_to(offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
+                _entries_up_to(time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
             )
         valid = opened.log(recovered.end.position, use_mmap=use_mmap)
         judged = _judge_log(task, log, valid, recovered, files, deep=deep, clean_shutdown=clean_shutdown)
@@ -205,7 +211,7 @@ def _audit_read_log(
     task: ScanTask, read: ScannedLog, use_mmap: bool, deep: bool, clean_shutdown: bool
 ) -> AuditedSegment | None:
     """The audit of a segment whose log was read; None where it is no longer what it was."""
-    files = _IndexFiles.of(task, use_mmap)
+    files = _index_files(task, use_mmap)
     valid = WholeLog(read.log.window(0)[1][: read.recovered.end.position])
     judged = _judge_log(task, read.log, valid, read.recovered, files, deep=deep, clean_shutdown=clean_shutdown)
     return judged if version_at(location(task.segment.path)) == read.version else None
@@ -216,7 +222,7 @@ def _judge_log(
     log: LogBytes,
     valid: LogBytes,
     recovered: RecoveredSegment,
-    files: _IndexFiles,
+    files: tuple[_Index, _Index],
     *,
     deep: bool,
     clean_shutdown: bool,
@@ -261,9 +267,7 @@ def _finding_on_log_in_use(size: int, judged: int) -> Finding:
     )
 
 
-def _entries_up_to(
-    content: NDArray[np.uint8] | OSError | None, layout: np.dtype[np.void], field: str, end: int
-) -> NDArray[np.uint8] | OSError | None:
+def _entries_up_to(content: _Index, layout: np.dtype[np.void], field: str, end: int) -> _Index:
     """An index of a log in use, without the entries of batches that were appended since the log was opened."""
     if content is None or isinstance(content, OSError):
         return content
@@ -276,27 +280,20 @@ def _entries_up_to(
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexFiles:
-    """The content of the offset index and of the time index; None for a missing one."""
-
-    offset_index: NDArray[np.uint8] | OSError | None
-    time_index: NDArray[np.uint8] | OSError | None
-
-    @classmethod
-    def of(cls, task: ScanTask, use_mmap: bool) -> Self:
-        begin = f"{task.index_directory}/{segment_files.segment_file(task.segment.base_offset, '')}"
-        return cls(
-            read_index(f"{begin}{segment_files.OFFSET_INDEX_SUFFIX}", use_mmap),
-            read_index(f"{begin}{segment_files.TIME_INDEX_SUFFIX}", use_mmap),
-        )
+def _index_files(task: ScanTask, use_mmap: bool) -> tuple[_Index, _Index]:
+    """The offset index and the time index."""
+    begin = f"{task.index_directory}/{segment_files.segment_file(task.segment.base_offset, '')}"
+    return (
+        read_index(f"{begin}{segment_files.OFFSET_INDEX_SUFFIX}", use_mmap),
+        read_index(f"{begin}{segment_files.TIME_INDEX_SUFFIX}", use_mmap),
+    )
 
 
 def _audit_indexes(
     log: LogBytes,
     recovered: RecoveredSegment,
     task: ScanTask,
-    files: _IndexFiles,
+    files: tuple[_Index, _Index],
     clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
     """The findings on both indexes, and the last entry of the offset index."""
@@ -304,7 +301,7 @@ def _audit_indexes(
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
         return [_finding_on_quarantined_index(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
-    offset_index, time_index = files.offset_index, files.time_index
+    offset_index, time_index = files
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
         findings.append(finding_on_unreadable_file(segment_files.OFFSET_INDEX_SUFFIX, offset_index))
@@ -408,7 +405,7 @@ def _finding_on_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offse
         reason="offsets-not-increasing",
         position=position,
         detail=f"a batch of offsets {batch.offset_field} to {batch.last_offset}, expected offsets above {before}",
-        consequence="consumers get records twice or not at all, and what is said of indexes does not hold for this log",
+        consequence=_NOT_INCREASING,
     )
 
 
@@ -416,7 +413,7 @@ def audit_records(log: LogBytes) -> Finding:
     """The finding on the records of a log up to the end of its last valid batch: the first of the worst oddities. Its
     detail says how many more there are.
     """
-    worst: _Oddity | None = None
+    worst: Finding | None = None
     more = 0
     for oddity in _oddities(log):
         if worst is None or (oddity.verdict, worst.verdict) == (Verdict.BROKEN, Verdict.SAFE):
@@ -425,30 +422,12 @@ def audit_records(log: LogBytes) -> Finding:
             more += 1
     if worst is None:
         return Finding(file=LOG_SUFFIX, verdict=Verdict.WHOLE)
-    return Finding(
-        file=LOG_SUFFIX,
-        verdict=worst.verdict,
-        reason=worst.reason,
-        position=worst.position,
-        detail=worst.detail + (f", and {more:,} more batches like this" if more else ""),
-        consequence=worst.consequence,
-    )
+    return replace(worst, detail=f"{worst.detail}, and {more:,} more batches like this") if more else worst
 
 
-@dataclass(frozen=True, slots=True)
-class _Oddity:
-    """Something odd about a batch, with the fields of `Finding`."""
-
-    verdict: Verdict
-    reason: str
-    position: int
-    detail: str
-    consequence: str
-
-
-def _oddities(log: LogBytes) -> Iterator[_Oddity]:
-    """The oddities in the order of the log. Compiled loops find the batches that may be odd; these are then read one by
-    one.
+def _oddities(log: LogBytes) -> Iterator[Finding]:
+    """What is odd about batches, in the order of the log. Compiled loops find the batches that may be odd; these are
+    then read one by one.
     """
     sequences, placer = SequenceCheck(), RecordPlacer()
     walk, last_offset = BatchWalk(log, 0, _ALL_BATCHES), -1
@@ -456,9 +435,8 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
         last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
         before, last_offset = last_offsets[:-1], int(last_offsets[-1])
         is_odd = _may_be_odd(table.rows, _contents_of(placer, table), before)
-        gaps = sequences.gaps(table.rows)
-        expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
-        is_odd[gaps.numbers] = True
+        expected = sequences.gaps(table.rows)
+        is_odd[list(expected)] = True
         for number in np.flatnonzero(is_odd).tolist():
             batch = next(batches(log, int(table.rows["position"][number])))
             yield from _oddities_in_records(log, batch, int(before[number]))
@@ -507,7 +485,7 @@ def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
     return contents
 
 
-def _oddities_in_records(log: LogBytes, batch: BatchHeader, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_records(log: LogBytes, batch: BatchHeader, last_offset: int) -> Iterator[Finding]:
     """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
     content = read_record_times(log, batch)
     if content is None or not content.complete:
@@ -517,22 +495,22 @@ def _oddities_in_records(log: LogBytes, batch: BatchHeader, last_offset: int) ->
         yield from _oddities_in_timestamps(batch, content)
 
 
-def _malformed_records(log: LogBytes, batch: BatchHeader) -> Iterator[_Oddity]:
+def _malformed_records(log: LogBytes, batch: BatchHeader) -> Iterator[Finding]:
     """Why the records of a batch cannot be read one after the other; nothing if they can."""
     try:
         for _ in reader.records(log, batch):
             pass
     except MalformedRecordsError as error:
-        yield _Oddity(
+        yield _oddity(
+            batch,
             Verdict.BROKEN,
             "malformed-records",
-            batch.position,
             f"found {error.found}, expected {error.expected}",
             f"a consumer that comes to offset {batch.last_offset} or one before it in this batch fails there",
         )
 
 
-def _oddities_in_offsets(batch: BatchHeader, content: RecordTimes, last_offset: int) -> Iterator[_Oddity]:
+def _oddities_in_offsets(batch: BatchHeader, content: RecordTimes, last_offset: int) -> Iterator[Finding]:
     offsets = content.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
@@ -540,68 +518,60 @@ def _oddities_in_offsets(batch: BatchHeader, content: RecordTimes, last_offset: 
         or offsets[0] < content.base_offset
         or offsets[-1] > batch.last_offset
     ):
-        yield _Oddity(
+        yield _oddity(
+            batch,
             Verdict.BROKEN,
             "offsets-not-increasing",
-            batch.position,
-            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {content.base_offset} to {batch.last_offset}, after "
-            f"offset {last_offset}",
-            "consumers get records twice or not at all, and what is said of indexes does not hold for this log",
+            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {content.base_offset} to {batch.last_offset}, "
+            f"after offset {last_offset}",
+            _NOT_INCREASING,
         )
     elif not batch.is_v2 and batch.last_offset != offsets[-1]:
-        yield _Oddity(
+        yield _oddity(
+            batch,
             Verdict.SAFE,
             "last-offset-without-record",
-            batch.position,
             f"the last record of a wrapper has offset {offsets[-1]}, the wrapper says {batch.last_offset}",
             "compaction leaves it so",
         )
 
 
-def _oddities_in_timestamps(batch: BatchHeader, content: RecordTimes) -> Iterator[_Oddity]:
+def _oddities_in_timestamps(batch: BatchHeader, content: RecordTimes) -> Iterator[Finding]:
     if not len(content.timestamps) or not content.complete:
         return
     largest = int(content.timestamps.max())
     if largest > batch.max_timestamp:
-        yield _Oddity(
+        yield _oddity(
+            batch,
             Verdict.BROKEN,
             "records-newer-than-batch",
-            batch.position,
             f"a record has timestamp {largest}, the batch says {batch.max_timestamp} at most",
-            f"searches for times {batch.max_timestamp + 1} to {largest} pass it by, and retention may delete it too "
-            "early",
+            f"searches for times {batch.max_timestamp + 1} to {largest} pass it by, and retention may "
+            "delete it too early",
         )
     elif largest < batch.max_timestamp:
-        yield _Oddity(
+        yield _oddity(
+            batch,
             Verdict.SAFE,
             "batch-newer-than-records",
-            batch.position,
             f"the records have timestamps up to {largest}, the batch says {batch.max_timestamp}",
             "searches look into it for nothing, and retention may keep it longer",
         )
 
 
-def _sequence_gap(batch: BatchHeader, expected: int) -> _Oddity:
-    return _Oddity(
+def _oddity(batch: BatchHeader, verdict: Verdict, reason: str, detail: str, consequence: str) -> Finding:
+    at = batch.position
+    return Finding(file=LOG_SUFFIX, verdict=verdict, reason=reason, position=at, detail=detail, consequence=consequence)
+
+
+def _sequence_gap(batch: BatchHeader, expected: int) -> Finding:
+    return _oddity(
+        batch,
         Verdict.SAFE,
         "sequence-gap",
-        batch.position,
         f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected {expected}",
         "compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _SequenceGaps:
-    """Batches that do not go on where their producer's batch before them in the segment ended, in the same epoch.
-
-    Attributes:
-        numbers: the rows of these batches, of shape (n,), increasing.
-        expected: the sequence numbers that they should begin with, of shape (n,).
-    """
-
-    numbers: NDArray[np.int64]
-    expected: NDArray[np.int32]
 
 
 class SequenceCheck:
@@ -610,8 +580,11 @@ class SequenceCheck:
     def __init__(self) -> None:
         self._last_by_producer = np.empty(0, _LAST_SEQUENCES)  # by producer id
 
-    def gaps(self, batches: _Rows) -> _SequenceGaps:
-        """The gaps in the next batches of the log, rows of `BATCH`."""
+    def gaps(self, batches: _Rows) -> dict[int, int]:
+        """The gaps in the next batches of the log, rows of `BATCH`: the numbers of batches that do not go on where
+        their producer's batch before them in the segment ended, in the same epoch, in order; each with the sequence
+        number that it should begin with.
+        """
         numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
         numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]
         rows = batches[numbers]
@@ -630,7 +603,7 @@ class SequenceCheck:
         others = self._last_by_producer[~np.isin(self._last_by_producer["producer_id"], ends["producer_id"])]
         last = np.concatenate([others, ends[is_last]])
         self._last_by_producer = last[np.argsort(last["producer_id"])]
-        return _SequenceGaps(numbers[gaps], expected[gaps])
+        return dict(zip(numbers[gaps].tolist(), expected[gaps].tolist(), strict=True))
 
 
 def _last_sequences_of(rows: _Rows) -> _Rows:

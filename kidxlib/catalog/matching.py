@@ -117,7 +117,7 @@ def flags_of(column: Values) -> Flags:
 
 
 def taken_at(column: Values, at: Positions) -> Values:
-    """The values at some positions; null for −1."""
+    """The values of a column or a table at some positions; null for −1."""
     places: Values = pa.array(at, mask=at < 0)
     return column.take(places)
 

@@ -115,10 +115,9 @@ class DumpedAs:
             return read(self.release())
 
 
-def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpedAs | None = None) -> Iterator[DumpItem]:
+def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem]:
     """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
     path = source.path
-    shown_as = shown_as or DumpedAs(path, options.release)
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
             yield from _dump_log(path, options, shown_as)

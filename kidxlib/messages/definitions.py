@@ -104,12 +104,6 @@ class MessageDefinition:
     is_by_release: bool
 
 
-def kafka_version() -> str:
-    """The release of the definitions."""
-    version: str = _content()["kafka"]
-    return version
-
-
 @functools.cache
 def messages_of(module: str, release: KafkaRelease = NEWEST) -> Mapping[str, MessageDefinition]:
     """The messages of a module of Kafka, such as `kafka-metadata`, by name, as far as `definitions.json` has them. They

@@ -78,9 +78,6 @@ class Readable:
         self._at += size
         return self._data[start : self._at]
 
-    def text(self, size: int) -> str:
-        return text_of(self.array(size))
-
     def _primitive(self, size: int) -> bytes:
         start, end = self._at, self._at + size
         if end > len(self._data):
@@ -331,7 +328,8 @@ def _bytes_reader(name: str, is_text: bool, is_flexible: bool, nullable: bool) -
                 f"a text of at most {_STRING_BYTES_MAX} bytes, not of {size}",
                 f"string field {name} had invalid length {size}",
             )
-        return readable.text(size) if is_text else readable.array(size)
+        data = readable.array(size)
+        return text_of(data) if is_text else data
 
     return read
 

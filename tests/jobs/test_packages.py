@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.common.packages import package
-from kidxlib.messages.definitions import kafka_version
+from kidxlib.messages.definitions import messages_of
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.jobs import Ended, run_here
 from tests.support.spark.releases import release_archive, unpacked_release
@@ -89,10 +89,10 @@ def test_the_same_sources_give_the_same_archive(tmp_path: Path) -> None:
 
 
 def test_what_its_modules_read_is_beside_them(release: Path, python: Path, tmp_path: Path) -> None:
-    program = "from kidxlib.messages.definitions import kafka_version; print(kafka_version())"
+    program = "from kidxlib.messages.definitions import messages_of; print(*messages_of('kafka-metadata'))"
     environment = _environment() | {"PYTHONPATH": str(release / "kidx.zip")}
     ended = subprocess.run((python, "-c", program), cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert ended.stdout.decode().split() == [kafka_version()]
+    assert ended.stdout.decode().split() == [*messages_of("kafka-metadata")]
 
 
 def test_the_reports_page_is_in_its_modules(release: Path) -> None:

@@ -28,12 +28,10 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 def read_index(path: Location | str, use_mmap: bool) -> Bytes | OSError | None:
     """The content of an index; None if there is no file; the error if it cannot be read."""
+    text = str(path)
     try:
-        if use_mmap:
-            return map_file(str(path))
-        text = str(path)
         # Objects and packed files are read as a whole in any case.
-        return map_file(text) if is_object(text) or is_packed(text) else _read_around_holes(text)
+        return map_file(text) if use_mmap or is_object(text) or is_packed(text) else _read_around_holes(text)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -88,21 +86,15 @@ class IndexFileFindings:
     """Makes the findings on one index file."""
 
     def __init__(
-        self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes | None, expected: bytes
+        self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes, expected: bytes
     ) -> None:
         self._suffix = suffix
         self._entry_bytes = kind.entry_bytes
-        self._found_index = kind.from_bytes(b"" if content is None else content, base_offset)
+        self._found_index = kind.from_bytes(content, base_offset)
         self._expected_content = expected
         self._expected_index = kind.from_bytes(expected, base_offset)
-        self._found_content = b"" if content is None else content.data
-        self.is_identical = content is not None and len(content) == len(expected) and content.data == expected
-
-    def missing_or_identical(self, consequence: str) -> Finding:
-        """The finding on a file that is missing or identical; `is_identical` tells which."""
-        if self.is_identical:
-            return Finding(file=self._suffix, verdict=Verdict.IDENTICAL)
-        return Finding(file=self._suffix, verdict=Verdict.BROKEN, reason="missing", consequence=consequence)
+        self._found_content = content.data
+        self.is_identical = len(content) == len(expected) and content.data == expected
 
     def refused(self, index: AbstractIndex[Any]) -> Finding | None:
         """The finding on a file that fails Kafka's own sanity check; None for one that passes."""
@@ -120,23 +112,18 @@ class IndexFileFindings:
         return None
 
     def broken(self, reason: str, entry: int, consequence: str) -> Finding:
-        return Finding(
-            file=self._suffix,
-            verdict=Verdict.BROKEN,
-            reason=reason,
-            position=max(entry, 0) * self._entry_bytes,
-            detail=self._difference_in_words(max(entry, 0)),
-            consequence=consequence,
-        )
+        return self._on_entry(Verdict.BROKEN, reason, max(entry, 0), consequence)
 
     def safe(self, reason: str, consequence: str) -> Finding:
-        different = self._first_differing_entry()
+        return self._on_entry(Verdict.SAFE, reason, self._first_differing_entry(), consequence)
+
+    def _on_entry(self, verdict: Verdict, reason: str, number: int, consequence: str) -> Finding:
         return Finding(
             file=self._suffix,
-            verdict=Verdict.SAFE,
+            verdict=verdict,
             reason=reason,
-            position=different * self._entry_bytes,
-            detail=self._difference_in_words(different),
+            position=number * self._entry_bytes,
+            detail=self._difference_in_words(number),
             consequence=consequence,
         )
 

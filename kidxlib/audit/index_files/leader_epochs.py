@@ -14,6 +14,7 @@ from kidxlib.format.checkpoint_files import (
     EpochEntry,
     LeaderEpochs,
 )
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST
 
 #: The reason if the file begins before the first log.
@@ -21,7 +22,6 @@ FIRST_LOGS_MISSING: Final = "first-logs-missing"
 #: The same, where the first logs may be in a bucket.
 FIRST_LOGS_NOT_KNOWN: Final = "first-logs-not-known"
 
-_NO_END: Final = 2**63 - 1
 _TRUNCATES_WRONGLY: Final = "replicas that compare epochs truncate their logs at a wrong offset"
 
 
@@ -47,7 +47,7 @@ class LogEpochs:
     changes: tuple[EpochEntry, ...]
     all_are_known: bool = True
     log_starts: tuple[int, ...] = ()
-    log_end_offset: int = _NO_END
+    log_end_offset: int = OFFSET_MAX
     remote: frozenset[int] = frozenset()
     lost_log_starts: bool = False
     first_offset: int | None = None
@@ -72,7 +72,7 @@ class LogEpochs:
         for start in self.log_starts:
             if start >= self.log_end_offset:
                 yield LeaderEpochs()
-            yield epochs.within(start, _NO_END)
+            yield epochs.within(start, OFFSET_MAX)
 
 
 def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
@@ -143,7 +143,7 @@ def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | N
     with an epoch's first batch may have been lost, and begun anew by the next leader.
     """
     first = found.first
-    expected = LeaderEpochs() if first is None else logs.recovered.within(first.start_offset, _NO_END)
+    expected = LeaderEpochs() if first is None else logs.recovered.within(first.start_offset, OFFSET_MAX)
     if first is None or expected.first != first or first in logs.recovered.entries:
         return None
     if first.start_offset > logs.log_end_offset:
@@ -152,25 +152,18 @@ def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | N
     if finding.verdict is Verdict.BROKEN:
         return None
     detail = f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches"
+    why = f"the log start had come to {first.start_offset}, as by DeleteRecords, and "
     if logs.lost_log_starts:
-        return replace(
-            finding,
-            verdict=Verdict.BROKEN,
-            reason="log-start-lost",
-            detail=detail,
-            consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and "
+        why += (
             f"{LOG_START_OFFSET_CHECKPOINT} is missing, though the broker stopped cleanly: a broker that starts serves "
-            "the records before it again",
+            "the records before it again"
         )
-    return replace(
-        finding,
-        verdict=Verdict.SAFE,
-        reason="later-log-start",
-        detail=detail,
-        consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and all below was "
-        f"committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before, at this stop "
-        "or an earlier one: it serves the records before it again",
+        return replace(finding, verdict=Verdict.BROKEN, reason="log-start-lost", detail=detail, consequence=why)
+    why += (
+        f"all below was committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before, "
+        "at this stop or an earlier one: it serves the records before it again"
     )
+    return replace(finding, verdict=Verdict.SAFE, reason="later-log-start", detail=detail, consequence=why)
 
 
 def _compare_epochs(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:

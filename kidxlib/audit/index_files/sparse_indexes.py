@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import PROMISES_OTHER_END, Finding
+from kidxlib.audit.finding import PROMISES_OTHER_END, Finding, Verdict
 from kidxlib.audit.index_files.index_file import Bytes, IndexFileFindings
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
@@ -42,9 +42,10 @@ _TAKEN_FOR_1970: Final = (
 )
 
 
-def rebuilt_from(log_bytes: int) -> str:
-    """The consequence of a missing `.index`."""
-    return f"a broker that starts rebuilds the segment's indexes, from all {log_bytes:,} bytes of its log"
+def missing_offset_index(log_bytes: int) -> Finding:
+    """The finding on a missing `.index`."""
+    why = f"a broker that starts rebuilds the segment's indexes, from all {log_bytes:,} bytes of its log"
+    return Finding(file=segment_files.OFFSET_INDEX_SUFFIX, verdict=Verdict.BROKEN, reason="missing", consequence=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,13 @@ def audit_offset_index(
     """The finding on an `.index`; `log` reaches to the end of its last valid batch. A broker finds the log end offset
     with the index of the `active` segment, the last of its partition.
     """
+    if content is None:
+        return missing_offset_index(log.size)
     findings = IndexFileFindings(
         segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index
     )
-    if content is None or findings.is_identical:
-        return findings.missing_or_identical(rebuilt_from(log.size))
+    if findings.is_identical:
+        return Finding(file=segment_files.OFFSET_INDEX_SUFFIX, verdict=Verdict.IDENTICAL)
     index = OffsetIndex.from_bytes(content, base_offset)
     if (refused := findings.refused(index)) is not None:
         return refused
@@ -227,14 +230,17 @@ def audit_time_index(
     which lookups use next. If `rebuilt`, the `.index` is missing, and a broker rebuilds all indexes of the segment.
     """
     base_offset = offset_index.base_offset
-    findings = IndexFileFindings(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
-    if content is None or findings.is_identical:
-        return findings.missing_or_identical(
+    if content is None:
+        why = (
             REBUILT_WITH_OFFSET_INDEX
             if rebuilt
             else "a broker that does not recover the segment makes an empty one and leaves it so: retention and "
             "searches by time take the age of the file"
         )
+        return Finding(file=segment_files.TIME_INDEX_SUFFIX, verdict=Verdict.BROKEN, reason="missing", consequence=why)
+    findings = IndexFileFindings(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
+    if findings.is_identical:
+        return Finding(file=segment_files.TIME_INDEX_SUFFIX, verdict=Verdict.IDENTICAL)
     index = TimeIndex.from_bytes(content, base_offset)
     # For an active segment, the check fails on the room after the entries, in every running broker.
     is_preallocated = active and _ends_with_zero_entry(content, TimeIndex.entry_bytes)

@@ -8,7 +8,6 @@ too small makes the search read on for nothing. One that is too large makes it m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,10 @@ from kidxlib.audit.index_files.index_file import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, NodeRelease
-from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
+from kidxlib.format.segment_files import OFFSET_MAX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.scan import scan_state
-
-_NO_BOUND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
     """The finding on a `.txnindex`. A segment without aborted transactions needs no file: `content` is None then."""
     expected = logs.aborted.tobytes()
     if content is None and expected:
-        return _broken_finding(
+        return _finding_on_entry(
             "missing",
             0,
             f"not there, recovery writes {len(logs.aborted)} entries",
@@ -85,24 +82,22 @@ def refused_transaction_index(
     detail, why = str(error).partition(": ")[2], "a broker that starts rebuilds the segment's indexes, or fails"
     if isinstance(error, UnknownVersionError) and error.is_taken_by_older:
         detail, why = f"{detail}; {kafka}, counts", "a broker that starts fails"
-    return _broken_finding(FAILS_CHECK, number, detail, why)
+    return _finding_on_entry(FAILS_CHECK, number, detail, why)
 
 
 def refused_later(index: TransactionIndex, kafka: NodeRelease) -> Finding | None:
     """The finding on a version that the broker's Kafka takes for 0, and newer ones refuse."""
-    size = layouts.ABORTED_TRANSACTION.itemsize
-    content = index.to_bytes()
-    versions = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // size)["version"]
+    content, layout = index.to_bytes(), layouts.ABORTED_TRANSACTION
+    versions = np.frombuffer(content, layout, len(content) // layout.itemsize)["version"]
     if not versions.any():
         return None
     number = int(np.flatnonzero(versions)[0])
-    return Finding(
-        file=TRANSACTION_INDEX_SUFFIX,
-        verdict=Verdict.SAFE,
-        reason=OTHER_VERSION,
-        position=number * size,
-        detail=f"entry {number} is of version {versions[number]}, expected 0; {kafka}, takes it for 0",
-        consequence=f"from {KAFKA_4_4} on a broker that starts fails: rebuild the index before an upgrade",
+    return _finding_on_entry(
+        OTHER_VERSION,
+        number,
+        f"entry {number} is of version {versions[number]}, expected 0; {kafka}, takes it for 0",
+        f"from {KAFKA_4_4} on a broker that starts fails: rebuild the index before an upgrade",
+        Verdict.SAFE,
     )
 
 
@@ -120,7 +115,7 @@ def _finding_on_wrong_set(
         )
         if began_earlier or (same is not None and entry.first_offset == same.first_offset):
             continue
-        return _broken_finding(
+        return _finding_on_entry(
             "wrong-transaction",
             number,
             f"entry {number} is {entry}, recovery writes {same or 'none that ends there'}",
@@ -130,7 +125,7 @@ def _finding_on_wrong_set(
     there = {(entry.producer_id, entry.last_offset) for entry in found}
     for entry in recovered:
         if (entry.producer_id, entry.last_offset) not in there:
-            return _broken_finding(
+            return _finding_on_entry(
                 "missing-transaction",
                 len(found),
                 f"{len(found)} entries, none for {entry}",
@@ -142,12 +137,12 @@ def _finding_on_wrong_set(
 
 def _finding_on_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
     """The finding on the last entry at which a search stops too early."""
-    earliest_later = _NO_BOUND if logs.later_first_offset is None else logs.later_first_offset
+    earliest_later = OFFSET_MAX if logs.later_first_offset is None else logs.later_first_offset
     numbered = list(reversed(list(enumerate(found))))
     first_number = {(entry.producer_id, entry.last_offset): number for number, entry in numbered}
     for number, entry in numbered:
         if entry.last_stable_offset > earliest_later:
-            return _broken_finding(
+            return _finding_on_entry(
                 "last-stable-offset-too-large",
                 number,
                 f"entry {number} is {entry}, expected a last stable offset up to {earliest_later}",
@@ -163,10 +158,9 @@ def _finding_on_stable_offset(found: tuple[AbortedTransaction, ...], logs: Trans
 def _safe_finding(
     found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], size: int
 ) -> Finding:
-    entry_bytes = layouts.ABORTED_TRANSACTION.itemsize
     in_both = min(len(found), len(recovered))
     number = next((n for n in range(in_both) if found[n] != recovered[n]), in_both)
-    if len(found) * entry_bytes != size and number == in_both:
+    if len(found) * layouts.ABORTED_TRANSACTION.itemsize != size and number == in_both:
         reason, why = "partial-entry", "a broker reads up to there; what it appends after it cannot be read"
     elif {(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found} == {
         (entry.producer_id, entry.first_offset, entry.last_offset) for entry in recovered
@@ -175,20 +169,15 @@ def _safe_finding(
     else:
         reason, why = "earlier-transactions", "it knows transactions that began before what is left of the log"
     counts = [(len(entries), entries[number] if number < len(entries) else None) for entries in (found, recovered)]
-    return Finding(
-        file=TRANSACTION_INDEX_SUFFIX,
-        verdict=Verdict.SAFE,
-        reason=reason,
-        position=number * entry_bytes,
-        detail=entries_differ(number, *counts),
-        consequence=why,
-    )
+    return _finding_on_entry(reason, number, entries_differ(number, *counts), why, Verdict.SAFE)
 
 
-def _broken_finding(reason: str, number: int, detail: str, consequence: str) -> Finding:
+def _finding_on_entry(
+    reason: str, number: int, detail: str, consequence: str, verdict: Verdict = Verdict.BROKEN
+) -> Finding:
     return Finding(
         file=TRANSACTION_INDEX_SUFFIX,
-        verdict=Verdict.BROKEN,
+        verdict=verdict,
         reason=reason,
         position=number * layouts.ABORTED_TRANSACTION.itemsize,
         detail=detail,

@@ -20,7 +20,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup.directories import directories_in
 from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
-from kidxlib.audit.startup.obstacles import Effect, Obstacle, accepted_offsets
+from kidxlib.audit.startup.obstacles import Obstacle, accepted_offsets
 from kidxlib.errors import CheckpointError, LogChangedError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
@@ -91,7 +91,6 @@ class PartitionStop:
             deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
         lost_log_starts: that file is missing, though the broker stopped cleanly, which writes it in any case
             (`LogManager.shutdown`).
-        of_broker: a broker has left a file of its own in the log dir.
         not_in: the checkpoints that say nothing of the partition, though a broker writes it into them: they are
             missing, or have no line for it.
         lost_from: those of them that must have said something, so that the file or the line is lost.
@@ -105,7 +104,6 @@ class PartitionStop:
     high_watermark: int
     begins_with_first_log: bool = False
     lost_log_starts: bool = False
-    of_broker: bool = False
     not_in: tuple[str, ...] = ()
     lost_from: tuple[str, ...] = ()
     is_only_replica: bool = False
@@ -186,7 +184,7 @@ class LastStop:
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
             # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
-            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, kafka=self.kafka)
+            return PartitionStop(False, 0, 0, 0, kafka=self.kafka)
         not_in = tuple(self._checkpoints_without(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
@@ -195,7 +193,6 @@ class LastStop:
             self.high_watermarks.get(partition, 0),
             self.knows_log_starts and partition not in self.log_start_offsets,
             self.clean_shutdown and not self.knows_log_starts,
-            self.of_broker,
             not_in,
             tuple(filter(self._must_have_line, not_in)),
             partition in self.only_replicas,
@@ -383,7 +380,6 @@ def _why_marker_is_false(
         log_dir / CLEAN_SHUTDOWN_FILE,
         f"it says that the broker stopped cleanly, and that is not so: {', and '.join(in_words)}, which no clean stop "
         "leaves",
-        Effect.HIDES,
         _what_start_does_despite_marker(len({name for names in signs.values() for name in names}), is_read),
         _REMOVE_MARKERS,
     )

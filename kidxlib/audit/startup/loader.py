@@ -84,14 +84,18 @@ def simulate_startup(
     offsets of the log dir's checkpoint files, 0 where they say nothing. `kafka` is the broker's. Segments in
     `recoveries` were read with these options already; `read_log` reads the others.
     """
-    arguments = _LoadArguments(
+    files = listed_in(directory)
+    state = _LoadState(
         options=options,
         clean_shutdown=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         kafka=kafka,
+        read_before=recoveries,
+        read_log=read_log,
+        simulation=StartupSimulation(failures=[str(each) for each in obstacles_in_files(directory, files)]),
+        files={name: file for name, file in files.items() if why_misnamed(name) is None},
     )
-    state = _LoadState.of_directory(directory, arguments, recoveries, read_log)
     with contextlib.suppress(_LoadStopped):
         _load_partition(state)
     for segment in state.simulation.segments:
@@ -167,22 +171,9 @@ class _LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is no
     """Loading of the partition has stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LoadArguments:
-    """What a broker loads a partition with: the topic's options at its start, what the log dir's checkpoint files say
-    (offsets are 0 where they say nothing), and its Kafka.
-    """
-
-    options: RecoverOptions
-    clean_shutdown: bool
-    recovery_point: int
-    log_start_offset: int
-    kafka: NodeRelease
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _LoadState:
-    """One partition while it is loaded.
+    """One partition while it is loaded, and what a broker loads it with, as in `simulate_startup`.
 
     Attributes:
         read_before: what recovering a segment comes to, by base offset, for segments that were already read with these
@@ -194,30 +185,17 @@ class _LoadState:
         recoveries: of the segments that the broker has recovered, by base offset.
     """
 
-    arguments: _LoadArguments
+    options: RecoverOptions
+    clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+    kafka: NodeRelease
     read_before: Mapping[int, SegmentRecovery]
     read_log: ReadLog
     simulation: StartupSimulation
     files: dict[str, Listed]
     snapshots: LoaderSnapshots = field(default_factory=LoaderSnapshots)
     recoveries: dict[int, SegmentRecovery] = field(default_factory=dict)
-
-    @classmethod
-    def of_directory(
-        cls,
-        directory: Location,
-        arguments: _LoadArguments,
-        read_before: Mapping[int, SegmentRecovery],
-        read_log: ReadLog,
-    ) -> Self:
-        files = listed_in(directory)
-        return cls(
-            arguments,
-            read_before,
-            read_log,
-            StartupSimulation(failures=[str(each) for each in obstacles_in_files(directory, files)]),
-            {name: file for name, file in files.items() if why_misnamed(name) is None},
-        )
 
     def log_of(self, base_offset: int) -> Listed:
         return self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)]
@@ -226,7 +204,6 @@ class _LoadState:
         """Open a segment as a broker opens it. Its files may have a suffix besides. `kept_bytes` are left of its log;
         None for all of them.
         """
-
         log = LogFile(str(self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX) + suffix]))
         file = self.files.get(segment_files.segment_file(base_offset, segment_files.OFFSET_INDEX_SUFFIX) + suffix)
         # A swap file may have no index. A recovered segment's index is rebuilt, so any right index will do.
@@ -252,7 +229,7 @@ def _load_partition(state: _LoadState) -> None:
     state.snapshots = LoaderSnapshots.of_files(state.files)
     _remove_orphans(state)
     _load_segments(state)
-    if not state.arguments.clean_shutdown:
+    if not state.clean_shutdown:
         _recover_unflushed_segments(state)
     _find_log_start_and_end(state)
 
@@ -349,7 +326,7 @@ def _why_recovered(state: _LoadState, segment: SimulatedSegment) -> str | None:
     path = state.files.get(segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX))
     if path is None:
         return None
-    kafka = state.arguments.kafka
+    kafka = state.kafka
     try:
         TransactionIndex.open(path, segment.base_offset, release=kafka.release).sanity_check()
     except CorruptIndexError as error:
@@ -365,7 +342,7 @@ def _recover_unflushed_segments(state: _LoadState) -> None:
     """
     segments = state.simulation.segments
     base_offsets = [segment.base_offset for segment in segments]
-    first = max(bisect_right(base_offsets, state.arguments.recovery_point) - 1, 0)
+    first = max(bisect_right(base_offsets, state.recovery_point) - 1, 0)
     unflushed = iter(segments[first:])
     for segment in unflushed:
         before = segment.kept_bytes
@@ -382,12 +359,12 @@ def _recover_segment(
     `loaded` are the segments before it. If the broker is still `loading` segments, an offset that fails fails the load.
     """
     _leave_out_appends(state, segment)
-    last_snapshot = _rebuild_producer_state(state, state.arguments.log_start_offset, segment.base_offset, loaded)
+    last_snapshot = _rebuild_producer_state(state, state.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
     recovery = _recovery_of_same_size(state, segment) if is_whole else None
     if recovery is None:
         path = str(state.log_of(segment.base_offset))
-        recovery = state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
+        recovery = state.read_log(path, segment.kept_bytes, segment.base_offset, state.options)
     # A second time there is nothing left to be truncated: the first time says why.
     if is_first := segment.base_offset not in state.recoveries:
         state.recoveries[segment.base_offset], segment.detail = recovery, why
@@ -441,7 +418,7 @@ def _simulate_quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool
 
 def _find_log_start_and_end(state: _LoadState) -> None:
     """`LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd`, and the log start and end offsets."""
-    log_start_offset = state.arguments.log_start_offset
+    log_start_offset = state.log_start_offset
     left = state.simulation.left
     end = _next_offset_of_segment(state, left[-1]) if left else log_start_offset
     if end < log_start_offset:
@@ -453,7 +430,7 @@ def _find_log_start_and_end(state: _LoadState) -> None:
     first = left[0].base_offset if left else log_start_offset
     start = max(log_start_offset, first)
     state.snapshots.remove_strays([segment.base_offset for segment in left] or [first])
-    if state.snapshots or not state.arguments.clean_shutdown:
+    if state.snapshots or not state.clean_shutdown:
         _rebuild_producer_state(state, start, end, left)
     else:
         state.simulation.forgets_producers = start < end
@@ -530,11 +507,9 @@ def _lost_batches_and_records(state: _LoadState, segment: SimulatedSegment) -> t
     past = recovery.past
     if segment.kept_bytes:
         return past.batches, past.records
-    return _sum_if_known(past.batches, recovery.batches), _sum_if_known(past.records, recovery.records)
-
-
-def _sum_if_known(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
+    batches = None if past.batches is None else past.batches + recovery.batches
+    records = None if past.records is None or recovery.records is None else past.records + recovery.records
+    return batches, records
 
 
 def _fail_load(segment: SimulatedSegment, why: str) -> NoReturn:

@@ -20,7 +20,6 @@ import numpy as np
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import (
     REMEDY_OF_MISNAMED,
-    Effect,
     KafkaThrows,
     Obstacle,
     Thrown,
@@ -44,6 +43,7 @@ from kidxlib.format.segment_files import (
     KRAFT_SNAPSHOT_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    OFFSET_MAX,
     SnapshotId,
     kraft_snapshot_file,
     parse_segment_log,
@@ -65,8 +65,6 @@ from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, filled_file, read_leader_epochs, small_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.words import quoted
-
-_NO_LIMIT: Final = 2**63 - 1
 
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
 STARTS_WITHOUT_METADATA: Final = (
@@ -111,7 +109,7 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
     directories of uncommitted partitions, too. None where it cannot be read.
     """
     try:
-        return read_despite_damage(directory, _NO_LIMIT)
+        return read_despite_damage(directory, OFFSET_MAX)
     except (ClusterMetadataError, OSError):
         return None
 
@@ -216,7 +214,6 @@ def _snapshot_obstacles(
         yield Obstacle(
             renamed[max(renamed)],
             f"a node takes it for {own}, looks for that file, and then for no other snapshot",
-            Effect.ENDS,
             f"Kafka 3.9 ends with an error (NoSuchFileException); from 4.3 on a node {newer}",
             f"name it {own} again if it is whole; else move it out of the directory",
         )
@@ -260,7 +257,7 @@ def _latest_snapshot_obstacles(
         )
         found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
-        yield Obstacle(path, what, Effect.ENDS, does, remedy)
+        yield Obstacle(path, what, does, remedy)
     except OSError as error:
         yield unreadable(path, error)
 
@@ -317,7 +314,7 @@ def obstacles_of_newer_records(metadata: ClusterMetadata, kafka: NodeRelease) ->
 
 
 def _obstacle_ending_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
-    return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
+    return Obstacle(path, found, f"{Thrown.OTHER} ({exception})", remedy)
 
 
 def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
@@ -339,7 +336,7 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     if len(lost) == 1 and torn and not (metadata.directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         found += ", perhaps of an append that was broken off"
     is_loss = is_short and metadata.only_voter is not None
-    return Obstacle(path, found, Effect.HIDES, loses_at_start(metadata), RESTORE, is_loss)
+    return Obstacle(path, found, loses_at_start(metadata), RESTORE, is_loss)
 
 
 def loses_at_start(metadata: ClusterMetadata) -> str:

@@ -4,6 +4,7 @@ and what recovering one comes to.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -205,9 +206,6 @@ ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], SegmentRecovery]
 
 
 def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> SegmentRecovery:
-    log = LogFile(path)
-    log.keep_valid(kept_bytes)
-    try:
+    with contextlib.closing(LogFile(path)) as log:
+        log.keep_valid(kept_bytes)
         return SegmentRecovery.of(log, recover(log, base_offset, options), base_offset)
-    finally:
-        log.close()

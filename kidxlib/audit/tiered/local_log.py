@@ -90,7 +90,7 @@ class LocalLog:
         end = self.log_start_offset if self.first_offset is None else self.end_offset
         if end is not None and end < self.log_start_offset:
             return LeaderEpochs()  # deleteSegmentsIfLogStartGreaterThanLogEnd
-        return epochs.within(self.log_start_offset, 2**63 - 1 if end is None else end)
+        return epochs.within(self.log_start_offset, segment_files.OFFSET_MAX if end is None else end)
 
 
 def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
@@ -130,7 +130,9 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     hidden = list(_hidden_offsets(rows, epochs, local))
     if not hidden:
         return None
-    missed = [row for row in rows if any(_do_overlap(offsets, _offset_range(row)) for offsets in hidden)]
+    missed = [
+        row for row in rows if any(row["start_offset"] <= end and row["end_offset"] >= begin for begin, end in hidden)
+    ]
     offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
     return key_of(missed[0]), broken(
         LEADER_EPOCH_CHECKPOINT,
@@ -193,16 +195,12 @@ def _epochs_of_segment(row: dict[str, Any]) -> list[int]:
     return [entry["epoch"] for entry in row["leader_epochs"]]
 
 
-def _offset_range(row: dict[str, Any]) -> _Range:
-    return row["start_offset"], row["end_offset"]
-
-
 def _hidden_offsets(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
     """Offsets of remote segments that a leader does not find in the bucket, and does not have in its log."""
     asked = local.log_start_offset, local.start_offset - 1
-    in_bucket = _merge_ranges(_intersection(asked, _offset_range(row)) for row in rows)
+    in_bucket = _merge_ranges(_intersection(asked, (row["start_offset"], row["end_offset"])) for row in rows)
     entries = epochs.entries
-    ends = [*(entry.start_offset - 1 for entry in entries[1:]), 2**63 - 1][: len(entries)]
+    ends = [*(entry.start_offset - 1 for entry in entries[1:]), segment_files.OFFSET_MAX][: len(entries)]
     of_epoch = {entry.epoch: (entry.start_offset, end) for entry, end in zip(entries, ends, strict=True)}
     visible = _merge_ranges(
         _intersection(of_epoch.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_by_epoch(row)
@@ -227,11 +225,6 @@ def _ranges_by_epoch(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
 
 def _intersection(one: _Range, other: _Range) -> _Range:
     return max(one[0], other[0]), min(one[1], other[1])
-
-
-def _do_overlap(one: _Range, other: _Range) -> bool:
-    first, last = _intersection(one, other)
-    return first <= last
 
 
 def _merge_ranges(ranges: Iterable[_Range]) -> list[_Range]:

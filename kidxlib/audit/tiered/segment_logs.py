@@ -98,7 +98,8 @@ class _ReadSegment:
         log_bytes: the size of the log up to its last valid batch; 0 if the log could not be read.
         folded: what producers did in it.
         markers: see `TransactionsOfSegment`.
-        start: where the state of producers at its first offset comes from.
+        snapshot_at: if the state of producers at its first offset comes from a snapshot, the segment at whose first
+            offset that was read; every batch from there on was read. Else None.
         end_snapshot: a snapshot of the producers after it.
         is_local: whether the log was read in a log dir.
     """
@@ -110,46 +111,20 @@ class _ReadSegment:
     log_bytes: int
     folded: FoldedSegment
     markers: frozenset[tuple[int, int]]
-    start: _StateStart
+    snapshot_at: RemoteSegmentToRead | None
     end_snapshot: bytes
     is_local: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _StateStart:
-    """Where the state of producers at the first offset of a segment comes from.
-
-    Attributes:
-        source: as `FoldedSegment.state_source`.
-        snapshot_at: if the source is `SNAPSHOT`, the segment at whose first offset the snapshot was read; every batch
-            from there on was read. Else None.
-    """
-
-    source: StateSource
-    snapshot_at: RemoteSegmentToRead | None
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadLogs:
-    """Segments whose logs were read, in order.
-
-    Attributes:
-        ongoing: the first offsets of transactions that are ongoing after the last segment.
-    """
-
-    segments: Sequence[_ReadSegment]
-    ongoing: Sequence[int]
 
 
 def audit_remote_logs(
     segments: Sequence[RemoteSegmentToRead], use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
     """Findings on segments of one partition, in the order of their offsets."""
-    logs = _read_logs(segments, use_mmap)
-    for read in logs.segments:
+    logs, ongoing = _read_logs(segments, use_mmap)
+    for read in logs:
         for finding in read.findings:
             yield read.segment, finding
-    for read, finding in _findings_on_all_transaction_indexes(logs):
+    for read, finding in _findings_on_all_transaction_indexes(logs, ongoing):
         yield read.segment, finding
 
 
@@ -206,17 +181,9 @@ def _findings_on_remote_snapshot(_segment: RemoteSegmentToRead, content: bytes) 
 
 def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = OffsetIndex.from_bytes(content, segment.start_offset)
-    try:
-        index.sanity_check()
-    except CorruptIndexError as error:
-        yield _finding_on_refused_index(segment, OFFSET_INDEX_SUFFIX, error)
-        return
-    if (
-        outside := _finding_on_outside_entries(
-            segment, OFFSET_INDEX_SUFFIX, _relative_offsets(content, layouts.OFFSET_INDEX_ENTRY)
-        )
-    ) is not None:
-        yield outside
+    relative_offsets = _relative_offsets(content, layouts.OFFSET_INDEX_ENTRY)
+    if (of_other := _finding_on_entries(segment, OFFSET_INDEX_SUFFIX, index, relative_offsets)) is not None:
+        yield of_other
         return
     entries = SparseIndexEntries.of(np.frombuffer(content, np.uint8), layouts.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", segment.start_offset)
@@ -235,17 +202,9 @@ def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> I
 
 def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = TimeIndex.from_bytes(content, segment.start_offset)
-    try:
-        index.sanity_check()
-    except CorruptIndexError as error:
-        yield _finding_on_refused_index(segment, TIME_INDEX_SUFFIX, error)
-        return
-    if (
-        outside := _finding_on_outside_entries(
-            segment, TIME_INDEX_SUFFIX, _relative_offsets(content, layouts.TIME_INDEX_ENTRY)
-        )
-    ) is not None:
-        yield outside
+    relative_offsets = _relative_offsets(content, layouts.TIME_INDEX_ENTRY)
+    if (of_other := _finding_on_entries(segment, TIME_INDEX_SUFFIX, index, relative_offsets)) is not None:
+        yield of_other
         return
     last = index.last_entry.timestamp if len(index) else -1
     if last >= 0 and last != segment.max_timestamp_ms:
@@ -262,6 +221,18 @@ def _relative_offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64
     entries = np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
     offsets = entries["relative_offset"].astype(np.int64)
     return offsets[: int(np.flatnonzero(offsets)[-1]) + 1] if offsets.any() else offsets[:0]
+
+
+def _finding_on_entries(
+    segment: RemoteSegmentToRead, suffix: str, index: OffsetIndex | TimeIndex, relative_offsets: NDArray[np.int64]
+) -> Finding | None:
+    """A finding on an index that a broker refuses to load, or that is another segment's."""
+    try:
+        index.sanity_check()
+    except CorruptIndexError as error:
+        detail = str(error).partition(": ")[2] or str(error)
+        return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
+    return _finding_on_outside_entries(segment, suffix, relative_offsets)
 
 
 def _finding_on_outside_entries(
@@ -326,17 +297,12 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
         )
 
 
-def _finding_on_refused_index(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
-    """A finding on an index that a broker refuses to load."""
-    detail = str(error).partition(": ")[2] or str(error)
-    return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
-
-
 def _epochs_in_words(entries: tuple[EpochEntry, ...]) -> str:
     return ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in entries) or "none"
 
 
-def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> _ReadLogs:
+def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> tuple[Sequence[_ReadSegment], Sequence[int]]:
+    """The segments with their logs read, and the first offsets of transactions that are ongoing after the last one."""
     by_offset = {segment.start_offset: segment for segment in segments}
     snapshot_at: RemoteSegmentToRead | None = None
 
@@ -360,7 +326,6 @@ def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> _Read
                 is_known = fold.end_source is not StateSource.UNKNOWN
                 findings.append(audit_snapshot(snapshot, fold.end_snapshot, state_is_known=is_known))
             made = {OFFSET_INDEX_SUFFIX: recovered.offset_index, TIME_INDEX_SUFFIX: recovered.time_index}
-        source = folded.state_source
         read.append(
             _ReadSegment(
                 segment=segment,
@@ -370,12 +335,12 @@ def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> _Read
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
                 markers=markers_in(scanned.producer_events),
-                start=_StateStart(source, snapshot_at if source is StateSource.SNAPSHOT else None),
+                snapshot_at=snapshot_at if folded.state_source is StateSource.SNAPSHOT else None,
                 end_snapshot=fold.end_snapshot,
                 is_local=is_local,
             )
         )
-    return _ReadLogs(read, fold.ongoing)
+    return read, fold.ongoing
 
 
 def _read_log(
@@ -502,10 +467,12 @@ def _consequence_of_timestamp(said: int, largest: int) -> str:
     )
 
 
-def _findings_on_all_transaction_indexes(logs: _ReadLogs) -> Iterator[tuple[_ReadSegment, Finding]]:
+def _findings_on_all_transaction_indexes(
+    logs: Sequence[_ReadSegment], ongoing: Sequence[int]
+) -> Iterator[tuple[_ReadSegment, Finding]]:
     """Findings on transaction indexes, the last segment's first."""
-    later = min(logs.ongoing, default=None)
-    for read in reversed(logs.segments):
+    later = min(ongoing, default=None)
+    for read in reversed(logs):
         if read.made is None:
             continue
         aborted = read.folded.aborted
@@ -572,10 +539,11 @@ def remake_objects(
     asked: SegmentsToRemake, use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
     """Make the side objects of segments anew, and compare them with those in the bucket."""
-    logs = _read_logs(asked.segments, use_mmap)
-    on_transactions = {read.segment.segment_id: finding for read, finding in _findings_on_all_transaction_indexes(logs)}
+    logs, ongoing = _read_logs(asked.segments, use_mmap)
+    of_indexes = _findings_on_all_transaction_indexes(logs, ongoing)
+    on_transactions = {read.segment.segment_id: finding for read, finding in of_indexes}
     starts = _ProducerStateStarts(use_mmap)
-    for read, epochs in zip(logs.segments, asked.epochs, strict=True):
+    for read, epochs in zip(logs, asked.epochs, strict=True):
         findings = {finding.file: finding for finding in read.findings if finding.verdict is Verdict.BROKEN}
         on_transaction_index = on_transactions.get(read.segment.segment_id)
         if on_transaction_index is not None and on_transaction_index.verdict is Verdict.BROKEN:
@@ -593,17 +561,17 @@ class _ProducerStateStarts:
     use_mmap: bool
     _is_certain_by_segment: dict[str, bool] = field(default_factory=dict)
 
-    def why_unknown(self, start: _StateStart) -> str | None:
+    def why_unknown(self, read: _ReadSegment) -> str | None:
         """Why the state is not certain; None if it is."""
-        if start.source is StateSource.LOG_START:
+        if read.folded.state_source is StateSource.LOG_START:
             return None
-        if start.snapshot_at is None or start.snapshot_at.before is None:
+        if read.snapshot_at is None or read.snapshot_at.before is None:
             return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
-        before = start.snapshot_at.before
+        before = read.snapshot_at.before
         if before.segment_id not in self._is_certain_by_segment:
-            [read] = _read_logs([before], self.use_mmap).segments
-            self._is_certain_by_segment[before.segment_id] = _why_log_unsound(read) is None and not any(
-                finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
+            [of_before], _ = _read_logs([before], self.use_mmap)
+            self._is_certain_by_segment[before.segment_id] = _why_log_unsound(of_before) is None and not any(
+                finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in of_before.findings
             )
         if self._is_certain_by_segment[before.segment_id]:
             return None
@@ -667,7 +635,7 @@ class _ObjectsOfSegment:
             return "nothing was aborted in its log: there should be none"
         if suffix == TRANSACTION_INDEX_SUFFIX and self.read.segment.has_aborted is False:
             return "the metadata says that nothing was aborted in it: no broker asks for one"
-        if suffix in _SUFFIXES_OF_PRODUCER_STATE and (unknown := self.starts.why_unknown(self.read.start)) is not None:
+        if suffix in _SUFFIXES_OF_PRODUCER_STATE and (unknown := self.starts.why_unknown(self.read)) is not None:
             return unknown
         if suffix == EPOCHS_SUFFIX and not self.epochs:
             return "the metadata does not have all leader epochs before it"

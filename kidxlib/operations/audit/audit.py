@@ -29,7 +29,7 @@ from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STAR
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS, JudgedFile
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values, positions_in, taken_at
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
@@ -391,7 +391,7 @@ def _run_audit(
     if catalog is not None:
         tables, names = catalog.tables, [source.name for source in request.sources]
         unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
-        results = results.with_unread(unread.rows)
+        results = results.with_others(unread.rows)
     return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
@@ -413,7 +413,8 @@ def _with_gaps(
     if tables is not None and gaps.lost:
         topics = sorted({gap.topic for gap in gaps.lost})
         gaps = gaps.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", topics)]))
-    return results.with_gaps(gaps, [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost])
+    on_gaps = [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost]
+    return replace(results.with_others(on_gaps), gaps=gaps)
 
 
 def _facts(results: AuditResults, plan: Plan) -> pa.Table:
@@ -469,10 +470,10 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
     is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
     at = positions_in(findings, plan.keys(plan.segments), SEGMENT_KEY).copy()
     at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    versions = taken_at(plan.segments.select(LogVersion.names()), at)
     for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
         field = findings.schema.field(name)
-        seen = plan.segments[listed].take(places).cast(field.type, safe=False)
+        seen = versions[listed].cast(field.type, safe=False)
         number = findings.schema.get_field_index(name)
         findings = findings.set_column(number, field, pc.coalesce(findings[name], seen))
     return findings
@@ -637,7 +638,9 @@ def _tell(
     """
     audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_audit_summary(outcome, title, summary, _looked_in(planned.plan.partitions))
+    partitions = planned.plan.partitions
+    looked_in = {BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions}
+    tell_audit_summary(outcome, title, summary, sorted(looked_in))
     outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:LINES_SHOWN]))
@@ -653,11 +656,6 @@ def _tell(
     outcome.line(*(f"topics:  {line}" for line in index_options_lines(request.known_topics, planned.plan)))
     if catalog is not None:
         outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
-
-
-def _looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
-    """The directories where index files are looked for, as they are shown."""
-    return sorted({BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions})
 
 
 def audit_before_repair(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP, Gap
 from kidxlib.audit.index_files.sparse_indexes import PREALLOCATED, REBUILT_WITH_OFFSET_INDEX
-from kidxlib.audit.rows import COUNTED, NOTHING_LOST, AuditSummary, FilesAlike, MissingIndexes, RowKind
+from kidxlib.audit.rows import COUNTED, NOTHING_LOST, ActionCounts, AuditSummary, FilesAlike, MissingIndexes, RowKind
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED, FileFinding
@@ -228,7 +228,7 @@ def summarise_audit(
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
         counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
-        summary.add_startup_action(row["action"], row["count_all"], **counts)
+        summary.actions[row["action"]] = ActionCounts(row["count_all"], **counts)
     summary.lost = _first(StartupRow, results.rows(RowKind.SEGMENT, None, [_LOST]), ORDERS[RowKind.SEGMENT])
     partitions = results.rows(RowKind.PARTITION)
     starts = _first(StartupPartitionRow, partitions, ORDERS[RowKind.PARTITION], partitions.num_rows)

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.filesize import decimal
 
-from kidxlib.audit.finding import ALSO, DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
+from kidxlib.audit.finding import ALSO, DAMAGE, IN_USE, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, with_logs_aside
-from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
+from kidxlib.audit.index_files.sparse_indexes import missing_offset_index
 from kidxlib.audit.partition import PartitionAudit
-from kidxlib.audit.partition_logs import MISSING, missing_at_end
+from kidxlib.audit.partition_logs import missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
-from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in, taken_at
 from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
@@ -290,12 +290,11 @@ class _KnownBeyondBudget:
         known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics), PRESENT])
         at = positions_in(keys, known, SEGMENT_KEY).copy()
         at[~_same_versions(listed, LogVersion.names(), known, LogVersion.names(), at)] = -1
-        places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
         ids = [partition.topic_id for partition in plan.partitions]
         return cls(
             keys.append_column("log_bytes", listed["log_bytes"]),
             [ids[number] for number in partition_numbers(listed).tolist()],
-            known.take(places),
+            taken_at(known, at),
         )
 
     @property
@@ -334,13 +333,7 @@ def _without_index(known: _KnownBeyondBudget, audits: Mapping[PartitionKey, Part
             there[key] = offset_indexes(audit.index_directory)
         log = audit.directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
         if base_offset not in there[key] and log.exists():
-            missing = Finding(
-                file=segment_files.OFFSET_INDEX_SUFFIX,
-                verdict=Verdict.BROKEN,
-                reason=MISSING,
-                consequence=rebuilt_from(log_bytes),
-            )
-            yield row_of_partition(key[0], audit, SegmentFinding(base_offset, missing))
+            yield row_of_partition(key[0], audit, SegmentFinding(base_offset, missing_offset_index(log_bytes)))
 
 
 def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:

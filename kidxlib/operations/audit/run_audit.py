@@ -253,31 +253,26 @@ class AuditResults:
         segments: rows of `AUDITED`, from the audit of segments.
         partitions: rows of `FOUND`, from the audit of partitions.
         gaps: the gaps between logs.
-        gap_findings: rows of `FileFinding` on gaps whose offsets are lost.
-        unread_findings: rows of `FileFinding` on partitions whose logs were not read.
+        others: rows of `FileFinding` on gaps whose offsets are lost, and on partitions whose logs were not read.
     """
 
     segments: StagedRows
     partitions: StagedRows
     gaps: FoundGaps = field(default_factory=FoundGaps)
-    gap_findings: pa.Table = field(default_factory=_FINDING_ROWS.empty_table)
-    unread_findings: pa.Table = field(default_factory=_FINDING_ROWS.empty_table)
+    others: pa.Table = field(default_factory=_FINDING_ROWS.empty_table)
 
-    def with_gaps(self, gaps: FoundGaps, rows: Sequence[FileFinding]) -> Self:
-        return replace(self, gaps=gaps, gap_findings=_finding_table(rows))
-
-    def with_unread(self, rows: Sequence[FileFinding]) -> Self:
-        return replace(self, unread_findings=_finding_table(rows))
+    def with_others(self, rows: Sequence[FileFinding]) -> Self:
+        """The results, with these findings before the others."""
+        table = pa.Table.from_pylist([row.values() for row in rows], _FINDING_ROWS)
+        return replace(self, others=pa.concat_tables([table, self.others]))
 
     def rows(self, kind: RowKind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind; see `StagedRows.rows`."""
         rows = self.partitions.rows(kind.value, names, where)
         if kind is not RowKind.FILE:
             return rows
-        others = [
-            rows_where(table, where).select(rows.column_names) for table in (self.gap_findings, self.unread_findings)
-        ]
-        return pa.concat_tables([self.segments.rows(kind.value, names, where), rows, *others])
+        others = rows_where(self.others, where).select(rows.column_names)
+        return pa.concat_tables([self.segments.rows(kind.value, names, where), rows, others])
 
     def all_rows(self) -> AuditRows:
         ordered = {
@@ -289,10 +284,6 @@ class AuditResults:
             partitions=StartupPartitionRow.of_arrow(ordered[RowKind.PARTITION]),
             not_ready=NotReadyRow.of_arrow(ordered[RowKind.NOT_READY]),
         )
-
-
-def _finding_table(rows: Sequence[FileFinding]) -> pa.Table:
-    return pa.Table.from_pylist([row.values() for row in rows], _FINDING_ROWS)
 
 
 def partitions_to_audit(

@@ -25,7 +25,7 @@ from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
-from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_of, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.storage.location import location, version_at
@@ -197,8 +197,7 @@ def match_acceptances(findings: pa.Table, accepted: pa.Table) -> MatchedAcceptan
     """The acceptance of each finding that still holds. Both tables have `MATCHED_COLUMNS`."""
     findings, accepted = _with_reasons(findings.select(MATCHED_COLUMNS)), accepted.select(MATCHED_COLUMNS)
     at = positions_in(findings, accepted, ACCEPTED.key)
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    acceptances = accepted.take(places)
+    acceptances = taken_at(accepted, at)
     is_gap = flags_of(pc.equal(findings["file"], pa.scalar(GAP)))
     is_same = is_gap | ~differing(findings, acceptances, _SAME)
     # A build gives a segment a status, an audit gives its log a verdict; a torn end may have become broken since.

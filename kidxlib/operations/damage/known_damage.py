@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +22,7 @@ from kidxlib.audit.finding import ALSO, Verdict
 from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, finding_row, gaps_in
 from kidxlib.catalog.conditions import Among, Condition, scope_of
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -51,6 +50,7 @@ from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.run_summary import gap_lines
+from kidxlib.text.words import counted
 
 #: The status under which damaged segments are counted that somebody has accepted.
 ACCEPTED_STATUS: Final = "accepted"
@@ -210,7 +210,7 @@ class KnownDamage:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""
             first = self.listed[0]
             which = "the first is named above" if first.log_path in named else f"the first is {first.line}"
-            yield f"damaged: {_segments(self.damaged)} of the catalog{more}; {which}"
+            yield f"damaged: {counted(self.damaged, 'segment')} of the catalog{more}; {which}"
             yield (
                 "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
                 "('ok', 'gone', 'deleted'); kidx accept records that one may stay as it is"
@@ -218,19 +218,15 @@ class KnownDamage:
         elif self.accepted:
             first = self.listed[0]
             yield (
-                f"accepted: {_segments(self.accepted)} of the catalog, damaged; the first is {first.line} "
+                f"accepted: {counted(self.accepted, 'segment')} of the catalog, damaged; the first is {first.line} "
                 f"(by {first.accepted_by}: {first.accepted_reason})"
             )
         if self.by_audits:
-            broken = _segments(len(self.by_audits))
+            broken = counted(len(self.by_audits), "segment")
             yield (
                 f"broken: {broken} by the last audit, and not read again, as no log has changed; the first is "
                 f"{self.by_audits[0].line}; kidx verify says what comes of it"
             )
-
-
-def _segments(count: int) -> str:
-    return f"{count:,} segment{'s' if count != 1 else ''}"
 
 
 def known_damage(
@@ -264,8 +260,7 @@ def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
     """The columns of `DamagedSegment`, with the acceptances that still hold."""
     accepted = tables.read(ACCEPTED, [*MATCHED_COLUMNS, *_ACCEPTANCE], [Among("file", (LOG_SUFFIX,))])
     matched = match_acceptances(findings_of_segments(damaged), accepted)
-    places: Values = pa.array(np.maximum(matched.at, 0), mask=~matched.is_accepted)
-    rows, acceptances = damaged.select(_COLUMNS_OF_DAMAGED), accepted.take(places)
+    rows, acceptances = damaged.select(_COLUMNS_OF_DAMAGED), taken_at(accepted, matched.at)
     for name in _ACCEPTANCE:
         rows = rows.append_column(name, acceptances[name])
     return rows
@@ -290,8 +285,7 @@ def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Patter
         SEGMENTS, [*SEGMENTS.key, "status", *LogVersion.names()], scope_of({"found": findings}, SEGMENTS.key)
     )
     at = positions_in(findings, rows, SEGMENTS.key)
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    segments = rows.take(places).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
+    segments = taken_at(rows, at).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
     is_whole = flags_of(pc.equal(segments["status"], pa.scalar(Status.OK.value)))
     findings = findings.filter(pa.array((at >= 0) & is_whole & ~differing(findings, segments, VERSION_NAMES)))
     accepted = tables.read(ACCEPTED, MATCHED_COLUMNS, [Among("file", (LOG_SUFFIX,))])

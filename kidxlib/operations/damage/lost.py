@@ -19,7 +19,7 @@ from kidxlib.audit.gaps import with_logs_aside
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, lost_or_in_bucket, of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import PRESENT, Among, rows_where
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import PARTITION_KEY
@@ -34,13 +34,14 @@ from kidxlib.log.metadata_image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptances import (
     MATCHED_COLUMNS,
     VERSION_NAMES,
+    file_version_now,
     findings_of_rows,
     match_acceptances,
     split_acceptances,
 )
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import WhyLeftOut, other_topic_id
-from kidxlib.recovery.outcome import ABSENT, USABLE
+from kidxlib.recovery.outcome import USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, NotReached
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
@@ -413,8 +414,7 @@ class ExpectedInLogDirs:
         `logs` are the catalog's rows of the listed partitions' segments, with at least the key, `status` and
         `next_offset`; the rows of the partitions in `not_known` are out of date.
         """
-        absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
-        logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))
+        logs = rows_where(logs, [PRESENT])
         grouped = logs.group_by(list(PARTITION_KEY), use_threads=False)
         ends = grouped.aggregate([("next_offset", "max"), ("base_offset", "min")]).to_pylist()
         keys = [(row["source"], row["topic"], row["partition"]) for row in ends]
@@ -493,9 +493,7 @@ class ExpectedInLogDirs:
             detail=finding.detail,
             consequence=finding.consequence,
         )
-        seen = version_at(path)
-        version = (None,) * 3 if seen is None else (seen.size, seen.mtime_ns, seen.inode)
-        yield start, _as_finding(start, log_start, LEADER_EPOCH_CHECKPOINT, None, version)
+        yield start, _as_finding(start, log_start, LEADER_EPOCH_CHECKPOINT, None, file_version_now(str(path)))
 
     def _names_now(self, key: PartitionKey) -> Collection[str] | None:
         """The files in a recorded partition's directory. None if it is not listed: a build has just listed it, or it is

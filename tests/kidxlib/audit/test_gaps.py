@@ -47,6 +47,15 @@ class _Case:
     files: tuple[str, ...] = field(default=())
 
 
+def _of_logs(*logs: dict[str, Any]) -> FoundGaps:
+    """The gaps where nothing but the logs tells."""
+    return gaps_in(_rows(*logs), _nobody_knows, GapEvidence())
+
+
+def _nobody_knows(_source: str, _topic: str) -> None:
+    """The policy of a topic whose cluster's metadata is not known."""
+
+
 _HOLE = (_log(0, 10), _log(25, 30))
 _THINNED = (_log(0, 10, records=4), _log(25, 30))
 
@@ -160,9 +169,9 @@ def test_each_gap_has_its_evidence(case: _Case, tmp_path: Path) -> None:
 
 def test_what_was_not_looked_at_is_counted() -> None:
     """Beside a log whose end is not known nobody can see a gap; and of how many places none was found is said."""
-    found = gaps_in(_rows(_log(0, None, status="unreadable"), _log(25, 30), _log(30, 40), _log(0, 5, partition=1)))
+    found = _of_logs(_log(0, None, status="unreadable"), _log(25, 30), _log(30, 40), _log(0, 5, partition=1))
     assert found == FoundGaps(borders=2, unknown_borders=1)
-    assert gaps_in(_rows()) == FoundGaps()
+    assert _of_logs() == FoundGaps()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +190,7 @@ def test_what_was_not_looked_at_is_counted() -> None:
 )
 def test_who_knows_the_offsets_is_named_with_what_it_has(elsewhere: list[dict[str, Any]], said: list[str]) -> None:
     """Records where they can be counted, and bytes of logs that are wholly in the gap; never of another topic."""
-    gaps = gaps_in(_rows(_log(0, 10, topic_id="id"), _log(25, 30, topic_id="id")))
+    gaps = _of_logs(_log(0, 10, topic_id="id"), _log(25, 30, topic_id="id"))
     [gap] = gaps.with_known(_rows(*elsewhere)).lost
     assert [each.in_words for each in gap.known_by] == said
     assert gap.evidence is (Evidence.KNOWN if said else Evidence.NONE)
@@ -228,7 +237,7 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     intruder = [_log(10, 25, **of_other)] if "u-3" in case.path else []
     rows = _rows(*_HOLE, _log(0, 20, **of_other), *intruder)
     places = {("a", "t", 0): tmp_path / "t-0", ("a", "u", 3): tmp_path / "other" / "u-3"}
-    [gap] = gaps_in(rows, directories=GapEvidence(places)).lost
+    [gap] = gaps_in(rows, _nobody_knows, GapEvidence(places)).lost
     if case.path.startswith("t-0"):  # unless a cleaner was at work: then a broker has what has replaced it
         _write_log(tmp_path / "t-0" / _name(70, ".log.swap"))
         assert all(each.path.parent != tmp_path / "t-0" for each in LogsAside().logs(tmp_path / "t-0", 10, 25))
@@ -268,7 +277,7 @@ def test_a_log_with_0_bytes_beside_an_index_with_entries_is_named(tmp_path: Path
     (partition / _name(10, ".log")).touch()
     (partition / _name(10, ".index")).write_bytes(bytes([0, 0, 0, 5, 0, 0, 0, 9] * 3) + bytes(80))
     rows = _rows(_log(0, 10), _log(10, 10, records=0), _log(25, 40))
-    [gap] = gaps_in(rows, directories=GapEvidence({("a", "t", 0): partition})).lost
+    [gap] = gaps_in(rows, _nobody_knows, GapEvidence({("a", "t", 0): partition})).lost
     assert f"{_name(10, '.log')} is there with 0 bytes, beside an .index of 3 entries" in gap.consequence
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord
-from kidxlib.dump.read import dump_file
+from kidxlib.dump.read import DumpedAs, dump_file
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind
 from kidxlib.errors import MalformedRecordsError, UsageError
 from kidxlib.format import layouts
@@ -69,7 +69,8 @@ def _dumped(path: Path) -> tuple[list[DumpedBatch | DumpedRecord], int | None]:
     """What a dump shows, and the position of the batch that is malformed."""
     found: list[DumpedBatch | DumpedRecord] = []
     try:
-        pieces = dump_file(DumpSource(path, FileKind.LOG), DumpOptions(deep=True, contents=True))
+        options = DumpOptions(deep=True, contents=True)
+        pieces = dump_file(DumpSource(path, FileKind.LOG), options, DumpedAs(path, None))
         found.extend(piece for piece in pieces if isinstance(piece, DumpedBatch | DumpedRecord))
     except MalformedRecordsError as error:
         return found, error.position

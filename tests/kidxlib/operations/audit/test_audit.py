@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.rows import AuditSummary
+from kidxlib.audit.rows import ActionCounts, AuditSummary
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.listing import UnlistableDirectory
@@ -275,7 +275,7 @@ def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
     """Of files, and of what a broker would drop in their partitions. Where nothing was looked at, that is a problem."""
     summary = AuditSummary()
     summary.files |= {(".log", "broken"): 2, (".index", "broken"): 1, (".index", "identical"): 5}
-    summary.add_startup_action("delete", 3, 0, 0, 0, 0)
+    summary.actions["delete"] = ActionCounts(3)
     some = AcceptedFindings({(".log", "broken"): 1}, {})
     assert audit_exit_code(Plan(), some.taken_from(summary), Verdict.BROKEN) == 3
     every = AcceptedFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
