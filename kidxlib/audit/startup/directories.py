@@ -26,6 +26,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.audit.startup.obstacles import (
+    Effect,
     KafkaThrows,
     Obstacle,
     Thrown,
@@ -125,6 +126,7 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
             yield Obstacle(
                 directory,
                 "a directory whose name is not <topic>-<partition>",
+                Effect.ENDS,
                 "a broker does not start beside it, with any of its log dirs",
                 "move it out of the log dir, or give it its name again; where that is a mount point, "
                 "let log.dirs name a directory below it",
@@ -141,6 +143,7 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
             yield Obstacle(
                 directory,
                 f"to a broker it is {partition.directory}, as {other} is",
+                Effect.ENDS,
                 "it does not start with both",
                 "look which of them is whole, and move the other one out of the log dir",
             )
@@ -156,7 +159,7 @@ def _obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) ->
     user = _User.of(status)
     if not user.may(status, _READ | _WRITE | _ENTER):
         found = f"mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner"
-        yield Obstacle(log_dir, found, str(Thrown.IO), "give its owner these rights (chmod)")
+        yield Obstacle(log_dir, found, Effect.LOG_DIR, str(Thrown.IO), "give its owner these rights (chmod)")
     for directory in (log_dir, *directories):
         refused = sorted(_inaccessible_entries(Path(str(directory)), user, is_log_dir=directory is log_dir))
         if refused:
@@ -166,6 +169,7 @@ def _obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) ->
                 directory / name,
                 f"of user {found_there.st_uid}, group {found_there.st_gid}, mode "
                 f"{stat.S_IMODE(found_there.st_mode):03o}{more}; the log dir's owner, user {user.uid}, needs {needed}",
+                Effect.LOG_DIR,
                 str(Thrown.IO),
                 "give the files to that user (chown)",
             )
@@ -402,7 +406,7 @@ def _stray_obstacle(folder: _PartitionFolder, metadata: _NodeMetadata, where: Lo
             if any(parse_segment_log(name) is not None for name in files_in(folder.path))
             else "no log is in it: look for its logs on other disks and copies, or remove the directory"
         )
-    return Obstacle(where, found, STRAY if takes_its_place else SET_ASIDE, remedy)
+    return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 
 def _obstacles_of_other_topic(
@@ -427,7 +431,9 @@ def _obstacles_of_other_topic(
             if is_there or not metadata.is_here(other)
             else f"rename it to {other.directory}, of which no directory is there, if the log in it is {name}'s"
         )
-    yield Obstacle(folder.path / PARTITION_METADATA, f"topic id {folder.topic_id}, which is {name}'s", does, remedy)
+    yield Obstacle(
+        folder.path / PARTITION_METADATA, f"topic id {folder.topic_id}, which is {name}'s", Effect.HIDES, does, remedy
+    )
 
 
 def _remedy_by_log_end(
@@ -467,6 +473,7 @@ def _obstacles_of_futures(
             yield Obstacle(
                 folder.path,
                 f"a second copy of {folder.named.directory} on its way to another log dir, besides {other.path}",
+                Effect.ENDS,
                 str(Thrown.OTHER),
                 "move one of them out of the log dir: the partition itself is not among them",
             )
@@ -482,6 +489,7 @@ def _obstacles_of_futures(
                 folder.path,
                 f"a copy of {folder.named.directory} on its way to this log dir; the metadata has the partition in "
                 "another one, and it is not there",
+                Effect.HIDES,
                 "a broker that starts begins an empty partition, and truncates the copy to that one's end: all records "
                 "are gone",
                 f"rename the copy to {folder.named.directory}, or copy it away before the start",
@@ -496,6 +504,7 @@ def _obstacle_beside_source(folder: _PartitionFolder, source: _PartitionFolder, 
     return Obstacle(
         folder.path,
         f"a copy of {folder.named.directory} on its way to the log dir in which {source.path} is",
+        Effect.ENDS if is_promoted else Effect.HIDES,
         ends
         if is_promoted
         else "a broker that starts leaves the copy as it is, and the start after that ends with an error",
@@ -513,6 +522,7 @@ def _obstacles_of_promoted(folder: _PartitionFolder, source: _PartitionFolder | 
         yield Obstacle(
             folder.path,
             f"a copy of {folder.named.directory} with {copied:,} bytes of logs, and {source.path} has {whole:,}",
+            Effect.HIDES,
             "a broker that starts takes the copy for the partition, as the metadata has it there, and deletes the "
             "other one a minute later (-delete)",
             f"copy {source.path} away before the start; no other replica may have its end",
@@ -536,6 +546,7 @@ def _obstacle_of_short_copy(folder: _PartitionFolder) -> Iterator[Obstacle]:
         folder.path,
         f"a copy of {folder.named.directory} on its way to this log dir; it ends at offset {end}, and checkpoints of "
         f"the log dir say that offsets up to {known - 1} were there",
+        Effect.HIDES,
         "a broker that starts takes it for the partition, as the metadata has that here, and goes on without those",
         remedy or "look for its last logs on other disks and copies, and on other replicas, before the start",
         is_loss=remedy is None,
@@ -563,6 +574,7 @@ def _obstacles_of_directory_ids(
                 log_dir.path / META_PROPERTIES,
                 f"{has}, and the metadata has {len(partitions)} of its partitions in {directory_id}, among them "
                 f"{min(partitions).directory}",
+                Effect.HIDES,
                 "a broker that starts does not serve them: to the controller their log dir is offline",
                 f"write directory.id={directory_id}, if that was this log dir's",
             )
@@ -609,7 +621,7 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
             topic_id = accepted_topic_id(directory / PARTITION_METADATA)
         except FileNotFoundError:
             if is_kraft:
-                yield Obstacle(directory, f"no {PARTITION_METADATA}", STRAY, _NO_TOPIC_ID)
+                yield Obstacle(directory, f"no {PARTITION_METADATA}", Effect.HIDES, STRAY, _NO_TOPIC_ID)
             continue
         except (KafkaThrows, OSError):
             continue
@@ -619,13 +631,13 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
         of_most = accepted_topic_id(most[0] / PARTITION_METADATA)
         has = f"topic id {topic_id}, {most[0].name} has {of_most}: a topic has one"
         does = f"of the directory with the wrong one: {STRAY}"
-        yield Obstacle(directory / PARTITION_METADATA, has, does, _ASK_METADATA)
+        yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, _ASK_METADATA)
     for most, topic, directory in _minority_directories(by_id.values()):
         if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
             own = accepted_topic_id(directory / PARTITION_METADATA)
             has = f"topic id {own}, as {most[0].name} has: no two topics have one"
             does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
-            yield Obstacle(directory / PARTITION_METADATA, has, does, _ASK_METADATA)
+            yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, _ASK_METADATA)
 
 
 def _minority_directories(

@@ -20,7 +20,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup.directories import directories_in
 from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
-from kidxlib.audit.startup.obstacles import Obstacle, accepted_offsets
+from kidxlib.audit.startup.obstacles import Effect, Obstacle, accepted_offsets
 from kidxlib.errors import CheckpointError, LogChangedError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
@@ -380,6 +380,7 @@ def _why_marker_is_false(
         log_dir / CLEAN_SHUTDOWN_FILE,
         f"it says that the broker stopped cleanly, and that is not so: {', and '.join(in_words)}, which no clean stop "
         "leaves",
+        Effect.HIDES,
         _what_start_does_despite_marker(len({name for names in signs.values() for name in names}), is_read),
         _REMOVE_MARKERS,
     )

@@ -20,6 +20,7 @@ import numpy as np
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import (
     REMEDY_OF_MISNAMED,
+    Effect,
     KafkaThrows,
     Obstacle,
     Thrown,
@@ -214,6 +215,7 @@ def _snapshot_obstacles(
         yield Obstacle(
             renamed[max(renamed)],
             f"a node takes it for {own}, looks for that file, and then for no other snapshot",
+            Effect.ENDS,
             f"Kafka 3.9 ends with an error (NoSuchFileException); from 4.3 on a node {newer}",
             f"name it {own} again if it is whole; else move it out of the directory",
         )
@@ -257,7 +259,7 @@ def _latest_snapshot_obstacles(
         )
         found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
-        yield Obstacle(path, what, does, remedy)
+        yield Obstacle(path, what, Effect.ENDS, does, remedy)
     except OSError as error:
         yield unreadable(path, error)
 
@@ -314,7 +316,7 @@ def obstacles_of_newer_records(metadata: ClusterMetadata, kafka: NodeRelease) ->
 
 
 def _obstacle_ending_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
-    return Obstacle(path, found, f"{Thrown.OTHER} ({exception})", remedy)
+    return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
 
 
 def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
@@ -336,7 +338,7 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     if len(lost) == 1 and torn and not (metadata.directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         found += ", perhaps of an append that was broken off"
     is_loss = is_short and metadata.only_voter is not None
-    return Obstacle(path, found, loses_at_start(metadata), RESTORE, is_loss)
+    return Obstacle(path, found, Effect.HIDES, loses_at_start(metadata), RESTORE, is_loss)
 
 
 def loses_at_start(metadata: ClusterMetadata) -> str:

@@ -37,13 +37,20 @@ from kidxlib.audit.startup.metadata_log import (
     obstacles_of_newer_records,
     obstacles_of_raft,
 )
-from kidxlib.audit.startup.obstacles import Obstacle, Thrown, unreadable
+from kidxlib.audit.startup.obstacles import (
+    Effect,
+    Obstacle,
+    Thrown,
+    unreadable,
+)
 from kidxlib.format import topic_partition
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.metadata_image import ClusterMetadata
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
+from kidxlib.log.metadata_replica import (
+    METADATA_DIRECTORY,
+)
 from kidxlib.storage.location import Location, entries_in, is_inside
 from kidxlib.storage.log_dir import (
     CLEAN_SHUTDOWN_FILE,
@@ -159,7 +166,7 @@ def _obstacles_by_metadata(
         lost = lost_metadata(metadata)
     if lost is None and aside and not metadata.topics:
         why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
-        lost = Obstacle(metadata.directory, why, loses_at_start(metadata), RESTORE)
+        lost = Obstacle(metadata.directory, why, Effect.HIDES, loses_at_start(metadata), RESTORE)
     if lost is None:
         yield from obstacles
         return
@@ -187,6 +194,7 @@ def _obstacles_without_metadata(log_dir: Location, folders: Sequence[Location]) 
         yield Obstacle(
             folder,
             f"a copy of {partition.directory} on its way to this log dir",
+            Effect.HIDES,
             "where the cluster's metadata has the partition here, a broker that starts takes the copy for it, and "
             "deletes the other one; where it has it elsewhere and it is not there, all records of the copy are dropped",
             "--cluster-metadata DIR tells which",
@@ -207,6 +215,7 @@ def _obstacles_of_two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Ob
         yield Obstacle(
             log_dir / METADATA_DIRECTORY,
             f"the metadata's log, which {having[0]} has too",
+            Effect.ENDS,
             str(Thrown.OTHER),
             "move away the one that is not in metadata.log.dir, or in the first of log.dirs",
         )
@@ -225,6 +234,7 @@ def _obstacles_of_duplicates(directories: Mapping[Location, Sequence[Location]])
                 yield Obstacle(
                     folder,
                     f"{other.parent} has that partition too",
+                    Effect.ENDS,
                     f"{Thrown.OTHER} (Duplicate log directories)",
                     "look which of them is whole, and move the other one away",
                 )
@@ -242,6 +252,7 @@ def obstacles_of_older_log_dirs(log_dirs: Iterable[Location]) -> Iterator[Obstac
                 log_dir / CLEAN_SHUTDOWN_FILE,
                 f"brokerEpoch {epoch}, and that of {latest} is {epochs[latest]}: the broker did not stop with the two "
                 "at one time, so this log dir is an older copy, or was not in use at the last stop",
+                Effect.HIDES,
                 _SERVES_OLDER,
                 _PUT_BACK,
                 is_loss=True,
@@ -272,6 +283,7 @@ def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMeta
             yield Obstacle(
                 log_dir / META_PROPERTIES,
                 "missing",
+                Effect.ENDS,
                 f"{Thrown.OTHER} (RuntimeException)",
                 _HOW_TO_MEND_PROPERTIES,
             )
@@ -294,6 +306,7 @@ def _contradicting_properties(
             yield Obstacle(
                 path,
                 f"node.id is {own.node_id}, and the cluster's metadata has this log dir as one of node {node}",
+                Effect.ENDS,
                 f"a broker with node.id={node} does not start",
                 f"write node.id={node} into the file; with node.id={own.node_id} in server.properties, too, a broker "
                 "starts as another node, and sets all partitions aside",
@@ -309,13 +322,14 @@ def _contradicting_properties(
             yield Obstacle(
                 path,
                 f"directory.id {own.directory_id}, as {other} has it",
+                Effect.ENDS,
                 str(Thrown.OTHER),
                 "one of the two is a copy: take it out of log.dirs",
             )
 
 
 def _contradiction(path: Location, says: str, other: str, remedy: str) -> Obstacle:
-    return Obstacle(path, f"{says}, that of {other}", str(Thrown.OTHER), remedy)
+    return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)
 
 
 def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
@@ -334,8 +348,8 @@ def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
     if not any(content):
         why = f"{quoted(content) if content else 'empty'}, expected version, node.id, cluster.id and directory.id"
     if (log_dir / METADATA_DIRECTORY).exists() or _ends_over_properties(properties):
-        return Obstacle(path, why, str(Thrown.OTHER), _HOW_TO_MEND_PROPERTIES)
-    return Obstacle(path, why, str(Thrown.IO), _HOW_TO_MEND_PROPERTIES)
+        return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _HOW_TO_MEND_PROPERTIES)
+    return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _HOW_TO_MEND_PROPERTIES)
 
 
 def kafka_of(

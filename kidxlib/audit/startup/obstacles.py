@@ -84,6 +84,15 @@ _METADATA_REMEDY: Final = "remove the file: the node makes it again from the met
 REMEDY_OF_MISNAMED: Final = "move the file out of the directory"
 
 
+class Effect(enum.StrEnum):
+    """What comes of an obstacle, the worst first."""
+
+    ENDS = "ends"  # the node does not start, with any of its log dirs
+    LOG_DIR = "log-dir"  # it takes the log dir out of use, and ends if it has no other
+    HIDES = "hides"  # it starts, and does not serve some records, sets them aside or drops them
+    UNKNOWN = "unknown"  # what it takes from the file is not known
+
+
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """Something that a node meets as it starts.
@@ -91,13 +100,15 @@ class Obstacle:
     Attributes:
         where: the file or directory.
         found: what was found there, and what was expected.
-        does: what the node does, in words: it ends, does without the log dir, or does not serve records.
+        effect: the kind of what the node does.
+        does: what the node does, in words.
         remedy: what to do, with the price of that.
         is_loss: records are missing, and nothing else keeps the node from starting: somebody may accept that.
     """
 
     where: Location
     found: str
+    effect: Effect
     does: str
     remedy: str = ""
     is_loss: bool = False
@@ -113,6 +124,9 @@ class Thrown(enum.StrEnum):
     OTHER = "a broker that starts ends with an error"
 
 
+_EFFECTS: Final = {Thrown.IO: Effect.LOG_DIR, Thrown.OTHER: Effect.ENDS}
+
+
 class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
     """Kafka throws something when it reads a file. `where` is the place in the file, and what stands there."""
 
@@ -123,11 +137,11 @@ class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
 
 def unreadable(path: Location, error: OSError) -> Obstacle:
     why = "not readable by this user" if isinstance(error, PermissionError) else f"not read: {error.strerror or error}"
-    return Obstacle(path, why, "what a broker takes from it is not known")
+    return Obstacle(path, why, Effect.UNKNOWN, "what a broker takes from it is not known")
 
 
 def _thrown_at(path: Location, error: KafkaThrows, remedy: str) -> Obstacle:
-    return Obstacle(path, error.where, str(error.thrown), remedy)
+    return Obstacle(path, error.where, _EFFECTS[error.thrown], str(error.thrown), remedy)
 
 
 def obstacles_in_partition(directory: Location) -> Iterator[Obstacle]:
@@ -146,7 +160,7 @@ def obstacles_in_files(directory: Location, files: Mapping[str, Listed]) -> Iter
     for name in sorted(files):
         if (misnamed := why_misnamed(name)) is not None:
             found, does = misnamed
-            yield Obstacle(directory / name, found, does, _remedy_of_misnamed(name, files))
+            yield Obstacle(directory / name, found, Effect.ENDS, does, _remedy_of_misnamed(name, files))
     yield from _obstacles_of_file(files, PARTITION_METADATA, accepted_topic_id, ends=is_metadata)
 
 
@@ -215,7 +229,7 @@ def accepted_offsets(log_dir: Location, name: str) -> AcceptedOffsets:
     except KafkaThrows as error:
         if error.thrown is Thrown.IO:
             return AcceptedOffsets({}, failure=_thrown_at(path, error, _REMEDIES_OF_CHECKPOINTS[name]))
-        obstacle = Obstacle(path, error.where, _WITHOUT_CHECKPOINT[name], _REMEDIES_OF_CHECKPOINTS[name])
+        obstacle = Obstacle(path, error.where, Effect.HIDES, _WITHOUT_CHECKPOINT[name], _REMEDIES_OF_CHECKPOINTS[name])
         fails = name == HIGH_WATERMARK_CHECKPOINT  # `ReplicaManager.applyDelta` ends over it
         return AcceptedOffsets({}, failure=obstacle) if fails else AcceptedOffsets({}, note=str(obstacle))
 
