@@ -40,6 +40,8 @@ class CodecStream:
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes, or all that are left if there are fewer."""
+        if self._at == len(self._chunk):
+            self._chunk, self._at = next(self._chunks, b""), 0
         end = self._at + size
         if end <= len(self._chunk):
             taken = self._chunk[self._at : end]
@@ -314,7 +316,7 @@ def decompressed_stream(codec: int, compressed: CodecStream, magic: int) -> Code
     """
     match layouts.CODECS[codec]:
         case "none":
-            chunks = chunks_of(compressed)
+            return compressed
         case "gzip":
             chunks = _ungzip(compressed)
         case "snappy":

@@ -22,7 +22,7 @@ from kidxlib.records.batch_headers import BatchHeader, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.log_bytes import LogBytes, ReadAhead
 from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import NS_PER_MS
@@ -214,7 +214,7 @@ class _Copy:
         metadata_batches: list[MetadataBatch] = []
         timestamp_ms, is_complete = None, False
         with contextlib.closing(LogFile(str(path))) as log:
-            for batch, controls in self._whole_batches(path, log, 0):
+            for batch, controls in self._whole_batches(path, ReadAhead(log), 0):
                 for name, fields in controls:
                     if name == _HEADER:
                         timestamp_ms = int(fields["lastContainedLogTimestamp"])
@@ -244,7 +244,7 @@ class _Copy:
             path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
             with contextlib.closing(LogFile(str(path))) as log:
                 begin = _position_of(log, start) if base < start else 0
-                for batch, _ in self._whole_batches(path, log, begin, is_log=True):
+                for batch, _ in self._whole_batches(path, ReadAhead(log), begin, is_log=True):
                     if batch.last_offset >= end:
                         yield batch
                         end = batch.last_offset + 1
