@@ -109,7 +109,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
         self._memory: NDArray[np.uint8] | None = None  # the bytes of the whole file
         self._entries = 0
         self._own = False  # the memory is a copy that may be changed
-        self._increases: dict[int, bool] = {}  # by column, as far as known
+        self._key_increases: bool | None = None  # None: not known
 
     @classmethod
     def open(cls, path: str | PathLike[str], base_offset: int, *, max_bytes: int | None = None) -> Self:
@@ -224,7 +224,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
         searched = np.ascontiguousarray(targets.astype(np.int64, casting="same_kind", copy=False))
         answers = np.empty(len(searched), self._answers)
         pairs = answers.view(np.int64).reshape(-1, 2)  # holds the slots of the entries first, then the entries
-        increasing = self._known(self._key, len(searched))
+        increasing = self._is_known_to_increase(len(searched))
         slots = pairs[:, 1]
         many_slots(memory, self._entries, self._key, self.base_offset, searched, False, increasing, slots)
         entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
@@ -257,14 +257,13 @@ class AbstractIndex(ABC, Generic[EntryT]):
             self._entries = len(self._memory) // self.entry_bytes
         return self._memory
 
-    def _known(self, column: int, targets: int) -> bool:
-        """Whether a column increases. Checked only if the number of targets makes it pay."""
-        if column not in self._increases:
+    def _is_known_to_increase(self, targets: int) -> bool:
+        """Whether the keys increase. Checked only if the number of targets makes it pay."""
+        if self._key_increases is None:
             if targets * _ENTRIES_PER_TARGET < self._entries:
                 return False
-            memory = self._bytes()
-            self._increases[column] = increases(memory, self._entries, column, self.base_offset)
-        return self._increases[column]
+            self._key_increases = bool(increases(self._bytes(), self._entries, self._key, self.base_offset))
+        return self._key_increases
 
     def _check_length(self) -> None:
         if self.length % self.entry_bytes:
@@ -369,13 +368,12 @@ class MutableIndex(AbstractIndex[EntryT]):
         Raises:
             OffsetOverflowError: the offset is below the base offset or too far above it.
         """
-        relative = as_long(offset - self.base_offset)
-        if not 0 <= relative <= layouts.RELATIVE_OFFSET_MAX:
+        if not self.can_append_offset(offset):
             raise OffsetOverflowError(
                 f"{self.name}: offset {offset} cannot be stored, expected {self.base_offset}, the base offset, to "
                 f"{self.base_offset + layouts.RELATIVE_OFFSET_MAX}"
             )
-        return relative
+        return as_long(offset - self.base_offset)
 
     # ---- for subclasses ----
 
@@ -386,7 +384,7 @@ class MutableIndex(AbstractIndex[EntryT]):
     def _keep(self, entries: int) -> None:
         self._bytes()
         self._entries = entries
-        self._increases.clear()
+        self._key_increases = None
 
     def _add(self, entry: bytes) -> None:
         """Write an entry after the last one; there must be room."""
@@ -397,7 +395,7 @@ class MutableIndex(AbstractIndex[EntryT]):
         start = self._entries * self.entry_bytes
         memory[start : start + self.entry_bytes] = np.frombuffer(entry, np.uint8)
         self._entries += 1
-        self._increases.clear()
+        self._key_increases = None
 
     def _full(self, expected_room: str) -> IndexFullError:
         return IndexFullError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from os import PathLike, fspath
 from typing import Any, Final, Self, TypeAlias
 
@@ -197,18 +197,7 @@ class TransactionIndex:
                 f"{self.name}: an aborted transaction with last offset {transaction.last_offset}, expected one above "
                 f"{self._last_offset}, the last"
             )
-        entry = np.array(
-            [
-                (
-                    _VERSION,
-                    transaction.producer_id,
-                    transaction.first_offset,
-                    transaction.last_offset,
-                    transaction.last_stable_offset,
-                )
-            ],
-            layouts.ABORTED_TRANSACTION,
-        )
+        entry = np.array([(_VERSION, *astuple(transaction))], layouts.ABORTED_TRANSACTION)
         self._memory = np.concatenate([self._bytes(), entry.view(np.uint8)])
         self._last_offset = transaction.last_offset
 
@@ -268,5 +257,5 @@ def _map_if_there(path: str) -> NDArray[np.uint8]:
 def first_abort(transaction_index: Location, position: int = 0) -> int | None:
     """The lowest last offset of the aborted transactions from a byte of the index on; None where there is none."""
     content = small_file(transaction_index)[position:]
-    entries = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // layouts.ABORTED_TRANSACTION.itemsize)
+    entries = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // _ENTRY_BYTES)
     return int(entries["last_offset"].min()) if len(entries) else None
