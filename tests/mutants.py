@@ -83,7 +83,7 @@ PARTS: Final = {
             Mutant(
                 "events behind a failure count", 'events = events[events["position"] < epoch_failure.position]', "pass"
             ),
-            Mutant("a snapshot is never loaded", "        self._source = StateSource.SNAPSHOT\n", "        pass\n"),
+            Mutant("a snapshot is never loaded", "        self.end_source = StateSource.SNAPSHOT\n", "        pass\n"),
             Mutant(
                 "old epochs again",
                 "            if not self.leader_epochs.is_new_epoch(epoch):\n                continue\n",

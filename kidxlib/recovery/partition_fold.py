@@ -100,15 +100,12 @@ class Producers:
     @property
     def ongoing(self) -> list[int]:
         """The first offsets of the ongoing transactions."""
-        first_offsets: list[int] = self._ongoing["first_offset"].tolist()
-        return first_offsets
+        return [first_offset for _, first_offset in self.open_transactions]
 
     @property
     def open_transactions(self) -> list[tuple[int, int]]:
         """The producers of the ongoing transactions, each with the transaction's first offset."""
-        transactions: list[tuple[int, int]] = list(
-            zip(self._ongoing["producer_id"].tolist(), self._ongoing["first_offset"].tolist(), strict=True)
-        )
+        transactions: list[tuple[int, int]] = self._ongoing[["producer_id", "first_offset"]].tolist()
         return transactions
 
     @property
@@ -117,11 +114,8 @@ class Producers:
         at the same offset: Kafka keeps only one of them in memory (`ProducerStateManager.ongoingTxns`).
         """
         open_ones = self._states[self._states["in_transaction"] == 1]
-        told = open_ones["current_transaction_first_offset"], open_ones["producer_id"]
-        kept = self._ongoing["first_offset"], self._ongoing["producer_id"]
-        return sorted(zip(*map(np.ndarray.tolist, told), strict=True)) == sorted(
-            zip(*map(np.ndarray.tolist, kept), strict=True)
-        )
+        told = open_ones[["producer_id", "current_transaction_first_offset"]].tolist()
+        return sorted(told) == sorted(self.open_transactions)
 
     def snapshot(self) -> bytes:
         """The bytes of a `.snapshot` (`ProducerStateManager.writeSnapshot`), entries by producer id.
@@ -348,6 +342,8 @@ class PartitionFold:
     Attributes:
         leader_epochs: the epochs of the segments so far.
         epochs_are_known: no segment is missing from the start of the log, so these are all epochs.
+        end_source: where the state after the last segment comes from.
+        map_end_offset: names the snapshot after the last segment (`ProducerStateManager.mapEndOffset`).
     """
 
     def __init__(
@@ -359,9 +355,9 @@ class PartitionFold:
         self._snapshot_at, self._recovered, self._goes_on = snapshot_at, recovered, False
         self._base_offset = None if start is None else start.base_offset
         self._producers = Producers() if start is None else Producers.from_snapshot(start.snapshot)
-        self._source = StateSource.LOG_START if start is None else start.source
+        self.end_source = StateSource.LOG_START if start is None else start.source
         self._expected_offset = 0 if start is None else start.expected_offset
-        self._map_end_offset = 0 if start is None else start.map_end_offset
+        self.map_end_offset = 0 if start is None else start.map_end_offset
         self.leader_epochs = LeaderEpochs(() if start is None else start.leader_epochs)
         self.epochs_are_known = start is None or start.epochs_are_known
 
@@ -372,9 +368,9 @@ class PartitionFold:
             return None
         return FoldState(
             base_offset=self._base_offset,
-            source=self._source,
+            source=self.end_source,
             expected_offset=self._expected_offset,
-            map_end_offset=self._map_end_offset,
+            map_end_offset=self.map_end_offset,
             epochs_are_known=self.epochs_are_known,
             snapshot=self._producers.snapshot(),
             leader_epochs=self.leader_epochs.entries,
@@ -390,20 +386,10 @@ class PartitionFold:
         """A snapshot of the producers after the last segment."""
         return self._producers.snapshot()
 
-    @property
-    def end_source(self) -> StateSource:
-        """Where the state after the last segment comes from."""
-        return self._source
-
-    @property
-    def map_end_offset(self) -> int:
-        """The offset that names the snapshot after the last segment (`ProducerStateManager.mapEndOffset`)."""
-        return self._map_end_offset
-
     def add(self, segment: ScannedSegment) -> FoldedSegment:
         """Fold the segment with the next higher base offset."""
         self._begin_segment(segment.base_offset)
-        source, snapshot = self._source, self._producers.snapshot()
+        source, snapshot = self.end_source, self._producers.snapshot()
 
         epoch_failure = self._assign_epochs(segment.leader_epochs)
         events = segment.producer_events
@@ -415,9 +401,9 @@ class PartitionFold:
         self._goes_on = self._goes_on or segment.base_offset in self._recovered
         self._base_offset = segment.base_offset
         self._expected_offset = segment.next_offset
-        self._map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
+        self.map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
         if failure is not None or not segment.problem_free:
-            self.epochs_are_known, self._source = False, StateSource.UNKNOWN
+            self.epochs_are_known, self.end_source = False, StateSource.UNKNOWN
         return FoldedSegment(
             base_offset=segment.base_offset,
             state_source=source,
@@ -435,7 +421,7 @@ class PartitionFold:
             segments.base_offsets.tolist(), segments.next_offsets.tolist(), strict=True
         ):
             self._begin_segment(base_offset)
-            sources.append(self._source)
+            sources.append(self.end_source)
             self._goes_on = self._goes_on or base_offset in self._recovered
             self._expected_offset = next_offset
         epochs, last = segments.leader_epochs, self.leader_epochs.last
@@ -445,7 +431,7 @@ class PartitionFold:
             begun &= highest > last.epoch
         self._assign_epochs(epochs[begun])
         self._base_offset = int(segments.base_offsets[-1])
-        self._map_end_offset = int(segments.map_end_offsets[-1])
+        self.map_end_offset = int(segments.map_end_offsets[-1])
         return sources
 
     def _begin_segment(self, base_offset: int) -> None:
@@ -453,8 +439,8 @@ class PartitionFold:
         if base_offset != self._expected_offset:
             self.epochs_are_known = False
             if not self._goes_on:
-                self._source = StateSource.UNKNOWN
-        if self._source is StateSource.UNKNOWN:
+                self.end_source = StateSource.UNKNOWN
+        if self.end_source is StateSource.UNKNOWN:
             self._load_snapshot(base_offset)
 
     def _load_snapshot(self, offset: int) -> None:
@@ -465,7 +451,7 @@ class PartitionFold:
             self._producers = Producers.from_snapshot(data)
         except SnapshotError:
             return  # Kafka deletes the snapshot and continues without it
-        self._source = StateSource.SNAPSHOT
+        self.end_source = StateSource.SNAPSHOT
 
     def _assign_epochs(self, leader_epochs: NDArray[np.void]) -> ScanEnd | None:
         for epoch, start_offset, position in leader_epochs.tolist():
