@@ -8,7 +8,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Final, Self, TypeAlias
 
@@ -95,53 +95,36 @@ class _IndexesFromLog:
         return recovered
 
 
-class _CheckedIndexReader:
-    """Reads an offset or time index. If its file cannot be right, the index is made from the log."""
+def _read_index(
+    kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None, indexes_from_log: _IndexesFromLog
+) -> NDArray[np.uint8]:
+    """Read an offset or time index. If its file cannot be right, the index is made from the log."""
+    if indexes_from_log.broken is not None:
+        raise BrokenSegmentError(indexes_from_log.broken)
+    recovered = indexes_from_log.recovered
+    if recovered is None:
+        try:
+            return _checked_entries(kind, path, base_offset, expected_bytes)
+        except FileNotFoundError as error:
+            hint = "--index-dir says where index files are"
+            recovered = indexes_from_log.make(f"{describe_error(error)} ({hint})")
+        except (CorruptIndexError, OSError) as error:
+            recovered = indexes_from_log.make(describe_error(error))
+    return np.frombuffer(recovered.offset_index if kind is OffsetIndex else recovered.time_index, np.uint8)
 
-    def __init__(
-        self,
-        kind: type[_Index],
-        path: str,
-        base_offset: int,
-        expected_bytes: int | None,
-        indexes_from_log: _IndexesFromLog,
-    ) -> None:
-        self._kind = kind
-        self._path = path
-        self._base_offset = base_offset
-        self._expected_bytes = expected_bytes
-        self._indexes_from_log = indexes_from_log
 
-    def read(self) -> NDArray[np.uint8]:
-        if self._indexes_from_log.broken is not None:
-            raise BrokenSegmentError(self._indexes_from_log.broken)
-        recovered = self._indexes_from_log.recovered
-        if recovered is None:
-            try:
-                return self._checked()
-            except FileNotFoundError as error:
-                hint = "--index-dir says where index files are"
-                recovered = self._indexes_from_log.make(f"{describe_error(error)} ({hint})")
-            except (CorruptIndexError, OSError) as error:
-                recovered = self._indexes_from_log.make(describe_error(error))
-        return np.frombuffer(recovered.offset_index if self._kind is OffsetIndex else recovered.time_index, np.uint8)
-
-    def _checked(self) -> NDArray[np.uint8]:
-        content = map_file(self._path)
-        entries = self._without_preallocated(content)
-        self._kind.from_bytes(entries, self._base_offset, name=self._path).sanity_check()
-        if self._expected_bytes not in (None, len(content), len(entries)):
-            raise CorruptIndexError(f"{self._path}: {len(content)} bytes, expected {self._expected_bytes}")
-        return entries
-
-    def _without_preallocated(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The file without the zeros at the end of an active segment's preallocated file. Any other file ends with an
-        entry: the last bytes tell which it is.
-        """
-        size = self._kind.entry_bytes
-        if len(content) % size or content[-size:].any():
-            return content
-        return content[: filled_bytes(content, size)]
+def _checked_entries(kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None) -> NDArray[np.uint8]:
+    """A file without the zeros at the end of an active segment's preallocated file. Any other file ends with an entry:
+    the last bytes tell which it is.
+    """
+    content = entries = map_file(path)
+    size = kind.entry_bytes
+    if not len(content) % size and not content[-size:].any():
+        entries = content[: filled_bytes(content, size)]
+    kind.from_bytes(entries, base_offset, name=path).sanity_check()
+    if expected_bytes not in (None, len(content), len(entries)):
+        raise CorruptIndexError(f"{path}: {len(content)} bytes, expected {expected_bytes}")
+    return entries
 
 
 class CheckedSegment(LogSegment):
@@ -172,15 +155,17 @@ class CheckedSegment(LogSegment):
             log.keep_valid(expected.valid_bytes)
         indexes_from_log = _IndexesFromLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
         offset_path, time_path = path(segment_files.OFFSET_INDEX_SUFFIX), path(segment_files.TIME_INDEX_SUFFIX)
-        offsets = _CheckedIndexReader(
-            OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, indexes_from_log
+        read_offsets = partial(
+            _read_index, OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, indexes_from_log
         )
-        times = _CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, indexes_from_log)
+        read_times = partial(
+            _read_index, TimeIndex, time_path, base_offset, expected.time_index_bytes, indexes_from_log
+        )
         super().__init__(
             log,
             base_offset,
-            OffsetIndex.read_by(offsets.read, base_offset, offset_path),
-            TimeIndex.read_by(times.read, base_offset, time_path),
+            OffsetIndex.read_by(read_offsets, base_offset, offset_path),
+            TimeIndex.read_by(read_times, base_offset, time_path),
             TransactionIndex.open(path(segment_files.TRANSACTION_INDEX_SUFFIX), base_offset, release=release),
             mtime_ms=mtime_ms,
             max_timestamp=max_timestamp,
