@@ -66,9 +66,7 @@ class CodecStream:
             size -= len(part)
             yield part
 
-    def read(self, size: int) -> bytes:
-        """`take`, by its name in files."""
-        return self.take(size)
+    read = take  # its name in files
 
     def close(self) -> None:
         """Nothing; files have this method."""

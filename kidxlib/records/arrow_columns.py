@@ -178,12 +178,8 @@ def batch_rows(
     """Arrow rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the
     topic and the partition.
     """
-    columns = _columns(segment_base_offset, batches, *place)
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, partition: int) -> dict[str, Array]:
-    count, codecs = batches["records_count"], batches["attributes"] & layouts.ATTRIBUTE_CODEC
+    topic, partition = place
+    codecs = batches["attributes"] & layouts.ATTRIBUTE_CODEC
     is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
     has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
     columns = {
@@ -191,7 +187,7 @@ def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, pa
         "partition": numbers(pa.int32(), np.full(len(batches), partition)),
         "segment_base_offset": numbers(pa.int64(), np.full(len(batches), segment_base_offset)),
         "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
-        "records": numbers(pa.int32(), count, is_told),
+        "records": numbers(pa.int32(), batches["records_count"], is_told),
         "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
         "codec": words(layouts.CODECS, codecs),
         "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
@@ -202,4 +198,4 @@ def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, pa
     }
     for name, field in _AS_IN_HEADER.items():
         columns[name] = numbers(LISTED_BATCHES.field(name).type, batches[field])
-    return columns
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

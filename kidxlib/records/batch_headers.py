@@ -21,8 +21,6 @@ from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
 
 _PIECE_BYTES: Final = 16 * CHUNK_BYTES
-_V2_COVERS_FROM: Final = layouts.field_position(layouts.BATCH_V2, "attributes")
-_LEGACY_COVERS_FROM: Final = layouts.field_position(layouts.MESSAGE_V1, "magic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +195,9 @@ def is_crc_valid(log: LogBytes, batch: BatchHeader) -> bool:
     if batch.is_v2:
         if batch.size < layouts.BATCH_V2_BYTES_MIN:
             return False
-        covered_from, extend = _V2_COVERS_FROM, extend_crc32c
+        covered_from, extend = layouts.V2_ATTRIBUTES_AT, extend_crc32c
     else:
-        covered_from, extend = _LEGACY_COVERS_FROM, extend_crc32
+        covered_from, extend = MAGIC_AT, extend_crc32
     crc = 0
     for position in range(batch.position + covered_from, batch.next_position, _PIECE_BYTES):
         crc = extend(crc, log.read(position, min(_PIECE_BYTES, batch.next_position - position)))

@@ -121,7 +121,7 @@ class ScannedLogs:
         at_end = EndReason.END_OF_FILE
         positions, reasons = self.states["position"].tolist(), self.states["end"].tolist()
         return [
-            _end_of_file(position) if reason == at_end else scan_end(self.states[number])
+            ScanEnd(Status.OK, None, position, None) if reason == at_end else scan_end(self.states[number])
             for number, (position, reason) in enumerate(zip(positions, reasons, strict=True))
         ]
 
@@ -363,10 +363,6 @@ class _Scan:
         )
 
 
-def _end_of_file(position: int) -> ScanEnd:
-    return ScanEnd(Status.OK, None, position, None)
-
-
 def _with_twice_the_room(items: NDArray[np.void]) -> NDArray[np.void]:
     return np.concatenate([items, np.empty_like(items)])
 
@@ -431,7 +427,7 @@ def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
     if magic >= layouts.MAGIC_V2:
         extend, covered = checksums.extend_crc32c, layouts.V2_ATTRIBUTES_AT
     else:
-        extend, covered = checksums.extend_crc32, layouts.field_position(layouts.MESSAGE_V1, "magic")
+        extend, covered = checksums.extend_crc32, layouts.MAGIC_AT
     crc, position, end = 0, batch_position + covered, batch_position + batch_bytes
     while position < end:
         start, window = log.window(position)
