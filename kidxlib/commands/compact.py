@@ -114,7 +114,7 @@ class Compact(OnSources):
     @cached_property
     def files(self) -> CompactionOptions | None:
         """What to do with index files; None: leave them alone."""
-        from kidxlib.compaction.compact_partition import CompactionOptions, Delays
+        from kidxlib.compaction.compact_partition import CompactionOptions
 
         if not (self.rules.rules or self.trim or self.orphans):
             return None
@@ -125,10 +125,8 @@ class Compact(OnSources):
             orphans=self.orphans,
             now_ms=to_ms(self.context.now),
             clock_ms=to_ms(datetime.now(UTC)),
-            delays=Delays(
-                staged=_ns(timedelta(hours=self.settings.build.longest_run_hours)),
-                deleted=_ns(shared_options.parse_option("--delete-delay", parse_duration, delete_delay)),
-            ),
+            staged_delay_ns=_ns(timedelta(hours=self.settings.build.longest_run_hours)),
+            delete_delay_ns=_ns(shared_options.parse_option("--delete-delay", parse_duration, delete_delay)),
         )
 
 

@@ -92,19 +92,6 @@ class CompactionTask:
         return self.segments_directory, self.index_directory
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
-    """How old a file must be before it is removed, in ns.
-
-    Attributes:
-        staged: since the file was written; no run takes longer.
-        deleted: since the file was renamed (`file.delete.delay.ms`).
-    """
-
-    staged: int
-    deleted: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
     """
@@ -114,6 +101,8 @@ class CompactionOptions:
         orphans: remove files that nothing needs.
         now_ms: the time for the age of segments in rules.
         clock_ms: the machine's time, for the age of files to remove.
+        staged_delay_ns: a staged file is removed so long after it was written; no run takes longer.
+        delete_delay_ns: one that a broker deletes, so long after it was renamed (`file.delete.delay.ms`).
         locked: the log dirs in which files may be written.
     """
 
@@ -122,7 +111,8 @@ class CompactionOptions:
     orphans: bool
     now_ms: int
     clock_ms: int
-    delays: Delays
+    staged_delay_ns: int
+    delete_delay_ns: int
     locked: frozenset[str] = frozenset()
 
 
@@ -320,9 +310,8 @@ def _changes(files: FilesToCompact) -> Iterator[IndexChange]:
             is_replaced = coarsened is not None and coarsened.outcome is not ChangeOutcome.KEPT
             yield from _trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
     if files.options.orphans:
-        clock_ns, delays = files.options.clock_ms * NS_PER_MS, files.options.delays
         for directory in files.task.directories:
-            for orphan in find_orphans(files.listed[directory], present | logs, clock_ns, delays):
+            for orphan in find_orphans(files.listed[directory], present | logs, files.options):
                 yield _remove_orphan(files, directory, orphan)
 
 
@@ -585,12 +574,12 @@ class Orphan:
 
 
 def find_orphans(
-    files: Mapping[str, FileStatus], base_offsets: Collection[int], now_ns: int, delays: Delays
+    files: Mapping[str, FileStatus], base_offsets: Collection[int], options: CompactionOptions
 ) -> Iterator[Orphan]:
     """The orphans among the regular files of a directory, in the order in which to remove them: a log is last, so that
     a stopped removal can be continued. `base_offsets` are of the partition's segments.
     """
-    bases = frozenset(base_offsets)
+    bases, now_ns = frozenset(base_offsets), options.clock_ms * NS_PER_MS
     end = max(bases, default=None)
     strays = [offset for name in files if (offset := parse_snapshot(name)) is not None and offset not in bases]
     # The last snapshot beyond all segments is at the log end offset.
@@ -598,12 +587,13 @@ def find_orphans(
 
     def reason(name: str, status: FileStatus) -> OrphanReason | None:
         if is_staging(name):
-            return OrphanReason.STAGED if now_ns - status.st_mtime_ns >= delays.staged else None
+            return OrphanReason.STAGED if now_ns - status.st_mtime_ns >= options.staged_delay_ns else None
         if name.endswith(DELETED_SUFFIX):
             parsed = parse_segment_file(name.removesuffix(DELETED_SUFFIX))
             is_kafkas = parsed is not None and parsed[1] in (LOG_SUFFIX, *AUXILIARY_SUFFIXES)
             # Renaming leaves a file's modification time as it is.
-            return OrphanReason.DELETED if is_kafkas and now_ns - status.st_ctime_ns >= delays.deleted else None
+            is_old = now_ns - status.st_ctime_ns >= options.delete_delay_ns
+            return OrphanReason.DELETED if is_kafkas and is_old else None
         parsed = parse_segment_file(name)
         if parsed is None or parsed[0] in bases or parsed[1] not in AUXILIARY_SUFFIXES:
             return None

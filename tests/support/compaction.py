@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kidxlib.catalog.segments import SegmentToCompact
-from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Delays, IndexChange, Mode, compact
+from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, IndexChange, Mode, compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
@@ -88,7 +88,8 @@ def options(
         orphans=orphans,
         now_ms=now_ms,
         clock_ms=now_ms,
-        delays=Delays(staged=_HOUR_NS, deleted=_HOUR_NS),
+        staged_delay_ns=_HOUR_NS,
+        delete_delay_ns=_HOUR_NS,
     )
 
 

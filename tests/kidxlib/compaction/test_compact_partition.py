@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from kidxlib.compaction.compact_partition import Delays, Orphan, OrphanReason, find_orphans
+from kidxlib.compaction.compact_partition import Orphan, OrphanReason, find_orphans
 from kidxlib.format.segment_files import segment_file
+from kidxlib.text.times import NS_PER_MS
+from tests.support.compaction import options
 
-NOW, DELAYS = 1_000, Delays(staged=100, deleted=10)
+NOW = NS_PER_MS
+OPTIONS = replace(options(), clock_ms=1, staged_delay_ns=100, delete_delay_ns=10)
 BASES = (0, 50)
 
 
@@ -24,7 +27,7 @@ class Status:
 
 
 def found(files: dict[str, Status], bases: Iterable[int] = BASES) -> list[Orphan]:
-    return list(find_orphans(files, list(bases), NOW, DELAYS))
+    return list(find_orphans(files, list(bases), OPTIONS))
 
 
 @pytest.mark.parametrize(
