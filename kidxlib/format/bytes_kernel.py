@@ -16,6 +16,10 @@ from numba.extending import intrinsic
 
 from kidxlib.jit.compiler import njit
 
+#: The types of arguments: bytes to read, and numbers to write.
+BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
+LONGS: Final = types.Array(types.int64, 1, "C")
+
 UNDERFLOW: Final = -1
 TOO_LONG: Final = -2
 

@@ -28,8 +28,8 @@ import numpy as np
 from numba import types
 
 from kidxlib.format import layouts
-from kidxlib.format.bytes_kernel import int32, int64, prefetch, wrapping_sum
-from kidxlib.jit.compiler import njit
+from kidxlib.format.bytes_kernel import BYTES, LONGS, int32, int64, prefetch, wrapping_sum
+from kidxlib.jit.compiler import OPTIONS, njit
 
 #: The columns that can be searched, by number: Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.
 OFFSET: Final = 0
@@ -42,9 +42,7 @@ TIME_ENTRY_BYTES: Final = layouts.TIME_INDEX_ENTRY.itemsize
 _POSITION_AT: Final = layouts.field_position(layouts.OFFSET_INDEX_ENTRY, "position")
 _OFFSET_OF_TIMESTAMP_AT: Final = layouts.field_position(layouts.TIME_INDEX_ENTRY, "relative_offset")
 
-_BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
 _TARGETS: Final = types.Array(types.int64, 1, "C", readonly=True)
-_OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @njit(forceinline=True)
@@ -59,7 +57,7 @@ def _value_at(data, slot, column, base_offset):
     return wrapping_sum(base_offset, np.int64(int32(data, slot * TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT)))
 
 
-@njit(types.boolean(_BYTES, types.int64, types.int64, types.int64), **_OPTIONS)
+@njit(types.boolean(BYTES, types.int64, types.int64, types.int64), **OPTIONS)
 def increases(data, entries, column, base_offset):
     """Whether each entry's value in a column is above the one before it. Arguments as of `warm_cold_slot`."""
     for slot in range(1, entries):
@@ -69,8 +67,8 @@ def increases(data, entries, column, base_offset):
 
 
 @njit(
-    types.void(_BYTES, types.int64, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C")),
-    **_OPTIONS,
+    types.void(BYTES, types.int64, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C")),
+    **OPTIONS,
 )
 def entries_at(data, key_column, base_offset, key_of_none, value_of_none, found):
     """Replace the slots in the second column of `found` by the keys and values of these entries, in both columns, and
@@ -87,7 +85,6 @@ def entries_at(data, key_column, base_offset, key_of_none, value_of_none, found)
 
 #: Bytes at the end of an index that are searched first (`AbstractIndex.warmEntries`).
 WARM_BYTES: Final = 8192
-_TOUCHED: Final = types.Array(types.int64, 1, "C")
 
 
 @njit(forceinline=True)
@@ -133,13 +130,13 @@ def _warm_cold_search(data, entries, column, base_offset, target, upper, touched
     return _binary_search(data, entries, column, base_offset, target, upper, np.int64(0), first_warm, touched, probes)
 
 
-_ONE: Final = types.int64(_BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean)
+_ONE: Final = types.int64(BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean)
 _TRACED: Final = types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-    _BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean, _TOUCHED
+    BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean, LONGS
 )
 
 
-@njit(_ONE, **_OPTIONS)
+@njit(_ONE, **OPTIONS)
 def warm_cold_slot(data, entries, column, base_offset, target, upper):
     """The slot of one target. Python calls this loop itself: a function around it would double the time of a lookup.
 
@@ -153,7 +150,7 @@ def warm_cold_slot(data, entries, column, base_offset, target, upper):
     return _warm_cold_search(data, entries, column, base_offset, target, upper, None)[0]
 
 
-@njit(_TRACED, **_OPTIONS)
+@njit(_TRACED, **OPTIONS)
 def warm_cold_traced(data, entries, column, base_offset, target, upper, touched):
     """The slot of one target, and how many slots were probed; these are put into `touched`."""
     return _warm_cold_search(data, entries, column, base_offset, target, upper, touched)
@@ -316,8 +313,8 @@ def _increase(targets):
 
 
 @njit(
-    types.void(_BYTES, types.int64, types.int64, types.int64, _TARGETS, types.boolean, types.boolean, _ANSWERS),
-    **_OPTIONS,
+    types.void(BYTES, types.int64, types.int64, types.int64, _TARGETS, types.boolean, types.boolean, _ANSWERS),
+    **OPTIONS,
 )
 def many_slots(data, entries, column, base_offset, targets, upper, increasing, slots):
     """The slots of many targets, which is faster; fastest if they are sorted. `increasing`: the column is known to

@@ -294,6 +294,8 @@ def _njit(*arguments: Any, **options: Any) -> Any:
 
 
 njit: Final[Any] = _njit  # compiled functions have no types for mypy
+#: Of loops that Python calls: what is compiled is kept, callers check bounds, and other threads run meanwhile.
+OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @functools.cache

@@ -8,9 +8,8 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL, MAGIC_V2
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.records.batch_table_kernel import BATCH
-from kidxlib.records.read_kernel import OPTIONS
 
 _LONGS: Final = types.Array(types.int64, 1, "C", readonly=True)
 

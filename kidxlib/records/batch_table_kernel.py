@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import binding
 from numba import from_dtype, types
 
-from kidxlib.format.bytes_kernel import int16, int32, int64
+from kidxlib.format.bytes_kernel import BYTES, int16, int32, int64
 from kidxlib.format.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
@@ -29,12 +29,10 @@ from kidxlib.format.layouts import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.records.read_kernel import (
-    BYTES,
     ENDS,
     LEAVES_WINDOW,
-    OPTIONS,
     UNDETERMINED,
     read_batch_size,
     read_last_offset,

@@ -8,10 +8,9 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format import layouts
-from kidxlib.format.bytes_kernel import copy_bytes, int16_at, varint_at
-from kidxlib.jit.compiler import njit
+from kidxlib.format.bytes_kernel import LONGS, copy_bytes, int16_at, varint_at
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.records.place_kernel import PLACE
-from kidxlib.records.read_kernel import LONGS, OPTIONS
 
 _STRIDED: Final = types.Array(types.int64, 1, "A", readonly=True)
 _INTS: Final = types.Array(types.int32, 1, "C")

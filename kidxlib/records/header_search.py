@@ -16,13 +16,11 @@ import numpy as np
 from numba import from_dtype, types
 from numpy.typing import NDArray
 
-from kidxlib.format.bytes_kernel import int64
-from kidxlib.jit.compiler import njit
+from kidxlib.format.bytes_kernel import BYTES, int64
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.records.read_kernel import (
-    BYTES,
     ENDS,
     LEAVES_WINDOW,
-    OPTIONS,
     UNDETERMINED,
     read_batch_size,
     read_last_offset,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import from_dtype, types
 
 from kidxlib.format import layouts
-from kidxlib.format.bytes_kernel import int32, int64, uint8, wrapping_sum
+from kidxlib.format.bytes_kernel import BYTES, LONGS, int32, int64, uint8, wrapping_sum
 from kidxlib.format.decompress_kernel import NO_ROOM, decompress
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
@@ -23,9 +23,9 @@ from kidxlib.format.layouts import (
     V1_ATTRIBUTES_AT,
     V1_TIMESTAMP_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.records.batch_table_kernel import BATCH
-from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_record
+from kidxlib.records.read_kernel import read_record
 
 #: The place of a record: addresses of its parts in memory, and their sizes, below 0 for null.
 PLACE: Final = np.dtype(

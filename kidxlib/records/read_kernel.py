@@ -9,7 +9,17 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format.bytes_kernel import UNDERFLOW, int32, int64, read_varint, skip_headers, varlong, wrapping_sum
+from kidxlib.format.bytes_kernel import (
+    BYTES,
+    LONGS,
+    UNDERFLOW,
+    int32,
+    int64,
+    read_varint,
+    skip_headers,
+    varlong,
+    wrapping_sum,
+)
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     BATCH_BYTES_MIN,
@@ -27,15 +37,11 @@ from kidxlib.format.layouts import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_MAX_TIMESTAMP_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 
 ENDS: Final = -1
 LEAVES_WINDOW: Final = -2
 UNDETERMINED: Final = -3
-
-BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
-LONGS: Final = types.Array(types.int64, 1, "C")
-OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @njit

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from kidxlib.format.bytes_kernel import int32, int64, uint8
+from kidxlib.format.bytes_kernel import BYTES, int32, int64, uint8
 from kidxlib.format.checksum_kernel import CRC32C_POLYNOMIAL, by_x, checksum, extended_crc32c, stored_checksum
 from kidxlib.format.layouts import (
     BATCH_BYTES_MIN,
@@ -30,7 +30,7 @@ from kidxlib.format.layouts import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.jit.machine import has_instructions
 
 _ONE: Final = 1 << 31
@@ -234,12 +234,7 @@ def _check(data, start, stop):
     return position, np.int64(crc)
 
 
-@njit(
-    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
-)
+@njit(types.int64(BYTES, types.int64, types.int64), **OPTIONS)
 def check_batches(data, start, stop):
     """Check the checksums of the batches from `start` on. Return the position of the first batch that starts at or
     after `stop`, or of the first torn or wrong one before.
@@ -250,25 +245,13 @@ def check_batches(data, start, stop):
     return _check(data, start, stop)[0]
 
 
-@njit(
-    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64
-    ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
-)
+@njit(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64), **OPTIONS)  # type: ignore[no-untyped-call]
 def check_section(data, start, stop):
     """Do what `check_batches` does, and also return the CRC-32C of the section, if all batches are of magic 2."""
     return _check(data, start, stop)
 
 
-@njit(
-    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
-)
+@njit(types.int64(BYTES, types.int64, types.int64), **OPTIONS)
 def find_batch(data, start, stop):
     """Find the first position from `start` to before `stop` at which a batch of magic 2 seems to start, by its header
     and checksum. Return −1 if there is none.
@@ -296,14 +279,7 @@ def find_batch(data, start, stop):
     return np.int64(-1)
 
 
-@njit(
-    types.int64(
-        types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64, types.int64, types.int64
-    ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
-)
+@njit(types.int64(BYTES, types.int64, types.int64, types.int64, types.int64, types.int64), **OPTIONS)
 def find_whole_batch(data, start, stop, left, least_offset, most_offset):
     """Find the first position from `start` to before `stop` with a batch of magic 0, 1 or 2 that has one of these
     offsets. The batch is whole and its checksum right, or it ends after these bytes but before the log's end. Return −1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.bytes_kernel import BYTES, int32, int64
 from kidxlib.format.layouts import (
     BATCH_BYTES_MIN,
     BATCH_V2_BYTES_MIN,
@@ -18,13 +18,13 @@ from kidxlib.format.layouts import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_MAX_TIMESTAMP_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, TIME_ENTRY
 
 
 @njit(
     types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-        types.Array(types.uint8, 1, "C", readonly=True),
+        BYTES,
         types.int64,
         types.int64,
         types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
@@ -32,9 +32,7 @@ from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, TIME_ENTRY
         types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
         types.Array(from_dtype(TIME_ENTRY), 1, "C"),
     ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
+    **OPTIONS,
 )
 def coarsen(data, base_offset, interval_bytes, dense_offsets, dense_times, offset_entries, time_entries):
     """The indexes that `scan` makes with a larger interval, through those that it made with a smaller one.

@@ -10,7 +10,7 @@ from numba import from_dtype, types
 
 from kidxlib.format import layouts
 from kidxlib.format.layouts import NO_SEQUENCE
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 
 
@@ -45,9 +45,7 @@ ABORTED_TRANSACTION: Final = layouts.ABORTED_TRANSACTION.newbyteorder("=")
         types.int64,
         types.Array(from_dtype(ABORTED_TRANSACTION), 1, "C"),
     ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
+    **OPTIONS,
 )
 def apply_events(events, producers, states, ongoing, ongoing_count, aborted):
     """Apply the events of a segment to producer states: `LogSegment.updateProducerState`.

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format.bytes_kernel import int32, int64
+from kidxlib.format.bytes_kernel import BYTES, LONGS, int32, int64
 from kidxlib.format.layouts import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -24,8 +24,8 @@ from kidxlib.format.layouts import (
     V2_MAX_TIMESTAMP_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.jit.compiler import njit
-from kidxlib.records.read_kernel import BYTES, LONGS, OPTIONS, read_offsets_and_timestamps
+from kidxlib.jit.compiler import OPTIONS, njit
+from kidxlib.records.read_kernel import read_offsets_and_timestamps
 from kidxlib.recovery.scan.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
 
 #: Why `fold_record_facts` returns: all batches are folded; it needs more bytes from the position on; or it cannot read

@@ -7,9 +7,8 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format.bytes_kernel import uint8
-from kidxlib.jit.compiler import njit
-from kidxlib.records.read_kernel import BYTES, OPTIONS
+from kidxlib.format.bytes_kernel import BYTES, uint8
+from kidxlib.jit.compiler import OPTIONS, njit
 
 _INTS: Final = types.Array(types.int32, 1, "C", readonly=True)
 _FLAGS: Final = types.Array(types.boolean, 1, "C")

@@ -41,7 +41,7 @@ from kidxlib.format.layouts import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.jit.compiler import njit
+from kidxlib.jit.compiler import OPTIONS, njit
 from kidxlib.recovery.check_kernel import with_batch
 from kidxlib.recovery.scan.header_facts_kernel import (
     HEADER_FACTS,
@@ -387,9 +387,7 @@ def scan(
         types.Array(from_dtype(STRETCH), 1, "C"),
         types.Array(from_dtype(HOUR), 1, "C"),
     ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
+    **OPTIONS,
 )
 def scan_logs_in_turn(
     first,
