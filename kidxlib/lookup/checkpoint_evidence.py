@@ -79,17 +79,11 @@ def missing_start(
     log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`); without the checkpoint nobody knows which.
     """
     with contextlib.suppress(KidxError, OSError):
-        starts = _log_starts(directory.parent, offsets_in)
+        starts: Mapping[TopicPartition, int] | None = None
+        with contextlib.suppress(CheckpointError):  # a malformed file is as none
+            starts = offsets_in(directory.parent / LOG_START_OFFSET_CHECKPOINT)
         if starts is not None and partition in starts:
             return None
         lacks = before_first_log(directory, first_base)
         return None if lacks is None else MissingStart(lacks[0].start_offset, is_lost=starts is not None)
     return None
-
-
-def _log_starts(log_dir: Location, offsets_in: ReadOffsets) -> Mapping[TopicPartition, int] | None:
-    """The checkpoint of log starts; None if it is not there, or is malformed."""
-    try:
-        return offsets_in(log_dir / LOG_START_OFFSET_CHECKPOINT)
-    except CheckpointError:
-        return None

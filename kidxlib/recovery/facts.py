@@ -54,22 +54,13 @@ def empty_facts(log_bytes: Sequence[int], log_crc32c: int = 0) -> NDArray[np.voi
     return facts
 
 
-def _new_facts() -> NDArray[np.void]:
-    facts = np.zeros(1, kernel.HEADER_FACTS)
-    facts["last_range"] = facts["stretch"] = -1
-    facts["hour"] = kernel.NO_HOUR
-    return facts
+_NEW_FACTS: Final = np.zeros(1, kernel.HEADER_FACTS)
+_NEW_FACTS["last_range"] = _NEW_FACTS["stretch"] = -1
+_NEW_FACTS["hour"] = kernel.NO_HOUR
 
-
-def _new_stretches() -> NDArray[np.void]:
-    stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
-    stretches["position"] = -1
-    stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
-    return stretches
-
-
-_NEW_FACTS: Final = _new_facts()
-_NEW_STRETCHES: Final = _new_stretches()
+_NEW_STRETCHES: Final = np.zeros(kernel.STRETCHES, kernel.STRETCH)
+_NEW_STRETCHES["position"] = -1
+_NEW_STRETCHES["smallest_timestamp"] = kernel.TIMESTAMP_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,16 +87,11 @@ OFFSET_ENTRY: Final = layouts.OFFSET_INDEX_ENTRY.newbyteorder("=")
 TIME_ENTRY: Final = layouts.TIME_INDEX_ENTRY.newbyteorder("=")
 
 
-def _new_state() -> np.ndarray[Any, Any]:
-    state = np.zeros(1, SCAN_STATE)
-    state["max_timestamp"] = state["last_time_entry_timestamp"] = layouts.NO_TIMESTAMP
-    state["offset_of_max_timestamp"] = -1
-    state["checked_position"] = state["odd_position"] = -1
-    state["first_leader_epoch"] = state["last_leader_epoch"] = layouts.NO_LEADER_EPOCH
-    return state
-
-
-_NEW_STATE: Final = _new_state()
+_NEW_STATE: Final = np.zeros(1, SCAN_STATE)
+_NEW_STATE["max_timestamp"] = _NEW_STATE["last_time_entry_timestamp"] = layouts.NO_TIMESTAMP
+_NEW_STATE["offset_of_max_timestamp"] = -1
+_NEW_STATE["checked_position"] = _NEW_STATE["odd_position"] = -1
+_NEW_STATE["first_leader_epoch"] = _NEW_STATE["last_leader_epoch"] = layouts.NO_LEADER_EPOCH
 
 
 def new_states(base_offsets: Sequence[int]) -> np.ndarray[Any, Any]:
