@@ -327,6 +327,7 @@ def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> IndexC
     directory = files.task.index_directory
     names = [segment_file(segment.base_offset, suffix) for suffix in (TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX)]
     sizes = [files.listed[directory][name].st_size for name in names if name in files.listed[directory]]
+    coarsened = Coarsened(segment.version, segment.options.interval_bytes, interval)
     change = IndexChange(
         key=files.task.key,
         base_offset=segment.base_offset,
@@ -335,7 +336,7 @@ def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> IndexC
         place=files.place(directory, names[-1]),
         bytes_before=sum(sizes),
         bytes_after=None,
-        coarsened=Coarsened(segment.version, segment.options.interval_bytes, interval),
+        coarsened=coarsened,
     )
     if not segment.is_finished:
         return replace(change, outcome=ChangeOutcome.KEPT, reason=UNFINISHED)
@@ -360,14 +361,12 @@ def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> IndexC
             for name, content in contents
         }
         outcome = ChangeOutcome.WRITTEN if Published.WRITTEN in published else ChangeOutcome.UNCHANGED
-    coarsened = Coarsened(
-        segment.version,
-        segment.options.interval_bytes,
-        interval,
-        None if present is None else scan_cost(present.offset_index, segment.valid_bytes),
-        scan_cost(indexes.offset_index, segment.valid_bytes),
-        IndexFile.of(indexes.offset_index, OFFSET_INDEX_ENTRY),
-        IndexFile.of(indexes.time_index, TIME_INDEX_ENTRY),
+    coarsened = replace(
+        coarsened,
+        cost_before=None if present is None else scan_cost(present.offset_index, segment.valid_bytes),
+        cost_after=scan_cost(indexes.offset_index, segment.valid_bytes),
+        offset_index=IndexFile.of(indexes.offset_index, OFFSET_INDEX_ENTRY),
+        time_index=IndexFile.of(indexes.time_index, TIME_INDEX_ENTRY),
     )
     return replace(change, outcome=outcome, bytes_after=indexes.size, coarsened=coarsened)
 
@@ -409,12 +408,6 @@ class Trimmed:
     suffix: str
     content: bytes | None
     reason: str | None = None
-
-
-def _ends_in_zeros(content: bytes, suffix: str) -> bool:
-    """Whether the last entry of an index file is all zeros."""
-    entry_bytes = _ENTRY_BYTES[suffix]
-    return len(content) >= entry_bytes and not any(content[-entry_bytes:])
 
 
 def _trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: bytes) -> Trimmed:
@@ -468,9 +461,9 @@ def _trim_segment(
     for directory in directories:
         padded = {
             suffix: name
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            for suffix, entry_bytes in _ENTRY_BYTES.items()
             if (name := segment_file(segment.base_offset, suffix)) in files.listed[directory]
-            and _ends_in_zeros(read_end(directory, name, TimeIndex.entry_bytes) or b"", suffix)
+            and read_end(directory, name, entry_bytes) == bytes(entry_bytes)
         }
         if not padded:
             continue
@@ -511,20 +504,16 @@ def _trimmed(
 ) -> Iterator[Trimmed]:
     base_offset = segment.base_offset
     recovered = indexes_from_headers(log, base_offset, segment.options)
-    contents = {
-        suffix: read_file(directory, segment_file(base_offset, suffix))
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-    }
-    offset_index_bytes = contents[OFFSET_INDEX_SUFFIX]
-    if OFFSET_INDEX_SUFFIX in padded and offset_index_bytes is not None:
-        trimmed = _trim_offset_index(log, recovered, base_offset, offset_index_bytes)
-        offset_index_bytes = trimmed.content
+    offset_index, time_index = (
+        read_file(directory, segment_file(base_offset, suffix)) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    )
+    if OFFSET_INDEX_SUFFIX in padded and offset_index is not None:
+        trimmed = _trim_offset_index(log, recovered, base_offset, offset_index)
+        offset_index = trimmed.content
         yield trimmed
-    if TIME_INDEX_SUFFIX in padded and (content := contents[TIME_INDEX_SUFFIX]) is not None:
-        offset_index = OffsetIndex.from_bytes(
-            recovered.offset_index if offset_index_bytes is None else offset_index_bytes, base_offset
-        )
-        yield _trim_time_index(log, recovered, offset_index, content)
+    if TIME_INDEX_SUFFIX in padded and time_index is not None:
+        entries = OffsetIndex.from_bytes(recovered.offset_index if offset_index is None else offset_index, base_offset)
+        yield _trim_time_index(log, recovered, entries, time_index)
 
 
 def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> IndexChange:
