@@ -393,13 +393,12 @@ def _log_checksums(
         if not option.verify_crc or has_other[number]:
             crcs[number] = NOT_KNOWN
         elif known_to != log.size:
-            crc = log_crc32c(log, known_to, int(crcs[number]))
-            crcs[number] = NOT_KNOWN if crc is None else crc
+            crcs[number] = log_crc32c(log, known_to, int(crcs[number]))
     return crcs
 
 
-def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
-    """The CRC-32C of a log; None if the rest is long or cannot be read.
+def log_crc32c(log: LogBytes, position: int, crc: int) -> int:
+    """The CRC-32C of a log; `NOT_KNOWN` if the rest is long or cannot be read.
 
     Args:
         position: where the rest begins.
@@ -409,14 +408,14 @@ def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
         LogChangedError: the log shrank while it was read in chunks.
     """
     if log.size - position > TAIL_BYTES_MAX:
-        return None
+        return NOT_KNOWN
     try:
         while position < log.size:
             start, window = log.window(position)
             crc = checksums.extend_crc32c(crc, window[position - start :].tobytes())
             position = start + len(window)
     except OSError:  # the scan did not need these bytes
-        return None
+        return NOT_KNOWN
     return crc
 
 
