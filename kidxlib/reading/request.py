@@ -16,7 +16,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
 from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
 from kidxlib.indexing.source import ANY_TOPIC, NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
-from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
+from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES, records_schema
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
@@ -206,12 +206,9 @@ def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bo
     known = MODES[mode]
     left_out = set() if include_headers else {"headers"}
     names = [name for name in known.names if name not in left_out] if columns is None else list(columns)
-    for name in names:
-        if name not in known.names or names.count(name) > 1:
-            raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(known.names)}")
     if not names:
         raise UsageError("no column: expected one or more; kidxlib.count tells how many records there are")
-    return pa.schema([known.field(name) for name in names])
+    return records_schema(names, known)
 
 
 def _by_partition(offsets: Mapping[str, OffsetRange]) -> dict[TopicPartition, OffsetRange]:

@@ -109,13 +109,13 @@ _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 _INT_MAX: Final = 2**31 - 1
 
 
-def records_schema(columns: Iterable[str] | None) -> pa.Schema:
-    """The schema of records with some columns; None for all."""
-    names = RECORDS.names if columns is None else list(columns)
+def records_schema(columns: Iterable[str] | None, known: pa.Schema = RECORDS) -> pa.Schema:
+    """The schema of records, or of other rows, with some of the known columns; None for all."""
+    names = known.names if columns is None else list(columns)
     for name in names:
-        if name not in RECORDS.names or names.count(name) > 1:
-            raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(RECORDS.names)}")
-    return pa.schema([RECORDS.field(name) for name in names])
+        if name not in known.names or names.count(name) > 1:
+            raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(known.names)}")
+    return pa.schema([known.field(name) for name in names])
 
 
 def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
