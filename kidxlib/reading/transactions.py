@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError
-from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog
 from kidxlib.reading.positions import JoinedLogs
 from kidxlib.reading.segment_read import AbortedRanges
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import WITHOUT_INDEXES
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import Producers
 from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
@@ -36,8 +35,6 @@ from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
-#: With so large an index interval, a scan makes no index entries, and so reports no problem with an index.
-_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
 #: The events of about so many transactional batches are read from a catalog at a time. There are fewer events than
 #: batches, and an event takes about 200 bytes.
@@ -276,7 +273,7 @@ class _TransactionFold:
 def _pieces(log: LogToScan, content: LogBytes) -> Iterator[_ScannedPiece]:
     position, next_offset = log.position, log.base_offset
     while True:
-        scanned = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
+        scanned = recover(LogTail(content, position), log.base_offset, WITHOUT_INDEXES)
         end, end_position = scanned.end, position + scanned.end.position
         next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset

@@ -48,6 +48,10 @@ class RecoverOptions:
         return self.max_index_bytes // layouts.TIME_INDEX_ENTRY.itemsize
 
 
+#: With so large an interval nothing is indexed, and no index can be wrong.
+WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
+
+
 @dataclass(frozen=True, slots=True)
 class OptionsOfTopic:
     """The options of a topic's indexes, by topic id: another topic may have the same name.

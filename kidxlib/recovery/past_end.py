@@ -23,16 +23,13 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, V1_CRC_AT, V2_CRC_AT, batch_size
 from kidxlib.recovery import check_kernel
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import WITHOUT_INDEXES
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, batch_checksum, recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 
 #: Counting stops after this number of damaged batches.
 _DAMAGED_MAX: Final = 1_000
-
-#: With so large an interval nothing is indexed, and no index can be wrong.
-_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 
 #: How many bytes are searched at a time; twice as many are in memory.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -161,7 +158,7 @@ def _counted_from(log: LogBytes, position: int, base_offset: int, next_offset: i
     batches: int = 0
     records: int | None = 0
     for _ in range(_DAMAGED_MAX):
-        scan = recover(LogTail(log, position), base_offset, _WITHOUT_INDEXES)
+        scan = recover(LogTail(log, position), base_offset, WITHOUT_INDEXES)
         facts = scan.facts
         position += scan.end.position
         batches += facts.batches
