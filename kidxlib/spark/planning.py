@@ -293,8 +293,8 @@ class _StreamLogs:
             return None if logs is None else self._available(directory, logs, checkpoints[directory.log_dir], start)
 
         with ThreadPoolExecutor(cores()) as pool:
-            looks = pool.map(look, directories)
-            return {available.directory.topic_partition: available for available in looks if available is not None}
+            looks = zip(directories, pool.map(look, directories), strict=True)
+            return {directory.topic_partition: available for directory, available in looks if available is not None}
 
     def _available(
         self, directory: PartitionDirectory, logs: JoinedLogs, checkpoints: Checkpoints, since: int
@@ -319,7 +319,7 @@ class _StreamLogs:
             followed = self._transactions.setdefault(partition, FollowedTransactions(goes_on=not fails))
             transactions = followed.up_to(logs, end, since=since)
             end, aborted = transactions.last_stable_offset, transactions.aborted
-        return _Available(directory, logs, first_offset, log_end, limit, end, aborted)
+        return _Available(logs, first_offset, log_end, limit, end, aborted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,6 @@ class _Available:
         aborted: transactions whose records are left out.
     """
 
-    directory: PartitionDirectory
     logs: JoinedLogs
     first_offset: int
     log_end: int

@@ -183,7 +183,6 @@ class SourceOptions:
     skips_unmatched: bool
     isolation: str
     mode: str
-    include_headers: bool
     index_dir: str | None
     catalog: str | None
     to_log_end: bool | None
@@ -239,7 +238,7 @@ def parse_columns(given: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
-    mode, include_headers = parse_columns(given)
+    mode, _ = parse_columns(given)
     isolation = _one_of(given, "isolation", ISOLATIONS)
     ensure_isolation_means_something(mode, isolation)
     return SourceOptions(
@@ -250,7 +249,6 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
         skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",
         isolation=isolation,
         mode=mode,
-        include_headers=include_headers,
         index_dir=given.get("indexDir"),
         catalog=given.get("catalog"),
         to_log_end=_flag(given, "toLogEnd", default=False) if "toLogEnd" in given else None,

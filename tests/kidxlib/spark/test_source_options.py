@@ -16,6 +16,7 @@ from kidxlib.spark.source_options import (
     SourceOptions,
     StreamOptions,
     TriggerLimits,
+    parse_columns,
     parse_options,
     parse_stream_options,
 )
@@ -30,7 +31,8 @@ def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
     found = _parsed()
     assert (found.paths, found.isolation, found.mode) == (("/logs",), "read_uncommitted", "records")
     assert (found.start, found.end) == (LimitOption("startingOffsets"), LimitOption("endingOffsets"))
-    assert (found.include_headers, found.to_log_end, found.fails_on_loss, found.catalog) == (False, None, True, None)
+    assert (found.to_log_end, found.fails_on_loss, found.catalog) == (None, True, None)
+    assert parse_columns({"path": "/logs"}) == ("records", False), "without headers"
     assert _parsed(ISOLATION="READ_COMMITTED", failondataloss="FALSE").isolation == "read_committed"
 
 
