@@ -87,20 +87,8 @@ _LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
 ]
 LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
 
-#: Columns that are copied from fields of `BATCH`.
-_AS_IN_HEADER: Final = {
-    "position": "position",
-    "bytes": "size",
-    "magic": "magic",
-    "last_offset": "last_offset",
-    "max_timestamp_ms": "max_timestamp",
-    "leader_epoch": "partition_leader_epoch",
-    "producer_id": "producer_id",
-    "producer_epoch": "producer_epoch",
-    "base_sequence": "base_sequence",
-    "crc": "crc",
-    "attributes": "attributes",
-}
+#: Columns that are copied from fields of `BATCH` with other names.
+_IN_HEADER: Final = {"bytes": "size", "max_timestamp_ms": "max_timestamp", "leader_epoch": "partition_leader_epoch"}
 Array: TypeAlias = "pa.Array[Any]"
 
 #: The names of Kafka's `TimestampType`s, at their ids plus one.
@@ -196,6 +184,7 @@ def batch_rows(
         "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
         "crc_is_right": flags(batches["crc_is_right"] == 1),
     }
-    for name, field in _AS_IN_HEADER.items():
-        columns[name] = numbers(LISTED_BATCHES.field(name).type, batches[field])
+    for field in schema:
+        if field.name not in columns:
+            columns[field.name] = numbers(field.type, batches[_IN_HEADER.get(field.name, field.name)])
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
