@@ -1,5 +1,5 @@
-"""A segment to search, whose files may be wrong. Its indexes are checked before use. If one cannot be right, both are
-made from the log.
+"""A segment to search, whose files may be wrong. Its indexes are checked before use, as a broker checks them. If one is
+missing or cannot be right, both are made from the log, in memory.
 """
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ def _checked_entries(kind: type[_Index], path: str, base_offset: int, expected_b
 
 
 class CheckedSegment(LogSegment):
-    """A segment whose files may be wrong. An index is checked before use, as a broker checks it. If an index is missing
-    or cannot be right, both are made from the log, in memory.
-    """
+    """A segment whose files may be wrong."""
 
     def __init__(
         self,
