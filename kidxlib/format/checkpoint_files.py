@@ -92,6 +92,12 @@ class LeaderEpochs:
             self._entries.pop()
         self._entries.append(EpochEntry(epoch, start_offset))
 
+    def assign_new(self, entries: Iterable[EpochEntry]) -> None:
+        """Assign the epochs that are above all before them, as recovery does (`LogSegment.recover`)."""
+        for entry in entries:
+            if self.is_new_epoch(entry.epoch):
+                self.assign(entry.epoch, entry.start_offset)
+
     def within(self, log_start_offset: int, log_end_offset: int) -> LeaderEpochs:
         """The epochs of the offsets between log start and log end (`truncateFromEnd`, `truncateFromStart`)."""
         entries = [entry for entry in self._entries if entry.start_offset < log_end_offset]

@@ -20,7 +20,7 @@ from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SegmentToSearch
 from kidxlib.errors import UsageError
-from kidxlib.format.checkpoint_files import LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset
@@ -105,9 +105,8 @@ def _problem(row: SegmentToSearch) -> str:
 def _leader_epochs(rows: Iterable[SegmentToSearch]) -> LeaderEpochs:
     """The leader epochs of a partition, as recovery assigns them."""
     epochs = LeaderEpochs()
-    for entry in (entry for row in rows for entry in row.leader_epochs or ()):
-        if epochs.is_new_epoch(entry["epoch"]):
-            epochs.assign(entry["epoch"], entry["start_offset"])
+    for row in rows:
+        epochs.assign_new(EpochEntry(entry["epoch"], entry["start_offset"]) for entry in row.leader_epochs or ())
     return epochs
 
 

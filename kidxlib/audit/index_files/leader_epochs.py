@@ -61,9 +61,7 @@ class LogEpochs:
         appended, recovered = LeaderEpochs(self.changes), LeaderEpochs(self.changes)
         if appended.entries == self.recovered.entries:
             return ()
-        for change in self.changes:
-            if recovered.is_new_epoch(change.epoch):
-                recovered.assign(change.epoch, change.start_offset)
+        recovered.assign_new(self.changes)
         return appended, recovered
 
     def from_starts(self, epochs: LeaderEpochs) -> Iterator[LeaderEpochs]:

@@ -84,9 +84,7 @@ class LocalLog:
     def epochs_at_start(self) -> LeaderEpochs:
         """The epochs that a broker has once it has loaded the log (`LogLoader.load`)."""
         epochs = LeaderEpochs(self.entries or ())
-        for entry in self.recovered:
-            if epochs.is_new_epoch(entry.epoch):
-                epochs.assign(entry.epoch, entry.start_offset)
+        epochs.assign_new(self.recovered)
         end = self.log_start_offset if self.first_offset is None else self.end_offset
         if end is not None and end < self.log_start_offset:
             return LeaderEpochs()  # deleteSegmentsIfLogStartGreaterThanLogEnd

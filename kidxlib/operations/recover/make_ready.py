@@ -32,6 +32,7 @@ from kidxlib.errors import KidxError, PublishError, UsageError
 from kidxlib.format.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    EpochEntry,
     LeaderEpochs,
     clean_shutdown,
     offset_checkpoint,
@@ -272,9 +273,7 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[Directory, l
         for forecast in forecasts:
             known = read_leader_epochs(forecast.directory) or LeaderEpochs()
             before = known.entries
-            for epoch, start_offset in of_logs.get(forecast.files, ()):
-                if known.is_new_epoch(epoch):
-                    known.assign(epoch, start_offset)
+            known.assign_new(EpochEntry(*entry) for entry in of_logs.get(forecast.files, ()))
             if known.entries != before:
                 owner = replace(FileOwner.of(forecast.directory.stat()), mode=0o644)
                 publisher.stage(forecast.files, LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)

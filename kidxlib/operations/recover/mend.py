@@ -23,6 +23,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    EpochEntry,
     LeaderEpochs,
     offset_checkpoint,
 )
@@ -259,9 +260,7 @@ def _epochs_in_logs(directory: Path, base_offsets: Sequence[int]) -> LeaderEpoch
                 opened.log(use_mmap=False, access=Access.SEQUENTIAL), base_offset, RecoverOptions(verify_crc=True)
             )
             opened.ensure_unchanged()
-        for entry in scanned.leader_epochs:
-            if epochs.is_new_epoch(int(entry["epoch"])):
-                epochs.assign(int(entry["epoch"]), int(entry["start_offset"]))
+        epochs.assign_new(EpochEntry(*entry) for entry in scanned.leader_epochs[["epoch", "start_offset"]].tolist())
     return epochs
 
 
