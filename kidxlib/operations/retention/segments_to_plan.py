@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in
+from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
@@ -84,9 +84,8 @@ def partitions_to_plan(
     def read(scope: Sequence[Condition]) -> pa.Table:
         rows = segments.read_columns(SegmentToPlan.names(), scope)
         at = positions_in(rows, offsets, PARTITIONS.key)
-        places: Values = pa.array(at, mask=at < 0)
         for name in _OFFSETS:
-            rows = rows.append_column(name, offsets[name].take(places))
+            rows = rows.append_column(name, taken_at(offsets[name], at))
         return rows
 
     rows_at_once = max(_SHARE_ROWS, int(pc.sum(partitions[ROWS.name]).as_py() or 0) // _READS_MAX)
