@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.findings import FINDINGS, REMOTE_SEGMENTS
-from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
@@ -237,12 +237,10 @@ def _expired_segments(tables: Tables, before: datetime) -> pa.Table:
     first = present.group_by(list(PARTITIONS.key), use_threads=False).aggregate(
         [("base_offset", "first"), ("topic_id", "first", with_nulls)]
     )
-    at = positions_in(absent, first, PARTITIONS.key)
-    is_before_first = flags_of(pc.less(absent["base_offset"], taken_at(first["base_offset_first"], at)))
-    absent_id, present_id = absent["topic_id"], taken_at(first["topic_id_first"], at)
-    both_null = flags_of(pc.and_(absent_id.is_null(), present_id.is_null()))
-    is_same_topic = flags_of(pc.equal(absent_id, present_id)) | both_null
-    not_needed: Values = pa.array(~(is_before_first & is_same_topic))
+    first = first.rename_columns([*PARTITIONS.key, "base_offset", "topic_id"])
+    first = taken_at(first, positions_in(absent, first, PARTITIONS.key))
+    is_before_first = flags_of(pc.less(absent["base_offset"], first["base_offset"]))
+    not_needed: Values = pa.array(~is_before_first | differing(absent, first, ("topic_id",)))
     return absent.select(SEGMENTS.key).filter(not_needed)
 
 

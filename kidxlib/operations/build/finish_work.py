@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import Condition, scope_of
+from kidxlib.catalog.conditions import PRESENT, Condition, scope_of
 from kidxlib.catalog.index_bytes import packed_batches
-from kidxlib.catalog.matching import Flags, Longs, Positions, Values, flags_of, numbers_in, positions_in
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, differing, flags_of, numbers_in, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
     PARTITIONS,
@@ -457,18 +457,14 @@ def _segments(tables: Tables, first_segments: pa.Table, scope: Sequence[Conditio
     rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _SEGMENT_COLUMNS], scope)
     numbers = positions_in(rows, first_segments, PARTITIONS.key)
     rows, numbers = rows.filter(pa.array(numbers >= 0)), numbers[numbers >= 0]
-    first = first_segments.take(numbers)
-    absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
-    old_id, new_id = rows["topic_id"], first["topic_id"]
-    are_equal: Values = pc.equal(old_id, new_id).fill_null(False)
-    same_topic = pc.or_(are_equal, pc.and_(old_id.is_null(), new_id.is_null()))
-    earlier = pc.and_(pc.less(rows["base_offset"], first["first_present"]), same_topic)
+    first, present = first_segments.take(numbers), PRESENT.mask(rows)
+    is_before_first = flags_of(pc.less(rows["base_offset"], first["first_present"]))
+    earlier = is_before_first & ~differing(rows, first, ("topic_id",))
     is_ok = pc.equal(rows["status"], pa.scalar(Status.OK.value))
     # The row of a segment that is gone keeps its facts; it has a reason if the segment had problems.
-    problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
-    present: Values = pc.invert(absent)
+    problem_free: Values = pc.or_(is_ok, pc.and_(pc.invert(present), rows["reason"].is_null()))
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
-    usable = flags_of(pc.or_(rows["present"], earlier))
+    usable = flags_of(present) | earlier
     return rows.filter(usable), numbers[usable]
 
 
