@@ -15,9 +15,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, numbers_in, positions_in, same_text, texts
+from kidxlib.catalog.matching import Flags, Positions, is_any_of, numbers_in, positions_in, same_text
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment
@@ -64,8 +63,7 @@ class MatchedListing:
     @property
     def present(self) -> Flags:
         """Which segments were there when the catalog was written."""
-        absent: Values = pc.is_in(texts(self.known["status"]), value_set=pa.array([status.value for status in ABSENT]))
-        return ~flags_of(absent)
+        return ~is_any_of(self.known["status"], ABSENT)
 
 
 def match_listing(plan: Plan, known: pa.Table) -> MatchedListing:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Values, differing, flags_of
+from kidxlib.catalog.matching import Values, differing, is_any_of
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
@@ -261,13 +261,13 @@ def partitions_of(rows: pa.Table) -> list[PartitionSegments]:
 
 def _segments(rows: pa.Table) -> SegmentColumns:
     # A truncated segment counts with the bytes that are left once a broker has truncated it.
-    is_truncated = _among(rows["status"], (Status.TRUNCATED,))
+    is_truncated = is_any_of(rows["status"], (Status.TRUNCATED,))
     return SegmentColumns(
         base_offsets=_longs(rows["base_offset"]),
         sizes=np.where(is_truncated, _longs(rows["valid_bytes"]), _longs(rows["log_bytes"])),
         max_timestamps=_longs(rows["max_timestamp_ms"]),
         mtimes_ms=_longs(rows["log_mtime_ns"]) // NS_PER_MS,
-        fully_read=_among(rows["status"], USABLE),
+        fully_read=is_any_of(rows["status"], USABLE),
     )
 
 
@@ -359,11 +359,6 @@ def _longs(column: Values) -> Longs:
     """A column of numbers as an array, with 0 for null."""
     values: Longs = column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
     return values
-
-
-def _among(column: Values, statuses: Sequence[Status]) -> Flags:
-    is_among: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
-    return flags_of(is_among)
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:
