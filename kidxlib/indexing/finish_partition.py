@@ -32,11 +32,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import PartitionTask, SegmentTask
-from kidxlib.indexing.segments import (
-    NOT_READ,
-    BuiltSegment,
-    BuiltSegments,
-)
+from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import (
     FoldedSegment,
@@ -337,7 +333,7 @@ class _Finisher:
 def _withdraw(files: _FinishedPartitionFiles, base_offset: int) -> None:
     """A segment on which Kafka fails gets no index; in place, the files that a broker left there stay."""
     if files.task.in_place:
-        _discard_held(files, base_offset)
+        files.superfluous.append(held_name(base_offset))  # it must never get its name
         return
     suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
     files.superfluous += filter(files.task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
@@ -429,8 +425,3 @@ def _release_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
     if content is not None:
         files.stage(segment_file(base_offset, OFFSET_INDEX_SUFFIX), content)
         files.superfluous.append(held)
-
-
-def _discard_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
-    """Remove a waiting offset index that must never get its name."""
-    files.superfluous.append(held_name(base_offset))
