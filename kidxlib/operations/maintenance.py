@@ -194,17 +194,18 @@ class Expired:
     rows: int
 
 
-def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired | None:
-    """The rows of a table that the maintenance of a catalog removes by their age; None if no age is set for it."""
+def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired:
+    """The rows of a table that the maintenance of a catalog removes by their age; none if no age is set for it."""
+    none = Expired(table.schema(table.key).empty_table(), 0)
     if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
         )
-        return None if age is None else _expired_runs(tables, table, recorded_at, now - age)
+        return none if age is None else _expired_runs(tables, table, recorded_at, now - age)
     if table is BUILDS:
-        return None if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
+        return none if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
     if table not in _OF_SEGMENTS or expiry.gone_segments is None:
-        return None
+        return none
     gone = _expired_segments(tables, now - expiry.gone_segments)
     return Expired(gone, gone.num_rows) if table is SEGMENTS else _rows_of_no_segment(tables, table, gone)
 
@@ -284,16 +285,11 @@ def _is_before(times: Values, before: datetime) -> Values:
 
 
 def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:
-    expiring = expired(tables, table, expiry, now) if Upkeep.EXPIRE in upkeep else None
-    return 0 if expiring is None else expiring.rows
+    return expired(tables, table, expiry, now).rows if Upkeep.EXPIRE in upkeep else 0
 
 
 def _expire(tables: Tables, maintenance: Maintenance, table: Table, expiry: Expiry, now: datetime) -> None:
-    def keys() -> pa.Table:
-        expiring = expired(tables, table, expiry, now)
-        return table.schema(table.key).empty_table() if expiring is None else expiring.keys
-
-    maintenance.expire(table, keys)
+    maintenance.expire(table, lambda: expired(tables, table, expiry, now).keys)
 
 
 #: A piece is merged with smaller ones only if it is at most so many times as large as these together.
