@@ -299,7 +299,7 @@ def _listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
 
 
 def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: float, rows_changed: int) -> BuildRow:
-    request, plan, counts = run.request, run.plan, scanned.counts
+    request, plan, counts = run.request, run.plan, scanned.counts.total
     # The column's values are text: an option as in JSON, but a string without quotes.
     options: dict[str, Any] = {
         name: value if value is None or isinstance(value, str) else json.dumps(value)

@@ -221,10 +221,10 @@ def build_outcome(request: BuildRequest, built: Built) -> Outcome:
             **lost_counts(built.changes),
             "unlistable": len(built.plan.unlistable),
             "sources_emptied": len(emptied(built.plan, built.damage)),
-            "not_well": built.scanned.counts.problem_count,
+            "not_well": built.scanned.counts.total.problems,
             **built.damage.counts,
         },
-        bytes=built.scanned.counts.log_bytes,
+        bytes=built.scanned.counts.total.log_bytes,
         requests=built.requests,
         catalog_segments=built.damage.figures,
     )
