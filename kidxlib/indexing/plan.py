@@ -513,7 +513,8 @@ def add_segments(
     listings = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
     for number, (partition, listing) in enumerate(zip(partitions, listings, strict=True)):
         if isinstance(listing, OSError):
-            plan.unlistable[partition.key] = UnlistableDirectory.of(partition.directory.path, listing)
+            why = listing.strerror or type(listing).__name__
+            plan.unlistable[partition.key] = UnlistableDirectory(str(partition.directory.path), why)
             plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY] += 1
             continue
         plan.partitions[number] = replace(partition, topic_id=listing.topic_id)

@@ -153,7 +153,8 @@ def maintain_tables(
     now = datetime.now(UTC)  # the clock and not --now: VACUUM goes by the clock, too
     with interrupts.telling(lambda: "each table is as before, or done; run the same command again to go on"):
         before = {table.name: table_state(maintenance, table) for table in TABLES}
-        rows = {table.name: _expired_rows(tables, table, expiry, upkeep, now) for table in TABLES}
+        expires = Upkeep.EXPIRE in upkeep
+        rows = {table.name: expired(tables, table, expiry, now).rows if expires else 0 for table in TABLES}
         after = dict(before) if apply else {}
         if apply:
             # Segments first: if the run stops, rows left in other tables belong to no segment, and the next run removes
@@ -282,10 +283,6 @@ def _is_before(times: Values, before: datetime) -> Values:
     """Flags of the times before another; unknown times are not."""
     is_before: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
     return is_before.fill_null(False)
-
-
-def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:
-    return expired(tables, table, expiry, now).rows if Upkeep.EXPIRE in upkeep else 0
 
 
 def _expire(tables: Tables, maintenance: Maintenance, table: Table, expiry: Expiry, now: datetime) -> None:
