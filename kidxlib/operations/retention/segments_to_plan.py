@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
 from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
@@ -65,8 +65,7 @@ class PresentSegments:
         """The key of each segment's partition, and some other columns; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
-        is_wanted: Values = pc.is_in(rows["topic"], value_set=pa.array(self.topics, pa.string()))
-        return rows.filter(is_wanted)
+        return rows_where(rows, [Among("topic", self.topics)])
 
 
 def partitions_to_plan(
