@@ -36,8 +36,6 @@ NOWHERE: Final = -1
 
 KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
 
-#: There is no catalog, or it was not asked.
-NOT_ASKED: Final[Mapping[PartitionKey, int]] = {}
 _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the directory is lost"
 
 
@@ -136,7 +134,7 @@ def without_directory(
     sources: Sequence[Source],
     topics: Pattern[str],
     index_place: IndexPlace,
-    in_catalog: Mapping[PartitionKey, int] = NOT_ASKED,
+    in_catalog: Mapping[PartitionKey, int],
 ) -> Mapping[PartitionKey, str]:
     """A line for each partition without a directory in the log dirs that an index directory or the catalog knows, in
     order. `in_catalog` has the number of segments of partitions without a listed segment. A source without any segment
