@@ -4,7 +4,6 @@ and its reason, by the catalog and, if asked for, by the files.
 
 from __future__ import annotations
 
-import itertools
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Values, differing, is_any_of
+from kidxlib.catalog.matching import Values, is_any_of, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
@@ -250,12 +249,10 @@ def partitions_of(rows: pa.Table) -> list[PartitionSegments]:
     """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
     all partitions together.
     """
-    changes = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
     whole = _segments(rows)
     return [
         PartitionSegments(rows.slice(start, end - start), whole.part(start, end))
-        for start, end in itertools.pairwise(starts)
+        for start, end in runs([rows[name].combine_chunks() for name in PARTITIONS.key])
     ]
 
 

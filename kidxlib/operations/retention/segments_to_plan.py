@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
-from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in, taken_at
+from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in, runs, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
@@ -113,16 +113,14 @@ class _OnlyReplicas:
         """The rows, which are all rows of each partition in order, with the column `IS_ONLY_REPLICA` added. A partition
         whose log ends at its checkpoint is not looked up.
         """
-        count = rows.num_rows
-        is_last = np.append(differing(rows.slice(1), rows.slice(0, count - 1), PARTITIONS.key), count > 0)
-        ends: NDArray[np.int64] = np.flatnonzero(is_last).astype(np.int64)
-        starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-        flags = np.zeros(count, np.bool_)
-        last = rows.select([*PARTITIONS.key, "next_offset", "high_watermark"]).take(ends)
+        partitions = list(runs([rows[name].combine_chunks() for name in PARTITIONS.key]))
+        flags = np.zeros(rows.num_rows, np.bool_)
+        last_rows = pa.array([end - 1 for _, end in partitions], pa.int64())
+        last = rows.select([*PARTITIONS.key, "next_offset", "high_watermark"]).take(last_rows)
         is_beyond: Values = pc.greater(last["next_offset"], last["high_watermark"]).fill_null(False)
         for number in np.flatnonzero(is_beyond.to_numpy()).tolist():
             if self._holds(last.slice(number, 1).to_pylist()[0]):
-                flags[starts[number] : ends[number] + 1] = True
+                flags[slice(*partitions[number])] = True
         return rows.append_column(IS_ONLY_REPLICA, pa.array(flags))
 
     def _holds(self, row: Mapping[str, Any]) -> bool:
