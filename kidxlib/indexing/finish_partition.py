@@ -252,7 +252,7 @@ def _nothing() -> Published:
 
 class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
-        self._task = task
+        self._task, self._publisher = task, publisher
         self.files = _FinishedPartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
@@ -265,7 +265,7 @@ class _Finisher:
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
         segments = tuple(segment(published=outcome()) for segment, outcome in self._segments)
-        packed = self.files.take_packed()
+        packed = self._publisher.take_packed()  # the superfluous files are removed already
         return FinishedPartition(
             self._task, segments, tuple(self.files.kept), tuple(self._states), packed, tuple(self._plain)
         )
@@ -404,10 +404,6 @@ class _FinishedPartitionFiles:
             self.kept.append(name)
         else:
             self.stage(name, content)
-
-    def take_packed(self) -> tuple[PackedFile, ...]:
-        """The packed files that were staged or removed, once the superfluous ones are."""
-        return self._publisher.take_packed()
 
     def remove_superfluous(self) -> None:
         """Remove the superfluous files, once all others are published."""
