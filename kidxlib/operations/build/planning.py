@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -282,26 +283,21 @@ def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, core
     version = None if tables is None else tables.version(SEGMENTS)
     unlisted = [] if tables is None else _unlisted(request, plan, tables)
     size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * BINS_PER_CORE)))
-
-    def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToBuild:
-        return PartitionsToBuild(
-            first=first,
-            partitions=partitions,
-            unlisted=unlisted,
-            log_dirs=frozenset(plan.log_dirs),
-            tables=tables,
-            version=version,
-            swept_before_ns=int(age.timestamp() * 1000) * NS_PER_MS,
-            auxiliary_files=request.auxiliary_files,
-            publish_truncated=request.publish_truncated,
-            explicit_interval=request.interval_bytes is not None,
-            rebuild=request.rebuild,
-        )
-
+    share = partial(
+        PartitionsToBuild,
+        log_dirs=frozenset(plan.log_dirs),
+        tables=tables,
+        version=version,
+        swept_before_ns=int(age.timestamp() * 1000) * NS_PER_MS,
+        auxiliary_files=request.auxiliary_files,
+        publish_truncated=request.publish_truncated,
+        explicit_interval=request.interval_bytes is not None,
+        rebuild=request.rebuild,
+    )
     for first in range(0, len(plan.partitions), max(1, size)):
-        yield share(first, plan.partitions[first : first + size], [])
+        yield share(first=first, partitions=plan.partitions[first : first + size], unlisted=())
     for start in range(0, len(unlisted), _PARTITIONS_AT_ONCE):
-        yield share(0, [], unlisted[start : start + _PARTITIONS_AT_ONCE])
+        yield share(first=0, partitions=(), unlisted=unlisted[start : start + _PARTITIONS_AT_ONCE])
 
 
 def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[PartitionKey]:
