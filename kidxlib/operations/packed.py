@@ -21,7 +21,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.matching import Values, positions_in
-from kidxlib.catalog.partitions import PARTITIONS, partition_keys
+from kidxlib.catalog.partitions import PARTITIONS, named_key, partition_keys
 from kidxlib.catalog.results import UNPACKED, UnpackedPartition
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
@@ -256,11 +256,8 @@ def _staged(partition: PartitionToUnpack, publisher: Publisher) -> UnpackedParti
             publisher.commit()
         counts[publisher.stage(partition.directory, name, content)] += 1
         file_bytes += len(content)
-    source, topic, number = partition.key
     return UnpackedPartition(
-        source=source,
-        topic=topic,
-        partition=number,
+        **named_key(partition.key),
         written=counts[Published.WRITTEN],
         unchanged=counts[Published.UNCHANGED],
         file_bytes=file_bytes,

@@ -30,6 +30,7 @@ from kidxlib.catalog.partitions import (
     AbortedTransactionRow,
     FoldedLogs,
     PartitionStateRow,
+    named_key,
     partition_keys,
 )
 from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFile
@@ -254,13 +255,11 @@ def _plain_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
 
 def _other_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
     """Rows of `FINISHED`: aborted transactions and kept files."""
-    source, topic, partition = finished.task.key
+    key = named_key(finished.task.key)
     for segment in finished.segments:
         for _, producer_id, first_offset, last_offset, last_stable_offset in segment.aborted.tolist():
             aborted = AbortedTransactionRow(
-                source=source,
-                topic=topic,
-                partition=partition,
+                **key,
                 base_offset=segment.base_offset,
                 producer_id=producer_id,
                 first_offset=first_offset,
@@ -274,11 +273,8 @@ def _other_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
 
 def _state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
     """The row in which a state is kept, with figures of the segments that led to it."""
-    source, topic, partition = key
     return PartitionStateRow(
-        source=source,
-        topic=topic,
-        partition=partition,
+        **named_key(key),
         base_offset=state.base_offset,
         **logs.values(),
         state_source=state.source.value,
@@ -304,8 +300,7 @@ def state_of(row: PartitionStateRow) -> FoldState:
 
 def _rows_for_later_builds(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
     """Rows of `FINISHED` for a later build: the partition, and the states from which it can go on."""
-    source, topic, number = finished.task.key
-    folded = FoldedPartition(source=source, topic=topic, partition=number, unfolded=partition.task.earlier)
+    folded = FoldedPartition(**named_key(finished.task.key), unfolded=partition.task.earlier)
     yield {"partition": folded.values()}
     for state in finished.states:
         logs = partition.logs.get(state.base_offset)

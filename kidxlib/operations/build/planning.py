@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.matching import Flags, Values, numbers_in, positions_in
-from kidxlib.catalog.partitions import partition_keys, rows_of_keys
+from kidxlib.catalog.partitions import named_key, partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
@@ -213,9 +213,9 @@ def _segments_to_do(share: PartitionsToBuild, changes: Changes) -> Iterator[pa.R
 def _other_rows(share: PartitionsToBuild, plan: Plan, changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of all else, each with its kind."""
     for key, offsets in changes.missing_at_end.items():
-        yield from (("missing_at_end", {**_named(key), "base_offset": offset}) for offset in offsets)
+        yield from (("missing_at_end", {**named_key(key), "base_offset": offset}) for offset in offsets)
     for key, count in changes.emptied.items():
-        yield "emptied", {**_named(key), "segments": count}
+        yield "emptied", {**named_key(key), "segments": count}
     unchanged = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes}
     yield "sums", {**unchanged, **changes.unknown_facts}
     for reason, entries in plan.skipped.counts.items():
@@ -240,10 +240,6 @@ def _other_rows(share: PartitionsToBuild, plan: Plan, changes: Changes) -> Itera
                 "changed_from": None if change is None else change.changed_from,
             },
         )
-
-
-def _named(key: PartitionKey) -> dict[str, Any]:
-    return dict(zip(PARTITION_KEY, key, strict=True))
 
 
 def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
