@@ -116,6 +116,11 @@ def flags_of(column: Values) -> Flags:
     return flags
 
 
+def is_any_of(column: Values, words: Sequence[str]) -> Flags:
+    """Which texts are among some words; false for null."""
+    return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
+
+
 def taken_at(column: Values, at: Positions) -> Values:
     """The values of a column or a table at some positions; null for −1."""
     places: Values = pa.array(at, mask=at < 0)

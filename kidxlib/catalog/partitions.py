@@ -62,6 +62,11 @@ def partition_keys(rows: pa.Table) -> list[PartitionKey]:
     return list(zip(*columns, strict=True))
 
 
+def named_key(key: PartitionKey) -> dict[str, Any]:
+    """The columns of a partition's key by name."""
+    return dict(zip(PARTITIONS.key, key, strict=True))
+
+
 def rows_of_keys(keys: Collection[PartitionKey]) -> pa.Table:
     columns = zip(*keys, strict=True) if keys else ((), (), ())
     return pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))

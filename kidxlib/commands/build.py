@@ -354,20 +354,20 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
     from kidxlib.indexing.listing import unlistable_as_json
     from kidxlib.run.index_options import index_options_as_json
 
-    counts, plan = built.scanned.counts, built.plan
+    counts, total, plan = built.scanned.counts, built.scanned.counts.total, built.plan
     is_lost = bool(built.gaps.lost) or built.lost.is_loss
-    has_problems = counts.problem_count or is_lost or built.broken.logs or plan.unlistable
+    has_problems = total.problems or is_lost or built.broken.logs or plan.unlistable
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK,
         counts={
             "partitions": len(plan.partitions),
-            "segments": counts.segments,
+            "segments": total.segments,
             "unlistable": len(plan.unlistable),
-            "not_well": counts.problem_count,
+            "not_well": total.problems,
             "gaps": len(built.gaps.lost),
             **built.lost.counts,
         },
-        bytes=counts.log_bytes,
+        bytes=total.log_bytes,
         requests=built.requests,
     )
     outcome.values.update(
@@ -397,7 +397,7 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
     tell_build_counts(outcome, str(request.sources[0].path), built.scanned.counts)
     outcome.line(*built.lost.lines(many_sources=False), *gap_lines(built.gaps, many_sources=False))
     tell_skipped(outcome, ((reason.value, count) for reason, count in built.plan.skipped.counts.items()))
-    tell_rate(outcome, built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
+    tell_rate(outcome, built.scanned.counts.total.log_bytes, built.scanned.read_seconds, built.seconds)
     tell_requests(outcome, built.requests)
     outcome.line(*(f"topics:      {line}" for line in index_options_lines(request.known_topics, built.plan)))
     outcome.line(f"index files: {request.index_place.index_dir or 'beside the segments'}")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from kidxlib.catalog.conditions import Condition, scope_of
-from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.matching import positions_in, runs, taken_at
 from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
@@ -90,7 +90,5 @@ def cut_by_weight(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
 def keys_with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
     """Partitions with their numbers of rows, for `shares`. `counts` may lack some, and have others."""
     partitions = rows_of_keys(keys)
-    positions = positions_in(partitions, counts, PARTITIONS.key)
-    places: Values = pa.array(positions, mask=positions < 0)
-    counted: Values = counts[ROWS.name].take(places)
+    counted = taken_at(counts[ROWS.name], positions_in(partitions, counts, PARTITIONS.key))
     return partitions.append_column(ROWS, counted.fill_null(0))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from functools import reduce
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kidxlib.recovery.outcome import Status
 
 PROBLEMS_KEPT: Final = 1000
-
-_Sum = TypeVar("_Sum", int, Counter[str])
 
 #: The statuses of a segment without problems. One that was deleted between listing and reading has none: retention
 #: does that.
@@ -32,10 +28,6 @@ class SegmentProblem:
     reason_position: int | None
     reason_detail: str | None
     log_path: str
-
-
-def _count_problems(by_status: Counter[str]) -> int:
-    return sum(count for status, count in by_status.items() if status not in PROBLEM_FREE)
 
 
 @dataclass(slots=True)
@@ -63,7 +55,7 @@ class TopicCounts:
 
     @property
     def problems(self) -> int:
-        return _count_problems(self.by_status)
+        return sum(count for status, count in self.by_status.items() if status not in PROBLEM_FREE)
 
     def add(self, *, segments: int, log_bytes: int, batches: int, entries: int, status: str, published: str) -> None:
         """Count segments of one status, whose index files publishing all wrote or all left."""
@@ -80,6 +72,9 @@ class TopicCounts:
         self.by_status[Status.QUARANTINED] += segments
 
 
+_SUMMED: Final = tuple(name for name in TopicCounts.__dataclass_fields__ if name != "topic")
+
+
 @dataclass(slots=True)
 class BuildCounts:
     topics: dict[str, TopicCounts] = field(default_factory=dict)
@@ -91,58 +86,32 @@ class BuildCounts:
         return self.topics.setdefault(name, TopicCounts(name))
 
     @property
-    def segments(self) -> int:
-        return self._sum("segments", 0)
-
-    @property
-    def log_bytes(self) -> int:
-        return self._sum("log_bytes", 0)
-
-    @property
-    def batches(self) -> int:
-        return self._sum("batches", 0)
-
-    @property
-    def aborted_transactions(self) -> int:
-        return self._sum("aborted_transactions", 0)
-
-    @property
-    def by_status(self) -> Counter[str]:
-        return self._sum("by_status", Counter())
-
-    @property
-    def by_published(self) -> Counter[str]:
-        return self._sum("by_published", Counter())
-
-    @property
-    def by_transaction_index(self) -> Counter[str]:
-        return self._sum("by_transaction_index", Counter())
-
-    @property
-    def problem_count(self) -> int:
-        return _count_problems(self.by_status)
+    def total(self) -> TopicCounts:
+        """The sums over all topics. A counter has no keys with 0."""
+        total = TopicCounts("")
+        for topic in self.topics.values():
+            for name in _SUMMED:
+                setattr(total, name, getattr(total, name) + getattr(topic, name))
+        return total
 
     def largest_topics(self) -> list[TopicCounts]:
         return sorted(self.topics.values(), key=lambda topic: (-topic.log_bytes, topic.topic))
 
     def as_json(self) -> dict[str, Any]:
+        total = self.total
         return {
-            "segments": self.segments,
-            "log_bytes": self.log_bytes,
-            "batches": self.batches,
-            "by_status": self.by_status,
-            "by_published": self.by_published,
-            "aborted_transactions": self.aborted_transactions,
-            "by_transaction_index": self.by_transaction_index,
+            "segments": total.segments,
+            "log_bytes": total.log_bytes,
+            "batches": total.batches,
+            "by_status": total.by_status,
+            "by_published": total.by_published,
+            "aborted_transactions": total.aborted_transactions,
+            "by_transaction_index": total.by_transaction_index,
             "kept": self.kept,
             "topics": [
                 {name: getattr(topic, name) for name in TopicCounts.__dataclass_fields__}
                 for topic in self.largest_topics()
             ],
-            "not_well_count": self.problem_count,
+            "not_well_count": total.problems,
             "not_well": [asdict(segment) for segment in self.problems],
         }
-
-    def _sum(self, name: str, start: _Sum) -> _Sum:
-        """The sum over all topics. A counter has no keys with 0."""
-        return reduce(operator.add, (getattr(topic, name) for topic in self.topics.values()), start)

@@ -20,6 +20,7 @@ from kidxlib.catalog.matching import (
     Positions,
     Values,
     flags_of,
+    is_any_of,
     numbers_in,
     same_text,
     texts,
@@ -166,7 +167,7 @@ def _with_kept_intervals(plan: Plan, matched: MatchedListing) -> pa.Table:
     files get the interval of the files that are not repaired.
     """
     rows = plan.to_read()
-    by_compaction = _is_any_of(matched.known["interval_source"], [IntervalSource.COMPACTION])
+    by_compaction = is_any_of(matched.known["interval_source"], [IntervalSource.COMPACTION])
     repaired = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
     kept = by_compaction | _only_once_told(plan, matched, INTERVAL) | repaired[matched.partitions]
     known, _ = numbers_in(matched.known["interval_bytes"])
@@ -191,7 +192,7 @@ def _are_unchanged(
     published = has_offset_index & has_time_index
     if publish_truncated:
         # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
-        same &= published | _is_any_of(known["status"], [Status.QUARANTINED])
+        same &= published | is_any_of(known["status"], [Status.QUARANTINED])
     looked_at = np.flatnonzero(same & published)
     of_offset, of_time = _sizes(plan, matched, sizes, looked_at, [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX])
     same[looked_at] = (of_offset == offset_index[looked_at]) & (of_time == time_index[looked_at])
@@ -226,7 +227,7 @@ def _as_listed(plan: Plan, matched: MatchedListing, to_read: pa.Table) -> Flags:
         numbers_in(known[name])[0] for name in ("catalog_version", "interval_bytes", "max_index_bytes")
     )
     same: Flags = versions >= FACTS_VERSION
-    same &= _is_any_of(known["status"], [Status.OK, Status.TRUNCATED, Status.QUARANTINED])
+    same &= is_any_of(known["status"], [Status.OK, Status.TRUNCATED, Status.QUARANTINED])
     same &= _same_version(plan, matched)
     same &= same_text(known["topic_id"], [partition.topic_id for partition in partitions], matched.partitions)
     same &= intervals == to_read["interval_bytes"].to_numpy()[matched.listed]
@@ -251,7 +252,7 @@ def _only_once_told(plan: Plan, matched: MatchedListing, setting: str) -> Flags:
     """Which segments were built with a setting from the metadata of the topic's cluster, which nobody gives now."""
     told = [partition.choice.is_told(setting, partition.topic_id) for partition in plan.partitions]
     return (
-        _is_any_of(matched.known["interval_source"], [IntervalSource.METADATA])
+        is_any_of(matched.known["interval_source"], [IntervalSource.METADATA])
         & ~np.array(told, np.bool_)[matched.partitions]
     )
 
@@ -293,10 +294,6 @@ def _sizes(
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return [column[back] for column in columns]
-
-
-def _is_any_of(column: Values, words: Sequence[str]) -> Flags:
-    return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
 
 
 def _segments_to_fill(plan: Plan, unchanged: MatchedListing | None, fill_bytes: int | None) -> Flags:

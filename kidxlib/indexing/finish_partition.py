@@ -32,11 +32,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.listing import DirectoryListings
 from kidxlib.indexing.plan import PartitionTask, SegmentTask
-from kidxlib.indexing.segments import (
-    NOT_READ,
-    BuiltSegment,
-    BuiltSegments,
-)
+from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import (
     FoldedSegment,
@@ -256,7 +252,7 @@ def _nothing() -> Published:
 
 class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
-        self._task = task
+        self._task, self._publisher = task, publisher
         self.files = _FinishedPartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
@@ -269,7 +265,7 @@ class _Finisher:
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
         segments = tuple(segment(published=outcome()) for segment, outcome in self._segments)
-        packed = self.files.take_packed()
+        packed = self._publisher.take_packed()  # the superfluous files are removed already
         return FinishedPartition(
             self._task, segments, tuple(self.files.kept), tuple(self._states), packed, tuple(self._plain)
         )
@@ -337,7 +333,7 @@ class _Finisher:
 def _withdraw(files: _FinishedPartitionFiles, base_offset: int) -> None:
     """A segment on which Kafka fails gets no index; in place, the files that a broker left there stay."""
     if files.task.in_place:
-        _discard_held(files, base_offset)
+        files.superfluous.append(held_name(base_offset))  # it must never get its name
         return
     suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
     files.superfluous += filter(files.task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
@@ -409,10 +405,6 @@ class _FinishedPartitionFiles:
         else:
             self.stage(name, content)
 
-    def take_packed(self) -> tuple[PackedFile, ...]:
-        """The packed files that were staged or removed, once the superfluous ones are."""
-        return self._publisher.take_packed()
-
     def remove_superfluous(self) -> None:
         """Remove the superfluous files, once all others are published."""
         directory = self.task.index_directory
@@ -429,8 +421,3 @@ def _release_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
     if content is not None:
         files.stage(segment_file(base_offset, OFFSET_INDEX_SUFFIX), content)
         files.superfluous.append(held)
-
-
-def _discard_held(files: _FinishedPartitionFiles, base_offset: int) -> None:
-    """Remove a waiting offset index that must never get its name."""
-    files.superfluous.append(held_name(base_offset))

@@ -15,9 +15,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, numbers_in, positions_in, same_text, texts
+from kidxlib.catalog.matching import Flags, Positions, is_any_of, numbers_in, positions_in, same_text
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment
@@ -37,8 +36,6 @@ NOWHERE: Final = -1
 
 KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
 
-#: There is no catalog, or it was not asked.
-NOT_ASKED: Final[Mapping[PartitionKey, int]] = {}
 _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the directory is lost"
 
 
@@ -64,8 +61,7 @@ class MatchedListing:
     @property
     def present(self) -> Flags:
         """Which segments were there when the catalog was written."""
-        absent: Values = pc.is_in(texts(self.known["status"]), value_set=pa.array([status.value for status in ABSENT]))
-        return ~flags_of(absent)
+        return ~is_any_of(self.known["status"], ABSENT)
 
 
 def match_listing(plan: Plan, known: pa.Table) -> MatchedListing:
@@ -138,7 +134,7 @@ def without_directory(
     sources: Sequence[Source],
     topics: Pattern[str],
     index_place: IndexPlace,
-    in_catalog: Mapping[PartitionKey, int] = NOT_ASKED,
+    in_catalog: Mapping[PartitionKey, int],
 ) -> Mapping[PartitionKey, str]:
     """A line for each partition without a directory in the log dirs that an index directory or the catalog knows, in
     order. `in_catalog` has the number of segments of partitions without a listed segment. A source without any segment

@@ -258,10 +258,6 @@ class UnlistableDirectory:
     directory: str
     reason: str
 
-    @classmethod
-    def of(cls, directory: str | os.PathLike[str], error: OSError) -> UnlistableDirectory:
-        return cls(os.fspath(directory), error.strerror or type(error).__name__)
-
 
 def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[str]:
     """A line for each of the first directories, and one that counts the others."""

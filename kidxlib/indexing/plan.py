@@ -213,15 +213,6 @@ class ListedPartition:
             )
             yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
 
-    def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
-        """The tasks to read and index segments. `rows` are of `TO_READ`, all of this partition. `publish_truncated`:
-        also the index of a valid prefix.
-        """
-        paths = [
-            str(self.directory.file(base_offset, LOG_SUFFIX)) for base_offset in rows["base_offset"].to_numpy().tolist()
-        ]
-        return self.to_build().tasks(rows, paths, publish_truncated=publish_truncated)
-
     def to_build(self) -> PartitionToBuild:
         return PartitionToBuild(
             source=self.directory.source.name,
@@ -261,7 +252,7 @@ class PartitionToBuild:
     kept_scans: KeptScans | None
 
     def tasks(
-        self, rows: pa.Table, paths: Sequence[str], *, publish_truncated: bool, threads: int = 1
+        self, rows: pa.Table, paths: Sequence[str], *, publish_truncated: bool, threads: int
     ) -> Iterator[BuildTask]:
         """The tasks of segments, rows of `TO_READ`, whose logs have these paths."""
         columns = (rows[name].to_pylist() for name in TO_READ.names[1:])
@@ -368,9 +359,9 @@ class Plan:
     def log_bytes(self) -> int:
         return sum_of_bytes(self.segments)
 
-    def by_partition(self, rows: pa.Table | None = None) -> Iterator[tuple[ListedPartition, pa.Table]]:
-        """Each partition that has rows of `LISTED`, with these; of `segments` where none are given."""
-        for number, of_partition in runs_of_partitions(self.segments if rows is None else rows):
+    def by_partition(self) -> Iterator[tuple[ListedPartition, pa.Table]]:
+        """Each partition that has segments, with these."""
+        for number, of_partition in runs_of_partitions(self.segments):
             yield self.partitions[number], of_partition
 
     def part(self, kept: Sequence[int], first: Sequence[int] | None = None) -> Plan:
@@ -522,7 +513,8 @@ def add_segments(
     listings = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
     for number, (partition, listing) in enumerate(zip(partitions, listings, strict=True)):
         if isinstance(listing, OSError):
-            plan.unlistable[partition.key] = UnlistableDirectory.of(partition.directory.path, listing)
+            why = listing.strerror or type(listing).__name__
+            plan.unlistable[partition.key] = UnlistableDirectory(str(partition.directory.path), why)
             plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY] += 1
             continue
         plan.partitions[number] = replace(partition, topic_id=listing.topic_id)

@@ -49,6 +49,7 @@ from kidxlib.storage.location import (
     FileVersion,
     Location,
     as_text,
+    given_indexes,
     given_location,
     identity_of,
     is_inside,
@@ -61,7 +62,7 @@ from kidxlib.storage.log_dir import (
     is_partition_directory,
     read_meta_properties,
 )
-from kidxlib.storage.packed import PackedPath, given_packed, is_packed
+from kidxlib.storage.packed import PackedPath, is_packed
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import SCHEME, is_object
 from kidxlib.text.times import NS_PER_MS
@@ -326,21 +327,16 @@ def existing_index_dir(option: str, path: str) -> Location:
     """The absolute path of an index directory that a build has made, or its place in an object store. With
     `packed:<catalog>!/<source>`, the index files of a source that a build has packed in a catalog.
     """
-    if (packed := given_packed(path)) is not None:
-        try:
-            if packed.exists():
-                return packed
-        except OSError as error:
-            raise UsageError(f"{option} {path}: {error.strerror}") from error
+    place = given_indexes(f"{option} ", path)
+    try:
+        if place is not None and place.exists():
+            return place
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+    if isinstance(place, PackedPath):
         raise UsageError(
             f"{option} {path}: no catalog with packed index files is there; expected one that was built with --pack"
         )
-    if (place := given_location(f"{option} ", path)) is not None:
-        try:
-            if place.exists():
-                return place
-        except OSError as error:
-            raise UsageError(f"{option} {path}: {error.strerror}") from error
     if not os.path.isdir(path):
         raise UsageError(f"{option} {path}: no such directory; expected an index directory that a build has made")
     return Path(os.path.realpath(path))

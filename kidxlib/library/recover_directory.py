@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
@@ -148,10 +149,8 @@ def recover_directory(
     index_place = IndexPlace(index_dir=place, by_source=False)
     plan = find_segments((source,), parse_topics(topics, "topics"), index_place, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
-    tasks = {
-        listed.key: list(listed.build_tasks(rows, publish_truncated=True))
-        for listed, rows in plan.by_partition(plan.to_read())
-    }
+    in_order = groupby(plan.build_tasks(publish_truncated=True), key=lambda task: task.segment.partition_key)
+    tasks = {key: list(of_partition) for key, of_partition in in_order}
     recovered = tuple(
         _recovered(listed, tasks.get(listed.key, []), AuxiliaryFiles(snapshots, epochs), use_mmap)
         for listed in plan.partitions

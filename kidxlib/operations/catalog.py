@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.catalog import updates
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
@@ -100,7 +100,7 @@ class TablesCatalog:
     def known_segments(self, sources: Sequence[str], topics: re.Pattern[str]) -> pa.Table:
         """The rows of `KNOWN` of some sources and topics. Texts that many rows share are kept once, in dictionaries."""
         self.compared_with = self.tables.version(SEGMENTS)
-        rows = self.tables.read(SEGMENTS, KNOWN.names, [_of(sources)], self.compared_with)
+        rows = self.tables.read(SEGMENTS, KNOWN.names, [Among("source", sources)], self.compared_with)
         for number, column in enumerate(KNOWN):
             if column.type == pa.string() and column.name != "log_path":
                 rows = rows.set_column(number, column.name, rows[column.name].dictionary_encode())
@@ -134,13 +134,13 @@ class TablesCatalog:
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """The first base offset and the last next offset of the segments that are present, by partition."""
         first_and_last = FirstAndLast("base_offset", "next_offset")
-        rows = self.tables.first_and_last(SEGMENTS, PARTITIONS.key, first_and_last, [_of(sources), PRESENT])
+        rows = self.tables.first_and_last(SEGMENTS, PARTITIONS.key, first_and_last, [Among("source", sources), PRESENT])
         return {
             (row["source"], row["topic"], row["partition"]): (row["first"], row["last"]) for row in rows.to_pylist()
         }
 
     def known_partitions(self, sources: Sequence[str]) -> list[PartitionRow]:
-        return PartitionRow.of_arrow(self.tables.read(PARTITIONS, None, [_of(sources)]))
+        return PartitionRow.of_arrow(self.tables.read(PARTITIONS, None, [Among("source", sources)]))
 
     def mark(self, changes: Changes, build_id: str, commit: Callable[[], None]) -> int:
         """Record which segments are gone, have moved, or have become active or inactive. Returns how many rows changed.
@@ -160,7 +160,10 @@ class TablesCatalog:
         self.tables.change_rows(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
 
     def append_build(self, build: BuildRow) -> None:
-        self.tables.append(BUILDS, _table(BUILDS, build.values()))
+        values = build.values().items()
+        # Arrow wants a map's entries.
+        row = {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in values}
+        self.tables.append(BUILDS, pa.Table.from_pylist([row], BUILDS.schema()))
 
     def sweep_staging(self, older_than_ms: int) -> None:
         """Remove files that killed runs on Spark have left. Runs without Spark leave none in the catalog.
@@ -189,20 +192,10 @@ def _marks(changes: Changes) -> Iterator[pa.Table]:
         yield pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def _of(sources: Collection[str]) -> Condition:
-    return Among("source", tuple(sources))
-
-
 def _is_of(column: Values, topics: re.Pattern[str]) -> Values:
     """Which topics match. The regular expression, one of Python, is tried once for each distinct topic."""
     names = np.array([name for name in pc.unique(column).to_pylist() if topics.fullmatch(name)], object)
     return pc.is_in(column, value_set=pa.array(names, pa.string()))
-
-
-def _table(table: Table, values: Mapping[str, Any]) -> pa.Table:
-    """A table of one row. A map is given to Arrow as the list of its entries."""
-    entries = {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return pa.Table.from_pylist([entries], table.schema())
 
 
 def rows_of_source(tables: Tables, source: str) -> dict[str, int]:

@@ -22,7 +22,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
 from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Values
-from kidxlib.catalog.partitions import PARTITIONS, partition_keys
+from kidxlib.catalog.partitions import PARTITIONS, named_key, partition_keys
 from kidxlib.catalog.results import COMPACTED, CompactedFile
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion, SegmentToCompact
 from kidxlib.compaction.compact_partition import (
@@ -138,13 +138,10 @@ def _row(change: IndexChange) -> dict[str, Any]:
 
 
 def _file(change: IndexChange) -> CompactedFile:
-    source, topic, partition = change.key
     coarsened = change.coarsened
     before, after = (coarsened.cost_before, coarsened.cost_after) if coarsened is not None else (None, None)
     return CompactedFile(
-        source=source,
-        topic=topic,
-        partition=partition,
+        **named_key(change.key),
         base_offset=change.base_offset,
         action=change.action.value,
         outcome=change.outcome.value,

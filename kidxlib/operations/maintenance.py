@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.findings import FINDINGS, REMOTE_SEGMENTS
-from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
@@ -153,7 +153,8 @@ def maintain_tables(
     now = datetime.now(UTC)  # the clock and not --now: VACUUM goes by the clock, too
     with interrupts.telling(lambda: "each table is as before, or done; run the same command again to go on"):
         before = {table.name: table_state(maintenance, table) for table in TABLES}
-        rows = {table.name: _expired_rows(tables, table, expiry, upkeep, now) for table in TABLES}
+        expires = Upkeep.EXPIRE in upkeep
+        rows = {table.name: expired(tables, table, expiry, now).rows if expires else 0 for table in TABLES}
         after = dict(before) if apply else {}
         if apply:
             # Segments first: if the run stops, rows left in other tables belong to no segment, and the next run removes
@@ -194,17 +195,18 @@ class Expired:
     rows: int
 
 
-def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired | None:
-    """The rows of a table that the maintenance of a catalog removes by their age; None if no age is set for it."""
+def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired:
+    """The rows of a table that the maintenance of a catalog removes by their age; none if no age is set for it."""
+    none = Expired(table.schema(table.key).empty_table(), 0)
     if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
         )
-        return None if age is None else _expired_runs(tables, table, recorded_at, now - age)
+        return none if age is None else _expired_runs(tables, table, recorded_at, now - age)
     if table is BUILDS:
-        return None if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
+        return none if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
     if table not in _OF_SEGMENTS or expiry.gone_segments is None:
-        return None
+        return none
     gone = _expired_segments(tables, now - expiry.gone_segments)
     return Expired(gone, gone.num_rows) if table is SEGMENTS else _rows_of_no_segment(tables, table, gone)
 
@@ -237,12 +239,10 @@ def _expired_segments(tables: Tables, before: datetime) -> pa.Table:
     first = present.group_by(list(PARTITIONS.key), use_threads=False).aggregate(
         [("base_offset", "first"), ("topic_id", "first", with_nulls)]
     )
-    at = positions_in(absent, first, PARTITIONS.key)
-    is_before_first = flags_of(pc.less(absent["base_offset"], taken_at(first["base_offset_first"], at)))
-    absent_id, present_id = absent["topic_id"], taken_at(first["topic_id_first"], at)
-    both_null = flags_of(pc.and_(absent_id.is_null(), present_id.is_null()))
-    is_same_topic = flags_of(pc.equal(absent_id, present_id)) | both_null
-    not_needed: Values = pa.array(~(is_before_first & is_same_topic))
+    first = first.rename_columns([*PARTITIONS.key, "base_offset", "topic_id"])
+    first = taken_at(first, positions_in(absent, first, PARTITIONS.key))
+    is_before_first = flags_of(pc.less(absent["base_offset"], first["base_offset"]))
+    not_needed: Values = pa.array(~is_before_first | differing(absent, first, ("topic_id",)))
     return absent.select(SEGMENTS.key).filter(not_needed)
 
 
@@ -285,17 +285,8 @@ def _is_before(times: Values, before: datetime) -> Values:
     return is_before.fill_null(False)
 
 
-def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:
-    expiring = expired(tables, table, expiry, now) if Upkeep.EXPIRE in upkeep else None
-    return 0 if expiring is None else expiring.rows
-
-
 def _expire(tables: Tables, maintenance: Maintenance, table: Table, expiry: Expiry, now: datetime) -> None:
-    def keys() -> pa.Table:
-        expiring = expired(tables, table, expiry, now)
-        return table.schema(table.key).empty_table() if expiring is None else expiring.keys
-
-    maintenance.expire(table, keys)
+    maintenance.expire(table, lambda: expired(tables, table, expiry, now).keys)
 
 
 #: A piece is merged with smaller ones only if it is at most so many times as large as these together.

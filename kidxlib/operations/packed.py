@@ -21,7 +21,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.matching import Values, positions_in
-from kidxlib.catalog.partitions import PARTITIONS, partition_keys
+from kidxlib.catalog.partitions import PARTITIONS, named_key, partition_keys
 from kidxlib.catalog.results import UNPACKED, UnpackedPartition
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
@@ -127,7 +127,8 @@ def unpack(backend: Backend, named: Sequence[str], pattern: re.Pattern[str], ind
     if not known:
         raise UsageError(f"{tables.path}: it keeps no index files; kidx build --pack packs them")
     sources = sources_in_catalog(named, known)
-    ensure_no_overlap(index_dir, tables.path, as_sources(_paths(source_paths(tables), sources)))
+    paths = {name: path for name, path in source_paths(tables).items() if name in sources}
+    ensure_no_overlap(index_dir, tables.path, as_sources(paths))
     keys = [key for key in partition_keys(counts) if key[0] in sources and pattern.fullmatch(key[1])]
     if not keys:
         raise UsageError(
@@ -157,10 +158,6 @@ def unpack(backend: Backend, named: Sequence[str], pattern: re.Pattern[str], ind
         unpacked.file_bytes += row["file_bytes"]
         unpacked.broken += row["broken"]
     return unpacked
-
-
-def _paths(paths: Mapping[str, str], sources: Sequence[str]) -> dict[str, str]:
-    return {name: path for name, path in paths.items() if name in sources}
 
 
 def _logs(tables: TablesToRead, sources: Sequence[str]) -> Mapping[PartitionKey, list[tuple[Path, FileVersion]]]:
@@ -259,11 +256,8 @@ def _staged(partition: PartitionToUnpack, publisher: Publisher) -> UnpackedParti
             publisher.commit()
         counts[publisher.stage(partition.directory, name, content)] += 1
         file_bytes += len(content)
-    source, topic, number = partition.key
     return UnpackedPartition(
-        source=source,
-        topic=topic,
-        partition=number,
+        **named_key(partition.key),
         written=counts[Published.WRITTEN],
         unchanged=counts[Published.UNCHANGED],
         file_bytes=file_bytes,

@@ -212,7 +212,7 @@ def reconsidered(
         if changed is None:
             going = {segment.base_offset for segment in deletion.segments}
             logs = [
-                (segment, _find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
+                (segment, _find_log(remover, deletion, segment.file, is_going=segment.file.base_offset in going))
                 for segment in then.segments
             ]
             if differences := _log_differences(deletion, logs):
@@ -293,9 +293,11 @@ class _LogNow(NamedTuple):
     status: os.stat_result
 
 
-def _find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen, *, is_going: bool) -> _LogNow | None:
+def _find_log(
+    remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, *, is_going: bool
+) -> _LogNow | None:
     """A log, or the log that an earlier run has renamed if it was to be deleted; None if there is neither."""
-    path, name = deletion.log_path(segment.file), segment_file(segment.file.base_offset, LOG_SUFFIX)
+    path, name = deletion.log_path(segment), segment_file(segment.base_offset, LOG_SUFFIX)
     for suffix in ("", DELETED_SUFFIX) if is_going else ("",):
         if (status := remover.status(deletion.segments_directory, name + suffix)) is not None:
             return _LogNow(path + suffix, status)
@@ -342,19 +344,13 @@ def _outcome_of(
     remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, last: int | None
 ) -> tuple[DeletionOutcome, str | None]:
     """The outcome for a segment, from its log as it is now, or from the log that an earlier run has renamed."""
-    directory, log = deletion.segments_directory, segment_file(segment.base_offset, LOG_SUFFIX)
-    for name in (log, log + DELETED_SUFFIX):
-        status = remover.status(directory, name)
-        if status is None:
-            continue
-        if segment.differs(status):
-            return DeletionOutcome.CHANGED, segment.difference(f"{directory}/{name}", status)
-        return (
-            (DeletionOutcome.LAST, None)
-            if name == log and segment.base_offset == last
-            else (DeletionOutcome.DELETED, None)
-        )
-    return DeletionOutcome.GONE, None
+    log = _find_log(remover, deletion, segment, is_going=True)
+    if log is None:
+        return DeletionOutcome.GONE, None
+    if segment.differs(log.status):
+        return DeletionOutcome.CHANGED, segment.difference(log.path, log.status)
+    is_last = segment.base_offset == last and not log.path.endswith(DELETED_SUFFIX)
+    return DeletionOutcome.LAST if is_last else DeletionOutcome.DELETED, None
 
 
 def _rename_files(

@@ -17,10 +17,9 @@ from kidxlib.format.topic_partition import METADATA_TOPIC
 #: The name of the only policy, if a file names none or there are only options.
 _DEFAULT_NAME: Final = "default"
 
-#: Kafka's own defaults of `retention.ms` and `retention.bytes`.
+#: Kafka's own default of `retention.ms`.
 RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
-_RETENTION_BYTES_DEFAULT: Final = -1
-#: The value of a limit in a policy that means no limit.
+#: The value of a limit in a policy that means no limit; Kafka's own default of `retention.bytes`.
 UNLIMITED: Final = -1
 #: The config of a topic that is tiered (KIP-405).
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
@@ -47,7 +46,7 @@ class TopicPolicy:
     """
 
     retention_ms: int = RETENTION_MS_DEFAULT
-    retention_bytes: int = _RETENTION_BYTES_DEFAULT
+    retention_bytes: int = UNLIMITED
     cleanup: frozenset[Cleanup] = frozenset({Cleanup.DELETE})
     log_start_offsets: tuple[tuple[int, int], ...] = ()
     remote_storage: bool = False

@@ -116,10 +116,9 @@ class DeltaMaintenance:
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
         def attempt(delta: DeltaTable) -> bool:
-            if not (rows := expired()).num_rows:
-                return True
-            with committing(self.tables.path):
-                commit_once(delta.table_uri, delta.version() + 1, partial(_delete, delta, rows))
+            if (rows := expired()).num_rows:
+                with committing(self.tables.path):
+                    commit_once(delta.table_uri, delta.version() + 1, partial(_delete, delta, rows))
             return True
 
         self._commit_with_retries(table, attempt)

@@ -114,10 +114,6 @@ class _WaitingChange:
     found: Found
     change: Change
 
-    def own_rows(self, found: Found) -> Found:
-        """This change's rows in `found`, the rows of all changes without overtaken ones."""
-        return {kind: found[name] for name, kind in self.kinds.items()}
-
 
 class HeldChanges:
     """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; other calls pass through."""
@@ -226,7 +222,8 @@ class HeldChanges:
         def combined_change(known: pa.Table, found: Found) -> TableChange:
             combined = TableChange.none(table)
             for part in waiting:
-                combined = combined.then(table, part.change(combined.after(table, known), part.own_rows(found)))
+                own_rows = {kind: found[name] for name, kind in part.kinds.items()}  # without overtaken ones
+                combined = combined.then(table, part.change(combined.after(table, known), own_rows))
             return combined
 
         self._tables.change_rows(

@@ -29,7 +29,7 @@ TOPICS_SHOWN: Final = 40
 
 def tell_build_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
     """Show a row for each topic, and the segments with problems."""
-    topics = counts.largest_topics()
+    topics, total = counts.largest_topics(), counts.total
     if topics:
         outcome.table(
             title,
@@ -55,16 +55,16 @@ def tell_build_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None
             f"{segment.status}: {segment.log_path}: byte {segment.reason_position or 0}: "
             f"{segment.reason}: {segment.reason_detail}"
         )
-    outcome.add_more_line(counts.problem_count - LINES_SHOWN, " segments with problems")
-    if counts.by_published[Published.KEPT]:
+    outcome.add_more_line(total.problems - LINES_SHOWN, " segments with problems")
+    if total.by_published[Published.KEPT]:
         outcome.line(
-            f"kept: the index files of {counted(counts.by_published[Published.KEPT], 'truncated segment')}: beside a "
+            f"kept: the index files of {counted(total.by_published[Published.KEPT], 'truncated segment')}: beside a "
             "corrupt log a new index would suppress the broker's own truncation at its next clean start "
             "(--accept-truncated writes them all the same)"
         )
-    if counts.by_transaction_index[Published.KEPT]:
+    if total.by_transaction_index[Published.KEPT]:
         outcome.line(
-            f"kept: {counted(counts.by_transaction_index[Published.KEPT], '.txnindex file')}: which transactions were "
+            f"kept: {counted(total.by_transaction_index[Published.KEPT], '.txnindex file')}: which transactions were "
             "open where the segment begins is not known, and an index that lacks aborted ones "
             "would show their records to read-committed consumers"
         )

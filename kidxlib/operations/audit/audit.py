@@ -37,7 +37,6 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.known_segments import (
-    NOT_ASKED,
     NOWHERE,
     MatchedListing,
     match_listing,
@@ -252,7 +251,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     """Decide what to audit, by the listing and the catalog. Warns of errors in a log dir's own files, and of partitions
     that are gone.
     """
-    tasks, in_catalog = None, NOT_ASKED
+    tasks, in_catalog = None, dict[PartitionKey, int]()
     if catalog is not None:
         catalog.make_tables()
         begin_phase("comparing with the catalog")

@@ -25,7 +25,7 @@ from kidxlib.audit.startup.simulation import SegmentRecovery
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values
-from kidxlib.catalog.partitions import PARTITIONS, partition_keys
+from kidxlib.catalog.partitions import PARTITIONS, named_key, partition_keys
 from kidxlib.catalog.results import (
     AUDITED,
     FOUND,
@@ -97,9 +97,7 @@ def _to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSeg
     """An audited segment as the row that the audit of its partition reads. Its producer events are other rows."""
     needed, end = SegmentForPartition.of(audited), audited.end
     return AuditedSegmentRow(
-        source=segment.source,
-        topic=segment.topic_partition.topic,
-        partition=segment.topic_partition.partition,
+        **named_key(segment.partition_key),
         base_offset=segment.base_offset,
         status=end.status,
         reason=end.reason,

@@ -30,7 +30,7 @@ from kidxlib.catalog.tables import BUILDS, LAYOUT_VERSION, TABLES, BuildRow
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes, all_new
 from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
 from kidxlib.indexing.plan import Plan, log_dirs_to_lock, repair_plan
@@ -299,7 +299,7 @@ def _listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
 
 
 def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: float, rows_changed: int) -> BuildRow:
-    request, plan, counts = run.request, run.plan, scanned.counts
+    request, plan, counts = run.request, run.plan, scanned.counts.total
     # The column's values are text: an option as in JSON, but a string without quotes.
     options: dict[str, Any] = {
         name: value if value is None or isinstance(value, str) else json.dumps(value)
@@ -364,10 +364,10 @@ def _record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all
             topic_id=partition.topic_id,
             first_base_offset=first_base_offset,
             log_end_offset=log_end_offset,
-            log_start_offset=_offset_of(of_log_dir.log_start_offsets, topic_partition),
-            high_watermark=_offset_of(of_log_dir.high_watermarks, topic_partition),
-            recovery_point=_offset_of(of_log_dir.recovery_points, topic_partition),
-            cleaner_offset=_offset_of(of_log_dir.cleaner_offsets, topic_partition),
+            log_start_offset=(of_log_dir.log_start_offsets or {}).get(topic_partition),
+            high_watermark=(of_log_dir.high_watermarks or {}).get(topic_partition),
+            recovery_point=(of_log_dir.recovery_points or {}).get(topic_partition),
+            cleaner_offset=(of_log_dir.cleaner_offsets or {}).get(topic_partition),
             clean_shutdown=of_log_dir.clean_shutdown,
             present=True,
             directory=str(partition.directory.path),
@@ -384,10 +384,6 @@ def _record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all
     if changed:
         catalog.merge_partitions(changed)
     return notes
-
-
-def _offset_of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
-    return None if offsets is None else offsets.get(topic_partition)
 
 
 def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:

@@ -142,11 +142,10 @@ class Built:
     def unknown_facts(self) -> dict[str, int]:
         """The facts that `--fill-facts` fills, and for how many segments that are there they are not known."""
         of_others, read = self.changes.unknown_facts, self.scanned.counts.unknown_facts
-        return {name: of_others.get(name, 0) + read[name] for name in _FILLABLE}
+        return {name: of_others.get(name, 0) + read[name] for name in FillableFacts.names()}
 
 
-_FILLABLE: Final = FillableFacts.names()
-#: Their names on screen.
+#: The names of `FillableFacts` on screen.
 _FACTS: Final = {
     "log_crc32c": "the CRC-32C",
     "smallest_timestamp_ms": "the smallest timestamp",
@@ -222,10 +221,10 @@ def build_outcome(request: BuildRequest, built: Built) -> Outcome:
             **lost_counts(built.changes),
             "unlistable": len(built.plan.unlistable),
             "sources_emptied": len(emptied(built.plan, built.damage)),
-            "not_well": built.scanned.counts.problem_count,
+            "not_well": built.scanned.counts.total.problems,
             **built.damage.counts,
         },
-        bytes=built.scanned.counts.log_bytes,
+        bytes=built.scanned.counts.total.log_bytes,
         requests=built.requests,
         catalog_segments=built.damage.figures,
     )

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import Condition, scope_of
+from kidxlib.catalog.conditions import PRESENT, Condition, scope_of
 from kidxlib.catalog.index_bytes import packed_batches
-from kidxlib.catalog.matching import Flags, Longs, Positions, Values, flags_of, numbers_in, positions_in
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, differing, flags_of, numbers_in, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
     PARTITIONS,
@@ -30,6 +30,7 @@ from kidxlib.catalog.partitions import (
     AbortedTransactionRow,
     FoldedLogs,
     PartitionStateRow,
+    named_key,
     partition_keys,
 )
 from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFile
@@ -254,13 +255,11 @@ def _plain_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
 
 def _other_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
     """Rows of `FINISHED`: aborted transactions and kept files."""
-    source, topic, partition = finished.task.key
+    key = named_key(finished.task.key)
     for segment in finished.segments:
         for _, producer_id, first_offset, last_offset, last_stable_offset in segment.aborted.tolist():
             aborted = AbortedTransactionRow(
-                source=source,
-                topic=topic,
-                partition=partition,
+                **key,
                 base_offset=segment.base_offset,
                 producer_id=producer_id,
                 first_offset=first_offset,
@@ -274,11 +273,8 @@ def _other_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
 
 def _state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
     """The row in which a state is kept, with figures of the segments that led to it."""
-    source, topic, partition = key
     return PartitionStateRow(
-        source=source,
-        topic=topic,
-        partition=partition,
+        **named_key(key),
         base_offset=state.base_offset,
         **logs.values(),
         state_source=state.source.value,
@@ -304,8 +300,7 @@ def state_of(row: PartitionStateRow) -> FoldState:
 
 def _rows_for_later_builds(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
     """Rows of `FINISHED` for a later build: the partition, and the states from which it can go on."""
-    source, topic, number = finished.task.key
-    folded = FoldedPartition(source=source, topic=topic, partition=number, unfolded=partition.task.earlier)
+    folded = FoldedPartition(**named_key(finished.task.key), unfolded=partition.task.earlier)
     yield {"partition": folded.values()}
     for state in finished.states:
         logs = partition.logs.get(state.base_offset)
@@ -457,18 +452,14 @@ def _segments(tables: Tables, first_segments: pa.Table, scope: Sequence[Conditio
     rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _SEGMENT_COLUMNS], scope)
     numbers = positions_in(rows, first_segments, PARTITIONS.key)
     rows, numbers = rows.filter(pa.array(numbers >= 0)), numbers[numbers >= 0]
-    first = first_segments.take(numbers)
-    absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
-    old_id, new_id = rows["topic_id"], first["topic_id"]
-    are_equal: Values = pc.equal(old_id, new_id).fill_null(False)
-    same_topic = pc.or_(are_equal, pc.and_(old_id.is_null(), new_id.is_null()))
-    earlier = pc.and_(pc.less(rows["base_offset"], first["first_present"]), same_topic)
+    first, present = first_segments.take(numbers), PRESENT.mask(rows)
+    is_before_first = flags_of(pc.less(rows["base_offset"], first["first_present"]))
+    earlier = is_before_first & ~differing(rows, first, ("topic_id",))
     is_ok = pc.equal(rows["status"], pa.scalar(Status.OK.value))
     # The row of a segment that is gone keeps its facts; it has a reason if the segment had problems.
-    problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
-    present: Values = pc.invert(absent)
+    problem_free: Values = pc.or_(is_ok, pc.and_(pc.invert(present), rows["reason"].is_null()))
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
-    usable = flags_of(pc.or_(rows["present"], earlier))
+    usable = flags_of(present) | earlier
     return rows.filter(usable), numbers[usable]
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from rich.filesize import decimal
 
 from kidxlib.catalog.conditions import PRESENT, Among, scope_of
 from kidxlib.catalog.matching import Flags, Values, numbers_in, positions_in
-from kidxlib.catalog.partitions import partition_keys, rows_of_keys
+from kidxlib.catalog.partitions import named_key, partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
@@ -212,9 +213,9 @@ def _segments_to_do(share: PartitionsToBuild, changes: Changes) -> Iterator[pa.R
 def _other_rows(share: PartitionsToBuild, plan: Plan, changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of all else, each with its kind."""
     for key, offsets in changes.missing_at_end.items():
-        yield from (("missing_at_end", {**_named(key), "base_offset": offset}) for offset in offsets)
+        yield from (("missing_at_end", {**named_key(key), "base_offset": offset}) for offset in offsets)
     for key, count in changes.emptied.items():
-        yield "emptied", {**_named(key), "segments": count}
+        yield "emptied", {**named_key(key), "segments": count}
     unchanged = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes}
     yield "sums", {**unchanged, **changes.unknown_facts}
     for reason, entries in plan.skipped.counts.items():
@@ -239,10 +240,6 @@ def _other_rows(share: PartitionsToBuild, plan: Plan, changes: Changes) -> Itera
                 "changed_from": None if change is None else change.changed_from,
             },
         )
-
-
-def _named(key: PartitionKey) -> dict[str, Any]:
-    return dict(zip(PARTITION_KEY, key, strict=True))
 
 
 def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
@@ -282,26 +279,21 @@ def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, core
     version = None if tables is None else tables.version(SEGMENTS)
     unlisted = [] if tables is None else _unlisted(request, plan, tables)
     size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * BINS_PER_CORE)))
-
-    def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToBuild:
-        return PartitionsToBuild(
-            first=first,
-            partitions=partitions,
-            unlisted=unlisted,
-            log_dirs=frozenset(plan.log_dirs),
-            tables=tables,
-            version=version,
-            swept_before_ns=int(age.timestamp() * 1000) * NS_PER_MS,
-            auxiliary_files=request.auxiliary_files,
-            publish_truncated=request.publish_truncated,
-            explicit_interval=request.interval_bytes is not None,
-            rebuild=request.rebuild,
-        )
-
+    share = partial(
+        PartitionsToBuild,
+        log_dirs=frozenset(plan.log_dirs),
+        tables=tables,
+        version=version,
+        swept_before_ns=int(age.timestamp() * 1000) * NS_PER_MS,
+        auxiliary_files=request.auxiliary_files,
+        publish_truncated=request.publish_truncated,
+        explicit_interval=request.interval_bytes is not None,
+        rebuild=request.rebuild,
+    )
     for first in range(0, len(plan.partitions), max(1, size)):
-        yield share(first, plan.partitions[first : first + size], [])
+        yield share(first=first, partitions=plan.partitions[first : first + size], unlisted=())
     for start in range(0, len(unlisted), _PARTITIONS_AT_ONCE):
-        yield share(0, [], unlisted[start : start + _PARTITIONS_AT_ONCE])
+        yield share(first=0, partitions=(), unlisted=unlisted[start : start + _PARTITIONS_AT_ONCE])
 
 
 def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[PartitionKey]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_array, numbers_array, taken_at, words_array
+from kidxlib.catalog.partitions import named_key
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
@@ -252,9 +253,7 @@ def _as_value(fact: Any) -> Any:
 def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
     segment, options, recovered = built.task.segment, built.task.options, built.recovered
     known: dict[str, Any] = {
-        "source": segment.source,
-        "topic": segment.topic_partition.topic,
-        "partition": segment.topic_partition.partition,
+        **named_key(segment.partition_key),
         "base_offset": segment.base_offset,
         "topic_id": built.task.topic_id,
         **EndFacts.of_end(built.end).values(),

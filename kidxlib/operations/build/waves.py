@@ -135,7 +135,7 @@ def recording_phase(request: BuildRequest) -> str:
 
 def _said_if_interrupted(request: BuildRequest, scanned: Scanned, segments: int) -> str:
     """The words about an interrupted run, of so many segments to read."""
-    of_all = f"{scanned.counts.segments:,} of {counted(segments, 'segment')}"
+    of_all = f"{scanned.counts.total.segments:,} of {counted(segments, 'segment')}"
     if request.keeps_catalog:
         return f"{of_all} read and recorded in the catalog; run the same command again to go on"
     # In place an offset index may wait for the end of its partition, and is removed.
@@ -312,7 +312,7 @@ def _count_scanned(staged: StagedRows, counts: BuildCounts) -> None:
             status=row["status"],
             published=row["published"],
         )
-    if counts.problem_count > len(counts.problems):
+    if counts.total.problems > len(counts.problems):
         problem_free = pa.array([status.value for status in PROBLEM_FREE])
         problems = staged.rows("segment", _PROBLEM).filter(~pc.field("status").isin(problem_free))
         _keep_first(problems, counts)

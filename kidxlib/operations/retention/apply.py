@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -111,11 +111,10 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
     configs = _current_configs(request, plan, {deletion.key[1] for deletion in deletions})
 
     def record(results: Sequence[SegmentResult]) -> None:
-        deleted = [
-            (*result.key, result.segment.base_offset) for result in results if result.outcome is DeletionOutcome.DELETED
-        ]
-        if deleted:
-            _mark_deleted(tables, deleted, request.context.now)
+        deleted = _keys_of(results, DeletionOutcome.DELETED)
+        if deleted.num_rows:
+            change = partial(updates.deleted, now=request.context.now)
+            tables.change_rows(SEGMENTS, {"segment": deleted}, change, by=SEGMENTS.key)
 
     def wait() -> None:
         if request.delete_delay:
@@ -134,7 +133,8 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
             for deletion in deletions
         ]
         results = apply_deletions(reconsidered_deletions, record, wait)
-        remove_packed(tables, _without_log(results))
+        # Their logs are gone, by this run or an earlier one that did not come to its end.
+        remove_packed(tables, _keys_of(results, DeletionOutcome.DELETED, DeletionOutcome.GONE))
     deleted_before = {
         (key, segment.file.base_offset)
         for key, partition in then.items()
@@ -144,24 +144,11 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
     return _AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs, deleted_before)
 
 
-def _without_log(results: Sequence[SegmentResult]) -> pa.Table:
-    """The keys of the segments whose logs are gone, by this run or an earlier one that did not come to its end."""
-    gone = (DeletionOutcome.DELETED, DeletionOutcome.GONE)
-    return _segment_keys([(*result.key, result.segment.base_offset) for result in results if result.outcome in gone])
-
-
-def _segment_keys(keys: Sequence[tuple[str, str, int, int]]) -> pa.Table:
+def _keys_of(results: Sequence[SegmentResult], *outcomes: DeletionOutcome) -> pa.Table:
+    """The keys of the segments with one of these outcomes."""
+    keys = [(*result.key, result.segment.base_offset) for result in results if result.outcome in outcomes]
     columns = zip(*keys, strict=True) if keys else ([] for _ in SEGMENTS.key)
     return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(SEGMENTS.key))
-
-
-def _mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:
-    """Record which segments (keys, one at least) were deleted, and when. Segments that are marked already stay as they
-    are.
-    """
-    tables.change_rows(
-        SEGMENTS, {"segment": _segment_keys(segments)}, partial(updates.deleted, now=now), by=SEGMENTS.key
-    )
 
 
 @dataclass(frozen=True, slots=True)

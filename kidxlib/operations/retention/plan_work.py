@@ -4,7 +4,6 @@ and its reason, by the catalog and, if asked for, by the files.
 
 from __future__ import annotations
 
-import itertools
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Values, differing, flags_of
+from kidxlib.catalog.matching import Values, is_any_of, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
@@ -250,24 +249,22 @@ def partitions_of(rows: pa.Table) -> list[PartitionSegments]:
     """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
     all partitions together.
     """
-    changes = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
     whole = _segments(rows)
     return [
         PartitionSegments(rows.slice(start, end - start), whole.part(start, end))
-        for start, end in itertools.pairwise(starts)
+        for start, end in runs([rows[name].combine_chunks() for name in PARTITIONS.key])
     ]
 
 
 def _segments(rows: pa.Table) -> SegmentColumns:
     # A truncated segment counts with the bytes that are left once a broker has truncated it.
-    is_truncated = _among(rows["status"], (Status.TRUNCATED,))
+    is_truncated = is_any_of(rows["status"], (Status.TRUNCATED,))
     return SegmentColumns(
         base_offsets=_longs(rows["base_offset"]),
         sizes=np.where(is_truncated, _longs(rows["valid_bytes"]), _longs(rows["log_bytes"])),
         max_timestamps=_longs(rows["max_timestamp_ms"]),
         mtimes_ms=_longs(rows["log_mtime_ns"]) // NS_PER_MS,
-        fully_read=_among(rows["status"], USABLE),
+        fully_read=is_any_of(rows["status"], USABLE),
     )
 
 
@@ -310,60 +307,10 @@ def _read(path: str, base_offset: int, known: int) -> OnDisk:
     return OnDisk(last.timestamp, warning)
 
 
-def _first_unexpired_offset(
-    partition: PartitionSegments, bounds: RetentionBounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
-) -> tuple[int, int | None] | None:
-    """The number of the segment with the first record that is not too old, and this record's offset.
-
-    The record is looked for as in `UnifiedLog.searchOffsetInLocalLog`: in the first segment whose largest timestamp is
-    large enough. If all records are older, the offset is the log end offset.
-    """
-    if policy.retention_ms < 0 or Cleanup.DELETE not in policy.cleanup:
-        return None
-    unexpired = decisions.largest_timestamps >= now_ms - policy.retention_ms
-    if not unexpired.any():
-        return len(unexpired) - 1, partition.log_end_offset
-    number = int(unexpired.argmax())
-
-    def search() -> int | None:
-        limit_ms = now_ms - policy.retention_ms
-        found = partition.open(number).find_offset_by_timestamp(limit_ms, bounds.log_start_offset)
-        return None if found is None else found.offset
-
-    return number, _or_none(search)
-
-
-def _first_timestamp(
-    partition: PartitionSegments, decisions: Decisions, log_start_offset: int
-) -> tuple[int, int | None] | None:
-    """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from it
-    on. Markers of transactions and records below the log start offset do not count.
-    """
-    if decisions.whole_partition:
-        return None
-
-    def first() -> int | None:
-        for number in range(decisions.deleted, len(partition.segments)):
-            log = partition.open(number).log
-            for batch in batch_headers.batches(log):
-                if not batch.is_control and batch.last_offset >= log_start_offset:
-                    for record in reader.records(log, batch):
-                        if record.offset >= log_start_offset:
-                            return record.timestamp
-        return None
-
-    return decisions.deleted, _or_none(first)
-
-
 def _longs(column: Values) -> Longs:
     """A column of numbers as an array, with 0 for null."""
     values: Longs = column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
     return values
-
-
-def _among(column: Values, statuses: Sequence[Status]) -> Flags:
-    is_among: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
-    return flags_of(is_among)
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:
@@ -389,11 +336,46 @@ class _Decided:
         return len(self.partition.segments)
 
     def cut(self) -> tuple[int, int | None] | None:
-        """Where retention ends, as in `_first_unexpired_offset`; None, too, if the policy does not decide."""
-        if self.rule.kept is not None:
+        """The number of the segment with the first record that is not too old, and this record's offset; None if the
+        policy does not delete by time, or does not decide.
+
+        The record is looked for as in `UnifiedLog.searchOffsetInLocalLog`: in the first segment whose largest timestamp
+        is large enough. If all records are older, the offset is the log end offset.
+        """
+        policy, bounds = self.rule.policy, self.rule.bounds
+        if self.rule.kept is not None or policy.retention_ms < 0 or Cleanup.DELETE not in policy.cleanup:
             return None
-        rule = self.rule
-        return _first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
+        limit_ms = self.rule.now_ms - policy.retention_ms
+        unexpired = self.decisions.largest_timestamps >= limit_ms
+        if not unexpired.any():
+            return len(unexpired) - 1, self.partition.log_end_offset
+        number = int(unexpired.argmax())
+
+        def search() -> int | None:
+            found = self.partition.open(number).find_offset_by_timestamp(limit_ms, bounds.log_start_offset)
+            return None if found is None else found.offset
+
+        return number, _or_none(search)
+
+    def first_timestamp(self) -> tuple[int, int | None] | None:
+        """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from
+        it on. Markers of transactions and records below the log start offset do not count.
+        """
+        if self.decisions.whole_partition:
+            return None
+        log_start_offset = self.rule.bounds.log_start_offset
+
+        def first() -> int | None:
+            for number in range(self.decisions.deleted, len(self)):
+                log = self.partition.open(number).log
+                for batch in batch_headers.batches(log):
+                    if not batch.is_control and batch.last_offset >= log_start_offset:
+                        for record in reader.records(log, batch):
+                            if record.offset >= log_start_offset:
+                                return record.timestamp
+            return None
+
+        return self.decisions.deleted, _or_none(first)
 
     def flags_of(self, warning: PlanWarning) -> Flags:
         count = len(self)
@@ -495,8 +477,7 @@ def _columns_from_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
     firsts: dict[int, int] = {}
     start = 0
     for part in decided:
-        first = _first_timestamp(part.partition, part.decisions, part.rule.bounds.log_start_offset)
-        for numbered, values in ((part.cut(), cuts), (first, firsts)):
+        for numbered, values in ((part.cut(), cuts), (part.first_timestamp(), firsts)):
             if numbered is not None and numbered[1] is not None:
                 values[start + numbered[0]] = numbered[1]
         start += len(part)

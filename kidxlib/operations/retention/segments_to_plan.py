@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
+from kidxlib.catalog.matching import Positions, Values, differing, flags_of, numbers_in, positions_in, runs, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS, SegmentToPlan
 from kidxlib.engine.protocol import Engine
@@ -65,8 +65,7 @@ class PresentSegments:
         """The key of each segment's partition, and some other columns; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
-        is_wanted: Values = pc.is_in(rows["topic"], value_set=pa.array(self.topics, pa.string()))
-        return rows.filter(is_wanted)
+        return rows_where(rows, [Among("topic", self.topics)])
 
 
 def partitions_to_plan(
@@ -84,9 +83,8 @@ def partitions_to_plan(
     def read(scope: Sequence[Condition]) -> pa.Table:
         rows = segments.read_columns(SegmentToPlan.names(), scope)
         at = positions_in(rows, offsets, PARTITIONS.key)
-        places: Values = pa.array(at, mask=at < 0)
         for name in _OFFSETS:
-            rows = rows.append_column(name, offsets[name].take(places))
+            rows = rows.append_column(name, taken_at(offsets[name], at))
         return rows
 
     rows_at_once = max(_SHARE_ROWS, int(pc.sum(partitions[ROWS.name]).as_py() or 0) // _READS_MAX)
@@ -115,16 +113,14 @@ class _OnlyReplicas:
         """The rows, which are all rows of each partition in order, with the column `IS_ONLY_REPLICA` added. A partition
         whose log ends at its checkpoint is not looked up.
         """
-        count = rows.num_rows
-        is_last = np.append(differing(rows.slice(1), rows.slice(0, count - 1), PARTITIONS.key), count > 0)
-        ends: NDArray[np.int64] = np.flatnonzero(is_last).astype(np.int64)
-        starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-        flags = np.zeros(count, np.bool_)
-        last = rows.select([*PARTITIONS.key, "next_offset", "high_watermark"]).take(ends)
+        partitions = list(runs([rows[name].combine_chunks() for name in PARTITIONS.key]))
+        flags = np.zeros(rows.num_rows, np.bool_)
+        last_rows = pa.array([end - 1 for _, end in partitions], pa.int64())
+        last = rows.select([*PARTITIONS.key, "next_offset", "high_watermark"]).take(last_rows)
         is_beyond: Values = pc.greater(last["next_offset"], last["high_watermark"]).fill_null(False)
         for number in np.flatnonzero(is_beyond.to_numpy()).tolist():
             if self._holds(last.slice(number, 1).to_pylist()[0]):
-                flags[starts[number] : ends[number] + 1] = True
+                flags[slice(*partitions[number])] = True
         return rows.append_column(IS_ONLY_REPLICA, pa.array(flags))
 
     def _holds(self, row: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Longs, Values, numpy_of, positions_in
+from kidxlib.catalog.matching import Longs, Values, numpy_of, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
@@ -321,9 +321,7 @@ def _consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
     A consumer goes on at the offset of the question, or at the record that was found. As in Kafka's tool, an offset
     outside of the log becomes the nearer end of the log, and a time after the last record becomes the log end offset.
     """
-    at = positions_in(answers, partitions, _NAME)
-    places: Values = pa.array(at, mask=at < 0)
-    ends = partitions.take(places)
+    ends = taken_at(partitions, positions_in(answers, partitions, _NAME))
     # A checkpoint has the log start only if that is above the first segment's base offset.
     start: Values = pc.max_element_wise(ends["log_start_offset"], ends["first_base_offset"], pa.scalar(0, pa.int64()))
     end = ends["log_end_offset"]
