@@ -164,15 +164,9 @@ class Broker:
     @contextlib.contextmanager
     def running(self) -> Iterator[BrokerRun]:
         """Start the broker, wait until it serves, and stop it at the end of the context."""
-        run = self.start()
-        try:
+        with self.running_until_killed() as run:
             yield run
             run.stop()
-        except BaseException as error:
-            error.add_note(run.tail())
-            raise
-        finally:
-            run.kill()
 
     @contextlib.contextmanager
     def running_until_killed(self) -> Iterator[BrokerRun]:
