@@ -34,7 +34,6 @@ from tests.support.remote_rows import catalog_at, remote_rows, without_run
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet
 from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import (
-    BuildHere,
     Ended,
     RunHere,
     accept_here,
@@ -310,7 +309,7 @@ def _on_this_machine(*arguments: str | Path) -> Ended:
     return run_here(repair_tiered, *arguments)
 
 
-def _repaired(build: BuildHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _repaired(build: RunHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What is said, but for paths, and what is in the bucket then."""
     site = _SAMPLE.copy(directory)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())

@@ -20,7 +20,7 @@ from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.snapshots import producers_in
 from tests.support.opened_files import OpenedFiles
-from tests.support.spark.jobs import BuildHere, Ended, build, build_here, kidx_build_here, rows
+from tests.support.spark.jobs import Ended, RunHere, build, build_here, kidx_build_here, rows
 
 TOPICS_OF_THE_SAMPLE = ["__transaction_state", "append-time", "compacted", "plain-zstd", "txn-mixed"]
 
@@ -34,7 +34,7 @@ def log_dir(tmp_path: Path) -> Path:
 class Place:
     """Where one test builds to, and who builds: `build_index` or `kidx build`."""
 
-    def __init__(self, directory: Path, run: BuildHere) -> None:
+    def __init__(self, directory: Path, run: RunHere) -> None:
         self.index_dir, self.catalog, self.run = directory / "index", directory / "catalog", run
 
     def beside(self, name: str) -> Place:
@@ -69,13 +69,13 @@ by_both = pytest.mark.parametrize("run_build", [build_here, kidx_build_here], id
 
 
 @pytest.fixture
-def run_build() -> BuildHere:
+def run_build() -> RunHere:
     """The quicker engine."""
     return kidx_build_here
 
 
 @pytest.fixture
-def place(tmp_path: Path, run_build: BuildHere) -> Place:
+def place(tmp_path: Path, run_build: RunHere) -> Place:
     return Place(tmp_path, run_build)
 
 
@@ -439,7 +439,7 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tm
     ],
 )
 def test_wrong_inputs_get_one_line_and_nothing_is_done(
-    arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: BuildHere
+    arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: RunHere
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "settings.toml").write_text("[build]\ninterval_byte = 1\n")

@@ -42,10 +42,9 @@ from kidxlib.terminal.command import run
 from kidxlib.terminal.options import SETTINGS_FILE
 from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session
-from tests.support.terminal import without_progress
+from tests.support.terminal import NO_VARIABLES, without_progress
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
-NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Ended:
         return values
 
 
-BuildHere: TypeAlias = Callable[..., Ended]
 RunHere: TypeAlias = Callable[..., Ended]
 
 
@@ -90,7 +88,7 @@ def build_alone(*arguments: str | Path) -> Ended:
 
 # Jobs, and commands of `kidx`, within this process.
 accept_here: RunHere = partial(_job_here, accept)
-build_here: BuildHere = partial(_job_here, build_index)
+build_here: RunHere = partial(_job_here, build_index)
 compact_here: RunHere = partial(_job_here, compact_index)
 fleet_here: RunHere = partial(_job_here, fleet)
 forget_here: RunHere = partial(_job_here, forget_source)
@@ -101,7 +99,7 @@ retention_here: RunHere = partial(_job_here, retention)
 seek_here: RunHere = partial(_job_here, seek)
 verify_here: RunHere = partial(_job_here, verify_index)
 verify_tiered_here: RunHere = partial(_job_here, verify_tiered)
-kidx_build_here: BuildHere = partial(run_here, kidx_build)
+kidx_build_here: RunHere = partial(run_here, kidx_build)
 kidx_compact_here: RunHere = partial(run_here, kidx_compact)
 kidx_report_here: RunHere = partial(run_here, kidx_report)
 kidx_retention_here: RunHere = partial(run_here, kidx_retention)
