@@ -20,7 +20,6 @@ from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.messages.definitions import MessageDefinition, messages_of
 from kidxlib.messages.interpreter import Values
-from kidxlib.messages.interpreter import unsigned_varint as varint
 from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
 from kidxlib.messages.typed_records import (
@@ -29,6 +28,8 @@ from kidxlib.messages.typed_records import (
     REMOTE_LOG_METADATA,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
+    FramedMessage,
+    write_framed,
 )
 from kidxlib.records.reader import Record
 from tests.conftest import Say
@@ -220,9 +221,7 @@ def _random_framed_record(module: str, rng: random.Random) -> tuple[None, bytes 
     values = random_values(message, version, rng)
     if module == REMOTE_LOG_METADATA and rng.random() < 0.8:
         values = _plausible(values, rng)
-    assert message.api_key is not None
-    frame = varint(1) + varint(message.api_key) + varint(version)
-    return None, _perhaps_changed(frame + message_bytes(message, values, version), rng)
+    return None, _perhaps_changed(write_framed(FramedMessage(message, version, values)), rng)
 
 
 def _plausible(values: Values, rng: random.Random) -> Values:
