@@ -22,10 +22,8 @@ from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.commands.repair_tiered import repair_tiered
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
-from tests.docs.pages import PROJECT
 from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.support.files import tree
 from tests.support.logs import golden
@@ -51,7 +49,7 @@ from tests.support.spark.jobs import (
     through_a_metastore,
     verify_tiered_here,
 )
-from tests.support.tiered_sites import Site
+from tests.support.tiered_sites import SAMPLE
 
 
 @pytest.fixture
@@ -266,12 +264,9 @@ def _files(archive: Archive) -> list[Path]:
     return [path for root in roots for path in root.rglob("*") if path.is_file()]
 
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
-
-
 @pytest.mark.parametrize("level", ["listing", "full"])
 def test_the_job_says_what_the_command_says(tmp_path: Path, level: str) -> None:
-    site = _SAMPLE.copy(tmp_path)
+    site = SAMPLE.copy(tmp_path)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     segment.object(OFFSET_INDEX_SUFFIX).write_bytes(b"")
@@ -285,7 +280,7 @@ def test_the_job_says_what_the_command_says(tmp_path: Path, level: str) -> None:
 @pytest.mark.parametrize("level", ["listing", "full"])
 def test_both_record_the_same(tmp_path: Path, level: str) -> None:
     """With the same id, so that the second replaces what the first has recorded by what is the same."""
-    site, catalog = _SAMPLE.copy(tmp_path), catalog_at(tmp_path / "catalog")
+    site, catalog = SAMPLE.copy(tmp_path), catalog_at(tmp_path / "catalog")
     site.segments("payments")[0].object(OFFSET_INDEX_SUFFIX).unlink()
     where = (f"it={site.bucket}", "--tiered-metadata", site.log_dir, "--level", level, "--catalog", catalog)
     options = (*where, "--now", "2026-11-26T00:00Z", "--json")
@@ -301,7 +296,7 @@ def test_both_record_the_same(tmp_path: Path, level: str) -> None:
 
 
 def test_options_of_other_audits_are_refused() -> None:
-    where = (_SAMPLE.bucket, "--tiered-metadata", _SAMPLE.log_dir)
+    where = (SAMPLE.bucket, "--tiered-metadata", SAMPLE.log_dir)
     assert_refused(verify_tiered_here(*where, "--settings", "x"), "--settings: only with --catalog")
 
 
@@ -311,7 +306,7 @@ def _on_this_machine(*arguments: str | Path) -> Ended:
 
 def _repaired(build: RunHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What is said, but for paths, and what is in the bucket then."""
-    site = _SAMPLE.copy(directory)
+    site = SAMPLE.copy(directory)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     segment.object(OFFSET_INDEX_SUFFIX).unlink()
