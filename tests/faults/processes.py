@@ -32,6 +32,18 @@ _MOMENT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.002
 
 KIDX: Final = "from kidxlib.cli.main import main; main()"
+#: A `kidx` that gets Ctrl-C in the moment after a function of a module has ended.
+INTERRUPTED_AFTER: Final = f"""
+import os, signal
+import {{module}} as module
+function = module.{{name}}
+def interrupted(*arguments, **options):
+    done = function(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+module.{{name}} = interrupted
+{KIDX}
+"""
 
 # A process of the library then costs a fork in place of a second of imports. The server is a fresh interpreter.
 _forkserver = multiprocessing.get_context("forkserver")
