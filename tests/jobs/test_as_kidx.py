@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -32,7 +33,6 @@ from tests.support.remote_rows import catalog_at, remote_rows, without_run
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet
 from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import (
-    Ended,
     RunHere,
     accept_here,
     fleet_here,
@@ -85,12 +85,8 @@ _NOW: Final = ("--now", "2026-11-24T10:00:00Z")
 _REASON: Final = ("--reason", "known", "--by", "ann", "--apply")
 
 
-def _kidx_accept_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "accept", *arguments)
-
-
-def _kidx_forget_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "forget-source", *arguments)
+_kidx_accept_here: Final[RunHere] = partial(run_here, kidx, "accept")
+_kidx_forget_here: Final[RunHere] = partial(run_here, kidx, "forget-source")
 
 
 def _built(directory: Path) -> Path:
@@ -105,11 +101,9 @@ def _built(directory: Path) -> Path:
     return directory / "catalog"
 
 
-def _lived(
-    catalog: Path, accept: Callable[..., Ended], forget: Callable[..., Ended], *settings: str | Path
-) -> list[Any]:
+def _lived(catalog: Path, accept: RunHere, forget: RunHere) -> list[Any]:
     """What is said and recorded as damage is accepted, accepted again, taken back in part, and a source goes."""
-    of_catalog = ("--catalog", catalog, "--json", *settings)
+    of_catalog = ("--catalog", catalog, "--json")
     told: list[Any] = []
     for ended in (
         accept(*of_catalog, *_NOW),
@@ -141,14 +135,9 @@ def test_spark_commits_the_same(tmp_path: Path) -> None:
     assert _told(tmp_path / "spark", accept, forget) == _told(tmp_path / "kidx")
 
 
-def _told(
-    directory: Path,
-    accept: Callable[..., Ended] = _kidx_accept_here,
-    forget: Callable[..., Ended] = _kidx_forget_here,
-    *settings: str | Path,
-) -> list[Any]:
+def _told(directory: Path, accept: RunHere = _kidx_accept_here, forget: RunHere = _kidx_forget_here) -> list[Any]:
     """It, for a catalog of its own; without what its files are called and when they were written."""
-    told = _lived(_built(directory), accept, forget, *settings)
+    told = _lived(_built(directory), accept, forget)
     return [_plain(each, str(directory)) for each in told]
 
 
@@ -300,8 +289,7 @@ def test_options_of_other_audits_are_refused() -> None:
     assert_refused(verify_tiered_here(*where, "--settings", "x"), "--settings: only with --catalog")
 
 
-def _on_this_machine(*arguments: str | Path) -> Ended:
-    return run_here(repair_tiered, *arguments)
+_on_this_machine: Final[RunHere] = partial(run_here, repair_tiered)
 
 
 def _repaired(build: RunHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
