@@ -50,7 +50,7 @@ from tests.support.kafka.tiered import (
     tiered_twin,
     write_briefly_kept,
 )
-from tests.support.tiered_sites import Site, damages
+from tests.support.tiered_sites import Site, all_as_last, damages
 
 _DAMAGES: Final = damages(PLAIN, TRANSACTIONS)
 
@@ -212,7 +212,7 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     ]
     before = {path: path.read_bytes() for path in spoilt}
     spoilt[0].write_bytes(before[spoilt[0]][:-3])
-    passed_by.edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, _all_at_the_end)
+    passed_by.edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, all_as_last)
     aborted.edit(TRANSACTION_INDEX_SUFFIX, layouts.ABORTED_TRANSACTION, _of_another_producer)
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     with _running(broker):
@@ -225,10 +225,6 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     assert mended == {path.name: "put" for path in spoilt}
     assert {path: path.read_bytes() for path in spoilt} == before
     assert _seen(broker).differences(filled.seen) == []
-
-
-def _all_at_the_end(entries: NDArray[Any]) -> None:
-    entries["relative_offset"] = entries["relative_offset"][-1]
 
 
 def _of_another_producer(entries: NDArray[Any]) -> None:

@@ -423,6 +423,10 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     }
 
 
+def all_as_last(entries: NDArray[Any]) -> None:
+    entries["relative_offset"] = entries["relative_offset"][-1]
+
+
 def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:
     def not_told(site: Site) -> None:
         segment = aborted(site)
@@ -440,9 +444,6 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
             entries[name] += 1
 
         return change
-
-    def all_as_last(entries: NDArray[Any]) -> None:
-        entries["relative_offset"] = entries["relative_offset"][-1]
 
     def sparser(site: Site) -> None:
         path = middle(site).object(OFFSET_INDEX_SUFFIX)
