@@ -97,13 +97,6 @@ def _answers(body: bytes) -> Iterator[tuple[tuple[str, int], Answer]]:
             yield (topic, partition), Answer(error, offset)
 
 
-@contextlib.contextmanager
-def connected(bootstrap: str) -> Iterator[Connection]:
-    """A connection for as long as the context."""
-    with contextlib.closing(Connection(bootstrap)) as connection:
-        yield connection
-
-
 _Do: TypeAlias = Callable[[Path, random.Random], object]
 
 _PAGE: Final = 4096
@@ -406,7 +399,7 @@ class _Writers:
     def write_small(self, rounds: int) -> None:
         """Batches of one record each to `paged`, of a producer whose sequence goes on."""
         places = [place for place in PARTITIONS if place[0] == "paged"]
-        with connected(self._bootstrap) as connection:
+        with contextlib.closing(Connection(self._bootstrap)) as connection:
             for number in range(self._small, self._small + rounds):
                 record = Record(0, FIRST_MS + number, b"k", b"%d" % number)
                 batch = encoded.batch_v2([record], producer_id=10**6, producer_epoch=0, base_sequence=number)

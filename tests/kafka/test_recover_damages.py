@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import random
@@ -52,7 +53,6 @@ from tests.kafka.damaged_disk import (
     PARTITIONS,
     Answer,
     Connection,
-    connected,
     killed_disk,
 )
 from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of, wait_until_read
@@ -192,7 +192,7 @@ def outcome(broker: Broker, sent: Mapping[tuple[str, int], Sent]) -> Outcome:
         wait_until_read(broker.bootstrap, _IN_BUCKET)
         uncommitted, committed = (_read(broker.bootstrap, each) for each in ("read_uncommitted", "read_committed"))
         offsets = _offsets(broker.bootstrap)
-        with connected(broker.bootstrap) as connection:
+        with contextlib.closing(Connection(broker.bootstrap)) as connection:
             answers = _go_on(connection, sent)
         config = {"bootstrap.servers": broker.bootstrap, "transactional.id": LEFT_OPEN, "log_level": 2}
         Producer(config).init_transactions(TIMEOUT_SECONDS)
