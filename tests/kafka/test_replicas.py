@@ -28,7 +28,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.support.kafka.admin import make_topics
+from tests.support.kafka.admin import make_topics, wait_until
+from tests.support.kafka.broker import Broker
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -101,7 +102,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iter
         make_topics(cluster.bootstrap, topics)
         ends = _write(cluster, dict.fromkeys(_TOPICS, _RECORDS))
         _wait_for(admin, cluster, ends, list(cluster.brokers))
-        _wait_until_cleaned(admin, cluster)
+        wait_until(lambda: all(map(_is_cleaned, cluster.brokers.values())), "a log is not cleaned")
         cluster.kill(_KILLED)
         later = _write(cluster, {"late": _RECORDS})
         _wait_for(admin, cluster, later, [node for node in cluster.brokers if node != _KILLED])
@@ -140,13 +141,8 @@ def _wait_for(admin: AdminClient, cluster: Cluster, ends: dict[tuple[str, int], 
     raise AssertionError((ends, watermarks))
 
 
-def _wait_until_cleaned(admin: AdminClient, cluster: Cluster) -> None:
-    for _ in range(600):
-        cleaned = [read_checkpoints(broker.log_dir).cleaner_offsets or {} for broker in cluster.brokers.values()]
-        if all(TopicPartition("compacted", 0) in found for found in cleaned):
-            return
-        admin.poll(0.1)
-    raise AssertionError(cleaned)
+def _is_cleaned(broker: Broker) -> bool:
+    return TopicPartition("compacted", 0) in (read_checkpoints(broker.log_dir).cleaner_offsets or {})
 
 
 def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) -> None:
