@@ -272,11 +272,10 @@ _OLD: Final = sorted(path.name for path in (DATA / "logs").iterdir() if path.nam
 
 
 @pytest.mark.parametrize("directory", _OLD)
-def test_records_are_those_of_kafka_dump_log(kafka: Kafka, directory: str, scratch: Path, tmp_path: Path) -> None:
+def test_records_are_those_of_kafka_dump_log(kafka_dump: KafkaDump, directory: str, scratch: Path) -> None:
     copy = shutil.copytree(DATA / "logs" / directory, scratch / directory)
-    dump = KafkaDump(kafka, tmp_path)
     logs = sorted(copy.glob("*.log"))
-    printed = [line for log in logs for line in dump("--print-data-log", "--files", str(log)).lines]
+    printed = [line for log in logs for line in kafka_dump("--print-data-log", "--files", str(log)).lines]
     expected = [_row(line) for line in printed if line.startswith(b"| ")]
     columns = ["offset", "timestampType", "timestamp", "key", "value"]
     found = read(copy, columns=columns).read_all().to_pydict()

@@ -506,9 +506,8 @@ def _consumed(table: pa.Table, topic: str, partition: int, end: int) -> Consumed
     return Consumed.of(rows, end)
 
 
-def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka: Kafka, tmp_path: Path) -> None:
+def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka_dump: KafkaDump, tmp_path: Path) -> None:
     copy, shown, dumped = tmp_path / "copy", b"", 0
-    kafka_dump = KafkaDump(kafka, tmp_path)
     for directory in _partitions(disk):
         shutil.copytree(directory, copy)
         decoder = _DECODERS.get(directory.name.rpartition("-")[0])
