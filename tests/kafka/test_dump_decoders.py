@@ -7,7 +7,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +49,7 @@ _TRANSACTIONS: Final = "--transaction-log-decoder"
 _METADATA: Final = "--cluster-metadata-decoder"
 _REMOTE: Final = "--remote-log-metadata-decoder"
 _SHARES: Final = "--share-group-state-decoder"
+_DECODERS: Final = (_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES)
 _CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _SETTINGS: Final = {
     "offsets.topic.num.partitions": 1,
@@ -156,7 +157,7 @@ def _fill_segments(bootstrap: str) -> None:
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-@pytest.mark.parametrize("option", [_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_records_of_another_topic(kafka_dump: KafkaDump, log_dir: Path, scratch: Path, option: str) -> None:
     """Kafka says of each what keeps it from being read, or throws where there is no key."""
     for path, own in _files(log_dir):
@@ -164,7 +165,7 @@ def test_records_of_another_topic(kafka_dump: KafkaDump, log_dir: Path, scratch:
             assert_as_kafka(kafka_dump, Path(shutil.copy(path, scratch)), (option,))
 
 
-@pytest.mark.parametrize("option", [_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_random_messages(
     kafka_dump: KafkaDump, scratch: Path, rng: random.Random, say: Say, exhaustive: bool, option: str
 ) -> None:
@@ -276,9 +277,8 @@ _RANDOM: Final[dict[str, Callable[[random.Random], tuple[bytes | None, bytes | N
 }
 
 
-@pytest.mark.parametrize(
-    ("option", "magic"), list(product([_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES], [1, 2]))
-)
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_keys_and_values_that_are_null(kafka_dump: KafkaDump, scratch: Path, option: str, magic: int) -> None:
     """Where there is no key, Kafka throws: nothing of the record's contents is shown, and nothing after it."""
     log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
