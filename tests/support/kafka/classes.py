@@ -176,6 +176,13 @@ class Kafka:
         found = getattr(self.gateway.jvm, class_name(name, self.release))
         return not_there(found) if isinstance(found, JavaPackage) else found
 
+    def array(self, kind: Any, *elements: Any) -> Any:
+        """Java's array of a class."""
+        array = self.gateway.new_array(kind, len(elements))
+        for number, element in enumerate(elements):
+            array[number] = element
+        return array
+
     def leader_epochs(self, directory: Path) -> Any:
         """Kafka's `LeaderEpochFileCache` over the file in a directory, which may be missing."""
         file = self._file(str(directory.resolve()), checkpoint_files.LEADER_EPOCH_CHECKPOINT)
