@@ -73,7 +73,7 @@ def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is.
+    """How a run ended: its exit code, and what it printed but for lines that say how far a slow run is.
 
     `left` are the processes that it started and that did not end with it.
     """

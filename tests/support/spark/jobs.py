@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -40,27 +38,14 @@ from kidxlib.commands.seek import seek as kidx_seek
 from kidxlib.commands.tables import tables as kidx_tables
 from kidxlib.terminal.command import run
 from kidxlib.terminal.options import SETTINGS_FILE
+from tests.faults import processes
 from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session
 from tests.support.terminal import NO_VARIABLES, without_progress
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
 
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended: its exit code, and its output without the lines of progress of a slow run."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self.out)
-        return values
-
-
+Ended: TypeAlias = processes.Ended
 RunHere: TypeAlias = Callable[..., Ended]
 
 
