@@ -107,17 +107,14 @@ def killed_broker(
 
 
 class Crashed:
-    """A killed broker's disk, perhaps with some damage, and what a broker makes of it by itself."""
+    """A killed broker's disk, and what a broker makes of it by itself."""
 
-    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object] = _as_it_is) -> None:
-        self._broker, self._directory = broker, directory
-        self._damage, self._numbers = damage, itertools.count()
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self._broker, self._directory, self._numbers = broker, directory, itertools.count()
         self.alone = started(self.copy())
 
     def copy(self) -> Broker:
-        twin = self._broker.copy(self._directory / str(next(self._numbers)))
-        self._damage(twin)
-        return twin
+        return self._broker.copy(self._directory / str(next(self._numbers)))
 
 
 def partition_directory(broker: Broker, name: str) -> Path:

@@ -68,7 +68,6 @@ def marker_batch(
     control_type: int = ABORT,
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
-    timestamp: int = 0,
     timestamp_delta: int = 0,
 ) -> Batch:
     """A control batch of 78 bytes as a transaction coordinator writes it.
@@ -79,8 +78,8 @@ def marker_batch(
     return Batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        timestamp=timestamp,
-        base_timestamp=timestamp,
+        timestamp=0,
+        base_timestamp=0,
         attributes=_TRANSACTION_MARKER,
         body=record(marker_key(control_type), marker_value(coordinator_epoch), timestamp_delta=timestamp_delta)
         if body is None

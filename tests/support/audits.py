@@ -50,9 +50,9 @@ def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = F
         return summarise_audit(results, of_log_dirs, tiering=tiering)
 
 
-def show_summary(summary: AuditSummary, title: str = "") -> None:
+def show_summary(summary: AuditSummary) -> None:
     outcome = Outcome()
-    tell_audit_summary(outcome, title, summary, [])
+    tell_audit_summary(outcome, "", summary, [])
     outcome.show(as_json=False)
 
 

@@ -70,18 +70,18 @@ def copied(
     return [segment(partition, segment_id, offsets, **fields), update(partition, segment_id, finished, at_ms)]
 
 
-def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage], base_offset: int = 0) -> Path:
+def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage]) -> Path:
     """Write the log of one metadata partition in place of a former one. A record has the time of its message."""
     records = [
         Record(offset, message.values["eventTimestampMs"], None, write_framed(message))
-        for offset, message in enumerate(messages, base_offset)
+        for offset, message in enumerate(messages)
     ]
     directory = log_dir / f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
     directory.mkdir(parents=True, exist_ok=True)
     for path in directory.glob(f"*{LOG_SUFFIX}"):
         path.unlink()
     batches = (encoded.batch_v2(records[begin : begin + 1000]) for begin in range(0, len(records), 1000))
-    (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
     return directory
 
 
