@@ -241,7 +241,8 @@ def test_a_plan_of_retention_is_that_of_what_kafkas_tools_print(described: Descr
 
     alone = archive.plan()
     assert alone["unknown_policies"].keys() == described.configs.keys() - {"short", "compacted"}
-    assert _of_topic(alone, "short") == _of_topic(told, "short")
+    of_short, told_of_short = ([s for s in plan["segments"] if s["topic"] == "short"] for plan in (alone, told))
+    assert of_short == told_of_short
 
     early = archive.retention("--cluster-metadata", described.early, "--server-properties", archive.server_properties)
     line = f"topic made-again: its topic id is {read_topic_id(archive.log_dir / 'made-again-0')} in source b, and "
@@ -267,10 +268,6 @@ def test_a_plan_is_applied_by_what_metadata_says_then(described: Described, tmp_
     assert applied.code == 0, applied
     going = [s for s in plan["segments"] if s["decision"] == "delete"]
     assert applied.json["by_outcome"] == {"deleted": len(going) - 1, "last": 1} and len(going) > 5
-
-
-def _of_topic(plan: Mapping[str, Any], topic: str) -> list[Any]:
-    return [segment for segment in plan["segments"] if segment["topic"] == topic]
 
 
 class _Archive:
