@@ -29,6 +29,7 @@ from kidxlib.format.segment_files import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.reader import Record
@@ -453,7 +454,8 @@ def killed_disk(directory: Path, version: str) -> Broker:
         writers.write(_ROUNDS[0])
         writers.write_small(_SMALL_ROUNDS[0])
         wait_until(lambda: _is_compacted(broker), "segments are not compacted")
-        wait_until(lambda: all(_first(path) > 0 for path in _directories(broker, "tiered")), "segments stay")
+        firsts = [path / segment_file(0, LOG_SUFFIX) for path in _directories(broker, "tiered")]
+        wait_until(lambda: not any(first.exists() for first in firsts), "segments stay")
         set_config(broker.bootstrap, "tiered", {"local.retention.bytes": -2})
     with broker.running_until_killed():
         writers.write(_ROUNDS[1])
@@ -476,7 +478,3 @@ def _is_compacted(broker: Broker) -> bool:
         done.get(TopicPartition("compacted", number), 0) == int(max(path.glob(f"*{LOG_SUFFIX}")).stem) > 0
         for number, path in enumerate(_directories(broker, "compacted"))
     )
-
-
-def _first(directory: Path) -> int:
-    return min(int(path.stem) for path in directory.glob(f"*{LOG_SUFFIX}"))

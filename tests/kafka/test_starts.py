@@ -183,7 +183,8 @@ def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path:
             continue
         assert (Effect.ENDS in effects) == (not did["serves"]), (version, did)
         if did["serves"]:
-            is_out_of_use = bool(did["offline"]) or (Effect.LOG_DIR in effects and not _served_of(did["offsets"]))
+            is_served = any(did["offsets"].get(name) != NOT_SERVED for name in ("orders-0", "orders-3", "ledger-0"))
+            is_out_of_use = bool(did["offline"]) or (Effect.LOG_DIR in effects and not is_served)
             assert (Effect.LOG_DIR in effects) == is_out_of_use, (version, did)
             stray = any(name.endswith("-stray") for folders in did["folders"].values() for name in folders)
             loses = stray or bool(did["offsets"])
@@ -198,11 +199,6 @@ def _starting(make: Callable[[Path], Disk], version: str, **more: str) -> Callab
             return start_node(make(Path(directory)), version, **more)
 
     return start
-
-
-def _served_of(offsets: Mapping[str, list[int] | str]) -> list[str]:
-    """What consumers get of the second log dir's partitions."""
-    return [name for name in ("orders-0", "orders-3", "ledger-0") if offsets.get(name) != NOT_SERVED]
 
 
 def _damaged(case: str, directory: Path) -> Disk:
