@@ -32,11 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.checkpoint_files import (
-    CLEANER_CHECKPOINT,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-)
+from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition

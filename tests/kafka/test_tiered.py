@@ -20,12 +20,7 @@ import kidxlib
 from kidxlib.audit.tiered.finding import AuditLevel
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
 from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import RemoteOptions, source_at

@@ -25,12 +25,7 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.layouts import TIME_INDEX_ENTRY
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition as PartitionName
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
