@@ -467,8 +467,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     ),
     # offsets
     "offset overflow": Fault(
-        _change(offset_step=st.sampled_from([2**31 + 2**20, 2**40, -(2**40), 2**63])),
-        "offset-overflow",
+        _change(offset_step=st.sampled_from([2**31 + 2**20, 2**40, -(2**40), 2**63])), "offset-overflow"
     ),
     "offsets going back": Fault(_change(offset_step=st.sampled_from([0, -1, -3, -30])), "ok"),
     "a batch twice": Fault(_repeat_a_batch, "ok"),
@@ -502,8 +501,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     # producers
     "odd producer id": Fault(_change(producer_id=st.sampled_from([-2, -_LONG_MAX - 1])), "ok"),
     "odd producer epoch": Fault(
-        _insert(_any(*[data_batch(_STRANGER, producer_epoch=epoch) for epoch in (-1, -2, 2**15 - 1, -(2**15))])),
-        "ok",
+        _insert(_any(*[data_batch(_STRANGER, producer_epoch=epoch) for epoch in (-1, -2, 2**15 - 1, -(2**15))])), "ok"
     ),
     "odd sequence": Fault(
         _insert(

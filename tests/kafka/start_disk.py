@@ -425,12 +425,7 @@ def _of_log_manager() -> dict[str, Damage]:
             _directory(disk.b / CLEAN_SHUTDOWN_FILE),
         ),
     }
-    for name in (
-        RECOVERY_POINT_CHECKPOINT,
-        LOG_START_OFFSET_CHECKPOINT,
-        HIGH_WATERMARK_CHECKPOINT,
-        CLEANER_CHECKPOINT,
-    ):
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
         damages |= {
             **_each(name, in_b(name), ["empty", "NUL", "missing"]),
             f"{name}: junk": written(name, "junk\n"),

@@ -41,10 +41,7 @@ _SNAPSHOT_LOADED: Final = re.compile(
 #: The controller's own log. A broker never takes it for cleanly stopped, recovers it at each start, and adds to it.
 _METADATA: Final = "__cluster_metadata-0"
 
-_SETTINGS: Final = {
-    "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 2,
-}
+_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
 _STEPS: Final = 350
 
 #: Which transactional producer has a transaction open over the restart, and which in the end.

@@ -319,9 +319,7 @@ def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
 
 
 def _assert_all_there(
-    acknowledged: Mapping[_Place, bytes],
-    known_to_be_there: set[bytes],
-    seen: Mapping[tuple[str, int], PartitionRead],
+    acknowledged: Mapping[_Place, bytes], known_to_be_there: set[bytes], seen: Mapping[tuple[str, int], PartitionRead]
 ) -> None:
     """Each acknowledged record is at its offset, and no value is there twice."""
     found = {

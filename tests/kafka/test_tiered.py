@@ -288,10 +288,7 @@ def test_what_other_settings_would_free_a_broker_deletes(filled: _Filled, tmp_pa
     sizes = {each.id: each.row["log_bytes"] for each in segments}
     assert 0 < len(expected) < len(segments) and apart > 20_000
     assert found["due"]["bucket"]["segments"] == 0
-    assert found["freed"]["bucket"] == {
-        "segments": len(expected),
-        "log_bytes": sum(sizes[each] for each in expected),
-    }
+    assert found["freed"]["bucket"] == {"segments": len(expected), "log_bytes": sum(sizes[each] for each in expected)}
     assert numbers["copy_lags"] == []
     assert {each["copy_lag_bytes"] for each in numbers["topics"]} == {0}
 

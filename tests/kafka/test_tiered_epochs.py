@@ -172,11 +172,7 @@ def _observed(disk: _Disk, version: str) -> dict[str, Any]:
             earliest, read = _read(broker.bootstrap)
         known = {each.id for each in SAMPLE.segments(*_PLACE)}
         states = [each.row["state"] for each in site.segments(*_PLACE) if each.id in known]
-    return {
-        "segments": states.count(SegmentState.COPY_SEGMENT_FINISHED.name),
-        "earliest": earliest,
-        "read": read,
-    }
+    return {"segments": states.count(SegmentState.COPY_SEGMENT_FINISHED.name), "earliest": earliest, "read": read}
 
 
 def _read(bootstrap: str) -> tuple[int, int]:

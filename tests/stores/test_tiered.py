@@ -261,10 +261,7 @@ def test_an_answer_that_is_lost_is_no_conflict(site: Site, url: str, store: Obje
     assert store.contents("tiered") == before
 
 
-@pytest.mark.parametrize(
-    ("when", "outcome"),
-    [("it is read", "not-put"), ("it is put", "left-over")],
-)
+@pytest.mark.parametrize(("when", "outcome"), [("it is read", "not-put"), ("it is put", "left-over")])
 def test_a_segment_that_is_deleted_meanwhile(site: Site, url: str, store: ObjectStore, when: str, outcome: str) -> None:
     """After it was read nothing is put any more. While it is put, nobody can know: then it is told."""
     segment, lost, _ = _damage(site, store)
