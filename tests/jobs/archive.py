@@ -15,11 +15,7 @@ class Archive:
 
     def __init__(self, directory: Path, *, compact: RunHere = kidx_compact_here) -> None:
         self._compact, self.directory = compact, directory
-        self.log_dir, self.index_dir, self.catalog = (
-            directory / "kafka-logs",
-            directory / "index",
-            directory / "catalog",
-        )
+        self.log_dir, self.index_dir, self.catalog = (directory / name for name in ("kafka-logs", "index", "catalog"))
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
