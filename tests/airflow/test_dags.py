@@ -223,14 +223,8 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
 #: Files of catalogs with a mistake, and what is said of it.
 _WRONG: Final = (
     ('[fleet]\nindex_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
-    (
-        '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"',
-        "[fleet]: unknown: source; known: ",
-    ),
-    (
-        '[fleet]\ncatalog = 3\nindex_dir = ""',
-        "[fleet]: catalog: 3: input should be a valid string",
-    ),
+    ('[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"', "[fleet]: unknown: source; known: "),
+    ('[fleet]\ncatalog = 3\nindex_dir = ""', "[fleet]: catalog: 3: input should be a valid string"),
     (
         '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsources = ["/logs", 7]',
         "[fleet]: sources.1: 7: input should be a valid string",

@@ -282,10 +282,7 @@ def is_recognised(text: str) -> bool:
 def listed() -> Iterator[str]:
     """What the page has after its beginning."""
     for section in SECTIONS:
-        yield f"## {section.title}"
-        yield ""
-        yield section.about
-        yield ""
+        yield from (f"## {section.title}", "", section.about, "")
         for text in sorted({message.text for message in messages() if message.kind in section.kinds}):
             if is_recognised(text):
                 yield f"- {_code(text)}"

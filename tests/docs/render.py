@@ -104,8 +104,7 @@ def _trees() -> Iterator[str]:
     yield "```text"
     for left, right in zip_longest(_INDEX_TREE, ("var/catalog/", *tables), fillvalue=""):
         yield f"{left:<{_TREE_WIDTH}} {right}".rstrip()
-    yield "```"
-    yield ""
+    yield from ("```", "")
 
 
 def _first_words(table: Table) -> str:
@@ -115,22 +114,15 @@ def _first_words(table: Table) -> str:
 
 
 def _tables() -> Iterator[str]:
-    yield f"These are the tables of catalog version {CATALOG_VERSION}."
-    yield ""
+    yield from (f"These are the tables of catalog version {CATALOG_VERSION}.", "")
     for table in TABLES:
         yield from _table(table)
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"### {table.name}"
-    yield ""
-    yield table.comment
-    yield ""
+    yield from (f"### {table.name}", "", table.comment, "")
     sorted_by = f" Files are sorted by {_names(table.sort_by)}." if table.sort_by else ""
-    yield f"Key: {_names(table.key)}.{sorted_by}"
-    yield ""
-    yield "| column | type | meaning |"
-    yield "|---|---|---|"
+    yield from (f"Key: {_names(table.key)}.{sorted_by}", "", "| column | type | meaning |", "|---|---|---|")
     for column in table.columns:
         null = "" if column.nullable else " not null"
         kind, meaning = spark_type(column).simpleString(), column.comment.replace("|", "&#124;")
@@ -150,22 +142,16 @@ def _targets() -> Iterator[str]:
         targets = [target for target in recorded(MEASURED, path.stem) if target.required]
         if not targets:
             continue
-        yield f"### `{path.stem}`"
-        yield ""
-        yield "| | required | measured | min–max | met |"
-        yield "|---|---:|---:|---:|---|"
+        yield from (f"### `{path.stem}`", "", "| | required | measured | min–max | met |", "|---|---:|---:|---:|---|")
         for target in targets:
             met = {True: "yes", False: "**no**", None: ""}[target.met]
             yield f"| {target.name} | {target.required} | {target.shown} | {target.range} | {met} |"
-        yield ""
-        yield f"{kept_machine(path.stem)}."
-        yield ""
+        yield from ("", f"{kept_machine(path.stem)}.", "")
 
 
 def _packages() -> Iterator[str]:
     """Each package, what it is for, and the names of its files."""
-    yield "| package | what it is for | its files |"
-    yield "|---|---|---|"
+    yield from ("| package | what it is for | its files |", "|---|---|---|")
     of_packages = (path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/__init__.py"))
     for path in sorted(of_packages, key=lambda path: path.parent):
         files = sorted(file.stem for file in path.parent.glob("*.py") if not file.stem.startswith("__"))
@@ -175,18 +161,14 @@ def _packages() -> Iterator[str]:
 
 def _architecture() -> Iterator[str]:
     yield from _packages()
-    yield ""
-    yield "## Types that packages hand on"
-    yield ""
-    yield f"Those that at least {_PACKAGES_LEAST} packages import, without errors."
-    yield ""
+    yield from ("", "## Types that packages hand on", "")
+    yield from (f"Those that at least {_PACKAGES_LEAST} packages import, without errors.", "")
     yield from _types_handed_on()
 
 
 def _types_handed_on() -> Iterator[str]:
     """Each such type, its file, and what it is."""
-    yield "| type | its file | what it is |"
-    yield "|---|---|---|"
+    yield from ("| type | its file | what it is |", "|---|---|---|")
     paths = sorted(path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/*.py"))
     trees = {path: ast.parse(path.read_text()) for path in paths}
     importers: dict[tuple[str, str], set[Path]] = {}
@@ -217,8 +199,7 @@ def _one_line(text: str) -> str:
 
 def _objects_of_dumps() -> Iterator[str]:
     """The objects of `kidx dump --json`: what each is, and its fields in the order in which they are printed."""
-    yield "| `type` | | fields |"
-    yield "|---|---|---|"
+    yield from ("| `type` | | fields |", "|---|---|---|")
     batch, record = (_keys_made(function) for function in (dump._batch_object, dump._record_object))
     special = {DumpedBatch: batch, DumpedRecord: (*record, "key", "value", "headers")}
     for item in get_args(DumpItem):
@@ -236,17 +217,10 @@ def _keys_made(function: Callable[..., object]) -> tuple[str, ...]:
 
 def _words_of_plans() -> Iterator[str]:
     """The reasons and warnings of a plan of retention."""
-    yield "## Reasons"
-    yield ""
-    yield "| decision | reason | |"
-    yield "|---|---|---|"
+    yield from ("## Reasons", "", "| decision | reason | |", "|---|---|---|")
     for reason in Reason:
         yield f"| `{decision_of(reason)}` | `{reason}` | {reason.meaning} |"
-    yield ""
-    yield "## Warnings"
-    yield ""
-    yield "| warning | |"
-    yield "|---|---|"
+    yield from ("", "## Warnings", "", "| warning | |", "|---|---|")
     for warning in PlanWarning:
         yield f"| `{warning}` | {warning.meaning} |"
 

@@ -158,7 +158,6 @@ class Built:
     catalog: Path
     then: list[Found]
     now: list[Found]
-    second_at: datetime
     third_at: datetime
 
     @property
@@ -177,12 +176,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     make_volume(volume)
     second_at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     third_at = second_at + timedelta(hours=1)
+    sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
 
     def build(now: datetime) -> list[Found]:
         found = [*find("broker", broker), *find("sample", SAMPLES), *find("volume", volume)]
         for each in found:
             assert each.log_bytes and each.log_mtime_ns and each.recovered  # as it is now, not when it is asked for
-        sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
         ended = kidx_build_here(*sources, "--catalog", catalog, "--now", now.isoformat())
         assert ended.code == 3, ended.err
         return found
@@ -191,7 +190,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     change_broker(broker)
     now = build(third_at)
     (directory / "index" / "broker" / MISSING).unlink()
-    sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
     audited = run_here(kidx, "verify", *sources, "--catalog", catalog)
     assert audited.code == 3, audited.err
     # By a clock that stands: some segments of the sample, which is of 21 November 2026, are to go and some to stay.
@@ -201,7 +199,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     _audit_bucket(directory / "bucket", catalog)
     accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())
     assert accepted.code == 0, accepted.err
-    return Built(catalog, then, now, second_at, third_at)
+    return Built(catalog, then, now, third_at)
 
 
 @pytest.fixture(scope="module")

@@ -32,12 +32,12 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import compare_with_catalog
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask, find_segments
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask
 from kidxlib.indexing.segments import BuiltSegment
-from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
+from kidxlib.indexing.source import parse_sources
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.retention.apply import PartitionDeletion, apply_deletions
 from kidxlib.storage.lock import locked
@@ -45,6 +45,7 @@ from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import sweep_staging_files
 from kidxlib.terminal.command import run
+from tests.support.plans import plan_of
 
 _DAY_NS: Final = 24 * 3600 * 10**9
 
@@ -53,9 +54,7 @@ _STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os
 
 
 def _plan(log_dir: Path, index_dir: Path | None) -> Plan:
-    sources = parse_sources([str(log_dir)])
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    return find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
+    return plan_of(parse_sources([str(log_dir)]), index_dir)
 
 
 def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iterator[BuiltSegment]:

@@ -32,6 +32,18 @@ _MOMENT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.002
 
 KIDX: Final = "from kidxlib.cli.main import main; main()"
+#: A `kidx` that gets Ctrl-C in the moment after a function of a module has ended.
+INTERRUPTED_AFTER: Final = f"""
+import os, signal
+import {{module}} as module
+function = module.{{name}}
+def interrupted(*arguments, **options):
+    done = function(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+module.{{name}} = interrupted
+{KIDX}
+"""
 
 # A process of the library then costs a fork in place of a second of imports. The server is a fresh interpreter.
 _forkserver = multiprocessing.get_context("forkserver")
@@ -61,7 +73,7 @@ def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is.
+    """How a run ended: its exit code, and what it printed but for lines that say how far a slow run is.
 
     `left` are the processes that it started and that did not end with it.
     """

@@ -16,7 +16,7 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
 from tests.faults.processes import (
-    KIDX,
+    INTERRUPTED_AFTER,
     Ended,
     TooLateError,
     again_if_too_late,
@@ -120,18 +120,6 @@ def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     assert kidx("verify", log_dir, "--topics", "txn-mixed|fast").code == ExitCode.OK
 
 
-#: A signal in the moment after a function has ended.
-_AFTER: Final = f"""
-import os, signal
-import {{module}} as module
-function = module.{{name}}
-def interrupted(*arguments, **options):
-    done = function(*arguments, **options)
-    os.kill(os.getpid(), signal.SIGINT)
-    return done
-module.{{name}} = interrupted
-{KIDX}
-"""
 _OPERATIONS: Final = "kidxlib.operations"
 _STAYS: Final = "what is done stays, the rest is not done; run the same command again"
 
@@ -156,7 +144,7 @@ def test_between_the_end_of_its_work_and_its_own_end_a_command_says_what_it_has_
 ) -> None:
     """In no context that knows how far the work is."""
     log_dir = killed_log_dir(tmp_path, 1)
-    ended = end(start_kidx(*command, log_dir, program=_AFTER.format(module=module, name=name)))
+    ended = end(start_kidx(*command, log_dir, program=INTERRUPTED_AFTER.format(module=module, name=name)))
     lines = [line for line in ended.err.splitlines() if line.startswith("error: interrupted: ")]
     assert ended.code == ExitCode.INTERRUPTED and len(lines) == 1, ended
     assert lines[0].startswith(f"error: interrupted: {says}")

@@ -58,8 +58,7 @@ def _held(catalog: Path) -> Iterator[None]:
 def _made(process: subprocess.Popen[str], place: Path, but: Path | None = None) -> Path:
     """The folder of a run, as soon as it has a heartbeat."""
     return while_it_runs(
-        process,
-        lambda: next((each.parent for each in place.glob(f"kidx-*/{HEARTBEAT}") if each.parent != but), None),
+        process, lambda: next((each.parent for each in place.glob(f"kidx-*/{HEARTBEAT}") if each.parent != but), None)
     )
 
 

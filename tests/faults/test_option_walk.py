@@ -141,11 +141,7 @@ def _run(command: click.Command, name: str, arguments: list[str]) -> Ended:
 
 
 def test_no_option_and_no_file_ends_in_a_stack_trace(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: random.Random,
-    say: Say,
-    exhaustive: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random, say: Say, exhaustive: bool
 ) -> None:
     """Random commands, options and values; every fifty times in files that are new. A stack trace would come out of
     `run`, and fail this test with the arguments that led to it.

@@ -91,10 +91,7 @@ def _recover(
 ) -> Ended:
     """Run to the end, or to just before a step; how many it took stands in a file then."""
     process = start_kidx(
-        *arguments(directory),
-        program=_KILLED,
-        LAST_STEP=str(last_step),
-        STEPS_FILE=directory / _STEPS,
+        *arguments(directory), program=_KILLED, LAST_STEP=str(last_step), STEPS_FILE=directory / _STEPS
     )
     return end(process)
 

@@ -31,6 +31,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.disks import mounted
 from tests.faults.processes import (
+    INTERRUPTED_AFTER,
     KIDX,
     Child,
     again_if_too_late,
@@ -94,20 +95,6 @@ def interrupted(*arguments):
             file.write(bytes(512))
     return write(*arguments)
 apply.write_metadata = interrupted
-{KIDX}
-"""
-
-
-#: Ctrl-C in the moment after a function has ended.
-_INTERRUPTED_AFTER: Final = f"""
-import os, signal
-from kidxlib.operations.restore import restore
-function = restore.{{name}}
-def interrupted(*arguments):
-    done = function(*arguments)
-    os.kill(os.getpid(), signal.SIGINT)
-    return done
-restore.{{name}} = interrupted
 {KIDX}
 """
 
@@ -245,7 +232,8 @@ def test_ctrl_c_between_the_end_of_a_restore_and_its_printing_says_that_all_is_r
     """Nobody is to empty log dirs that are whole, or to believe that nothing is there."""
     old, new = killed_log_dir(tmp_path, 1), formatted_log_dir(tmp_path, 1)
     arguments = _arguments(old, new, "--apply", _planned(old, new))
-    ended = end(start_kidx(*arguments, program=_INTERRUPTED_AFTER.format(name=name)))
+    program = INTERRUPTED_AFTER.format(module="kidxlib.operations.restore.restore", name=name)
+    ended = end(start_kidx(*arguments, program=program))
     assert ended.code == 128 + signal.SIGINT and ended.out == "", ended
     assert "error: interrupted: all is restored, and what restore-check needs was not printed" in ended.err
     assert not (new / UNFINISHED).exists() and logs_in(new) == logs_in(old)

@@ -75,10 +75,7 @@ def kafkas_indexes(log_dir: Path) -> dict[str, bytes]:
         if segment.log.is_relative_to(golden.SAMPLES):
             topic = segment.log.parent.name.rpartition("-")[0]
             for partition in log_dir.glob(f"{topic}-*"):
-                contents = (segment.offset_index, segment.time_index, segment.transaction_index)
-                for suffix, content in zip(_FINAL_SUFFIXES, contents, strict=True):
-                    if content is not None:
-                        indexes[f"{partition.name}/{segment_file(segment.base_offset, suffix)}"] = content
+                indexes |= {f"{partition.name}/{name}": content for name, content in segment.indexes.items()}
     return indexes
 
 

@@ -11,31 +11,15 @@ from tests.support.spark.jobs import Ended, RunHere, kidx_build_here, kidx_compa
 
 
 class Archive:
-    """All of it below one directory; the source is called `it`.
+    """All of it below one directory; the source is called `it`. By kidx, unless `compact` is a job."""
 
-    Args:
-        build, retention, compact: by which engine; by kidx, which is the quicker one, if nothing else is said.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        build: RunHere = kidx_build_here,
-        retention: RunHere = kidx_retention_here,
-        compact: RunHere = kidx_compact_here,
-    ) -> None:
-        self._build, self.retention, self._compact = build, retention, compact
-        self.directory = directory
-        self.log_dir, self.index_dir, self.catalog = (
-            directory / "kafka-logs",
-            directory / "index",
-            directory / "catalog",
-        )
+    def __init__(self, directory: Path, *, compact: RunHere = kidx_compact_here) -> None:
+        self._compact, self.directory = compact, directory
+        self.log_dir, self.index_dir, self.catalog = (directory / name for name in ("kafka-logs", "index", "catalog"))
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
-        ended = self._build(*places, "--json", *arguments)
+        ended = kidx_build_here(*places, "--json", *arguments)
         assert ended.code in (0, 3), ended.err
         return ended
 
@@ -45,7 +29,7 @@ class Archive:
         return ended.json
 
     def plan(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-        ended = self.retention("--catalog", self.catalog, "--json", *arguments)
+        ended = kidx_retention_here("--catalog", self.catalog, "--json", *arguments)
         assert ended.code == code, ended.err
         return ended.json
 

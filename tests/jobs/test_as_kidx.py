@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -22,10 +23,8 @@ from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.commands.repair_tiered import repair_tiered
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
-from tests.docs.pages import PROJECT
 from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.support.files import tree
 from tests.support.logs import golden
@@ -34,8 +33,6 @@ from tests.support.remote_rows import catalog_at, remote_rows, without_run
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet
 from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import (
-    BuildHere,
-    Ended,
     RunHere,
     accept_here,
     fleet_here,
@@ -52,7 +49,7 @@ from tests.support.spark.jobs import (
     through_a_metastore,
     verify_tiered_here,
 )
-from tests.support.tiered_sites import Site
+from tests.support.tiered_sites import SAMPLE
 
 
 @pytest.fixture
@@ -88,12 +85,8 @@ _NOW: Final = ("--now", "2026-11-24T10:00:00Z")
 _REASON: Final = ("--reason", "known", "--by", "ann", "--apply")
 
 
-def _kidx_accept_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "accept", *arguments)
-
-
-def _kidx_forget_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "forget-source", *arguments)
+_kidx_accept_here: Final[RunHere] = partial(run_here, kidx, "accept")
+_kidx_forget_here: Final[RunHere] = partial(run_here, kidx, "forget-source")
 
 
 def _built(directory: Path) -> Path:
@@ -108,11 +101,9 @@ def _built(directory: Path) -> Path:
     return directory / "catalog"
 
 
-def _lived(
-    catalog: Path, accept: Callable[..., Ended], forget: Callable[..., Ended], *settings: str | Path
-) -> list[Any]:
+def _lived(catalog: Path, accept: RunHere, forget: RunHere) -> list[Any]:
     """What is said and recorded as damage is accepted, accepted again, taken back in part, and a source goes."""
-    of_catalog = ("--catalog", catalog, "--json", *settings)
+    of_catalog = ("--catalog", catalog, "--json")
     told: list[Any] = []
     for ended in (
         accept(*of_catalog, *_NOW),
@@ -144,14 +135,9 @@ def test_spark_commits_the_same(tmp_path: Path) -> None:
     assert _told(tmp_path / "spark", accept, forget) == _told(tmp_path / "kidx")
 
 
-def _told(
-    directory: Path,
-    accept: Callable[..., Ended] = _kidx_accept_here,
-    forget: Callable[..., Ended] = _kidx_forget_here,
-    *settings: str | Path,
-) -> list[Any]:
+def _told(directory: Path, accept: RunHere = _kidx_accept_here, forget: RunHere = _kidx_forget_here) -> list[Any]:
     """It, for a catalog of its own; without what its files are called and when they were written."""
-    told = _lived(_built(directory), accept, forget, *settings)
+    told = _lived(_built(directory), accept, forget)
     return [_plain(each, str(directory)) for each in told]
 
 
@@ -267,12 +253,9 @@ def _files(archive: Archive) -> list[Path]:
     return [path for root in roots for path in root.rglob("*") if path.is_file()]
 
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
-
-
 @pytest.mark.parametrize("level", ["listing", "full"])
 def test_the_job_says_what_the_command_says(tmp_path: Path, level: str) -> None:
-    site = _SAMPLE.copy(tmp_path)
+    site = SAMPLE.copy(tmp_path)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     segment.object(OFFSET_INDEX_SUFFIX).write_bytes(b"")
@@ -286,7 +269,7 @@ def test_the_job_says_what_the_command_says(tmp_path: Path, level: str) -> None:
 @pytest.mark.parametrize("level", ["listing", "full"])
 def test_both_record_the_same(tmp_path: Path, level: str) -> None:
     """With the same id, so that the second replaces what the first has recorded by what is the same."""
-    site, catalog = _SAMPLE.copy(tmp_path), catalog_at(tmp_path / "catalog")
+    site, catalog = SAMPLE.copy(tmp_path), catalog_at(tmp_path / "catalog")
     site.segments("payments")[0].object(OFFSET_INDEX_SUFFIX).unlink()
     where = (f"it={site.bucket}", "--tiered-metadata", site.log_dir, "--level", level, "--catalog", catalog)
     options = (*where, "--now", "2026-11-26T00:00Z", "--json")
@@ -302,17 +285,16 @@ def test_both_record_the_same(tmp_path: Path, level: str) -> None:
 
 
 def test_options_of_other_audits_are_refused() -> None:
-    where = (_SAMPLE.bucket, "--tiered-metadata", _SAMPLE.log_dir)
+    where = (SAMPLE.bucket, "--tiered-metadata", SAMPLE.log_dir)
     assert_refused(verify_tiered_here(*where, "--settings", "x"), "--settings: only with --catalog")
 
 
-def _on_this_machine(*arguments: str | Path) -> Ended:
-    return run_here(repair_tiered, *arguments)
+_on_this_machine: Final[RunHere] = partial(run_here, repair_tiered)
 
 
-def _repaired(build: BuildHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _repaired(build: RunHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What is said, but for paths, and what is in the bucket then."""
-    site = _SAMPLE.copy(directory)
+    site = SAMPLE.copy(directory)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     segment.object(OFFSET_INDEX_SUFFIX).unlink()

@@ -16,10 +16,8 @@ import pytest
 from jobs.common.packages import package
 from kidxlib.messages.definitions import messages_of
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import PROJECT, Ended, run_here
 from tests.support.spark.releases import release_archive, unpacked_release
-
-PROJECT = Path(__file__).parents[2]
 
 
 def _refused(directory: Path, archive: Path) -> Ended:

@@ -107,17 +107,14 @@ def killed_broker(
 
 
 class Crashed:
-    """A killed broker's disk, perhaps with some damage, and what a broker makes of it by itself."""
+    """A killed broker's disk, and what a broker makes of it by itself."""
 
-    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object] = _as_it_is) -> None:
-        self._broker, self._directory = broker, directory
-        self._damage, self._numbers = damage, itertools.count()
+    def __init__(self, broker: Broker, directory: Path) -> None:
+        self._broker, self._directory, self._numbers = broker, directory, itertools.count()
         self.alone = started(self.copy())
 
     def copy(self) -> Broker:
-        twin = self._broker.copy(self._directory / str(next(self._numbers)))
-        self._damage(twin)
-        return twin
+        return self._broker.copy(self._directory / str(next(self._numbers)))
 
 
 def partition_directory(broker: Broker, name: str) -> Path:
@@ -159,18 +156,18 @@ def started(broker: Broker) -> Started:
             for name, content in files.items()
             if name.endswith((*INDEX_SUFFIXES, LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
         },
-        producers={name: _lasting(files[name]) for name in files if name.endswith(SNAPSHOT_SUFFIX)},
+        producers={
+            name: frozenset(filter(lasts, producers_in(content)))
+            for name, content in files.items()
+            if name.endswith(SNAPSHOT_SUFFIX)
+        },
     )
 
 
-def _lasting(snapshot: bytes) -> frozenset[Producer]:
-    """The producers that a broker does not drop when it loads the snapshot (`producer.id.expiration.ms`)."""
+def lasts(producer: Producer) -> bool:
+    """Whether a broker keeps the producer when it loads a snapshot that has it (`producer.id.expiration.ms`)."""
     a_day_ago_ms = time.time() * 1000 - 24 * 60 * 60 * 1000
-    return frozenset(
-        producer
-        for producer in producers_in(snapshot)
-        if producer.timestamp > a_day_ago_ms or producer.current_transaction_first_offset >= 0
-    )
+    return producer.timestamp > a_day_ago_ms or producer.current_transaction_first_offset >= 0
 
 
 def why_untrusted(directory: Path) -> str | None:

@@ -29,6 +29,7 @@ from kidxlib.format.segment_files import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.reader import Record
@@ -95,13 +96,6 @@ def _answers(body: bytes) -> Iterator[tuple[tuple[str, int], Answer]]:
             partition, error, offset, _ = struct.unpack_from(">ihqq", body, position)
             position += 22
             yield (topic, partition), Answer(error, offset)
-
-
-@contextlib.contextmanager
-def connected(bootstrap: str) -> Iterator[Connection]:
-    """A connection for as long as the context."""
-    with contextlib.closing(Connection(bootstrap)) as connection:
-        yield connection
 
 
 _Do: TypeAlias = Callable[[Path, random.Random], object]
@@ -406,7 +400,7 @@ class _Writers:
     def write_small(self, rounds: int) -> None:
         """Batches of one record each to `paged`, of a producer whose sequence goes on."""
         places = [place for place in PARTITIONS if place[0] == "paged"]
-        with connected(self._bootstrap) as connection:
+        with contextlib.closing(Connection(self._bootstrap)) as connection:
             for number in range(self._small, self._small + rounds):
                 record = Record(0, FIRST_MS + number, b"k", b"%d" % number)
                 batch = encoded.batch_v2([record], producer_id=10**6, producer_epoch=0, base_sequence=number)
@@ -460,7 +454,8 @@ def killed_disk(directory: Path, version: str) -> Broker:
         writers.write(_ROUNDS[0])
         writers.write_small(_SMALL_ROUNDS[0])
         wait_until(lambda: _is_compacted(broker), "segments are not compacted")
-        wait_until(lambda: all(_first(path) > 0 for path in _directories(broker, "tiered")), "segments stay")
+        firsts = [path / segment_file(0, LOG_SUFFIX) for path in _directories(broker, "tiered")]
+        wait_until(lambda: not any(first.exists() for first in firsts), "segments stay")
         set_config(broker.bootstrap, "tiered", {"local.retention.bytes": -2})
     with broker.running_until_killed():
         writers.write(_ROUNDS[1])
@@ -483,7 +478,3 @@ def _is_compacted(broker: Broker) -> bool:
         done.get(TopicPartition("compacted", number), 0) == int(max(path.glob(f"*{LOG_SUFFIX}")).stem) > 0
         for number, path in enumerate(_directories(broker, "compacted"))
     )
-
-
-def _first(directory: Path) -> int:
-    return min(int(path.stem) for path in directory.glob(f"*{LOG_SUFFIX}"))

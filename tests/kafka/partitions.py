@@ -68,7 +68,6 @@ def marker_batch(
     control_type: int = ABORT,
     producer_epoch: int = 0,
     coordinator_epoch: int = 0,
-    timestamp: int = 0,
     timestamp_delta: int = 0,
 ) -> Batch:
     """A control batch of 78 bytes as a transaction coordinator writes it.
@@ -79,8 +78,8 @@ def marker_batch(
     return Batch(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        timestamp=timestamp,
-        base_timestamp=timestamp,
+        timestamp=0,
+        base_timestamp=0,
         attributes=_TRANSACTION_MARKER,
         body=record(marker_key(control_type), marker_value(coordinator_epoch), timestamp_delta=timestamp_delta)
         if body is None
@@ -468,8 +467,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     ),
     # offsets
     "offset overflow": Fault(
-        _change(offset_step=st.sampled_from([2**31 + 2**20, 2**40, -(2**40), 2**63])),
-        "offset-overflow",
+        _change(offset_step=st.sampled_from([2**31 + 2**20, 2**40, -(2**40), 2**63])), "offset-overflow"
     ),
     "offsets going back": Fault(_change(offset_step=st.sampled_from([0, -1, -3, -30])), "ok"),
     "a batch twice": Fault(_repeat_a_batch, "ok"),
@@ -503,8 +501,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     # producers
     "odd producer id": Fault(_change(producer_id=st.sampled_from([-2, -_LONG_MAX - 1])), "ok"),
     "odd producer epoch": Fault(
-        _insert(_any(*[data_batch(_STRANGER, producer_epoch=epoch) for epoch in (-1, -2, 2**15 - 1, -(2**15))])),
-        "ok",
+        _insert(_any(*[data_batch(_STRANGER, producer_epoch=epoch) for epoch in (-1, -2, 2**15 - 1, -(2**15))])), "ok"
     ),
     "odd sequence": Fault(
         _insert(

@@ -37,6 +37,11 @@ def restore(
     )
 
 
+def restore_one(old: Broker, new: Broker, *options: str) -> Ended:
+    """Restore the disk of one broker, whose log dirs are all of its cluster's, into one of a new cluster."""
+    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
+
+
 def checked(bootstrap: str, plan: Mapping[str, Any], directory: Path) -> Ended:
     """What `restore-check` says of a running cluster and of what `restore --apply` has printed."""
     path = directory / "restored.json"

@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.messages.interpreter import unsigned_varint
 from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.jars import PROJECT
@@ -61,15 +62,9 @@ def payment(order: int, amount: float, currency: str | None) -> bytes:
 
 def shipment(order: int, carrier: str) -> bytes:
     """Of the first message of `shipment.proto`, which a single zero stands for."""
-    return framed(_SHIPMENT, b"\0", b"\x08" + _base128(order), b"\x12" + _base128(len(carrier)) + carrier.encode())
-
-
-def _base128(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
+    return framed(
+        _SHIPMENT, b"\0", b"\x08" + unsigned_varint(order), b"\x12" + unsigned_varint(len(carrier)) + carrier.encode()
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -415,6 +415,9 @@ def _of_log_manager() -> dict[str, Damage]:
     def in_b(name: str) -> Callable[[Disk], Path]:
         return lambda disk: disk.b / name
 
+    def written(name: str, content: str) -> Damage:
+        return lambda disk: (disk.b / name).write_text(content)
+
     damages: dict[str, Damage] = {
         **_each(CLEAN_SHUTDOWN_FILE, in_b(CLEAN_SHUTDOWN_FILE), ["empty", "NUL", "missing"]),
         f"{CLEAN_SHUTDOWN_FILE}: a directory": lambda disk: (
@@ -422,21 +425,12 @@ def _of_log_manager() -> dict[str, Damage]:
             _directory(disk.b / CLEAN_SHUTDOWN_FILE),
         ),
     }
-    for name in (
-        RECOVERY_POINT_CHECKPOINT,
-        LOG_START_OFFSET_CHECKPOINT,
-        HIGH_WATERMARK_CHECKPOINT,
-        CLEANER_CHECKPOINT,
-    ):
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT):
         damages |= {
             **_each(name, in_b(name), ["empty", "NUL", "missing"]),
-            f"{name}: junk": lambda disk, name=name: (disk.b / name).write_text("junk\n"),  # type: ignore[misc]
-            f"{name}: fewer lines than it says": lambda disk, name=name: (disk.b / name).write_text(  # type: ignore[misc]
-                "0\n3\norders 0 5\n"
-            ),
-            f"{name}: an offset that is no number": lambda disk, name=name: (disk.b / name).write_text(  # type: ignore[misc]
-                "0\n1\norders 0 x\n"
-            ),
+            f"{name}: junk": written(name, "junk\n"),
+            f"{name}: fewer lines than it says": written(name, "0\n3\norders 0 5\n"),
+            f"{name}: an offset that is no number": written(name, "0\n1\norders 0 x\n"),
         }
     return damages
 
@@ -492,48 +486,46 @@ def _of_moves() -> dict[str, Damage]:
     def orders(disk: Disk) -> Path:
         return disk.b / "orders-0"
 
+    def copy(disk: Disk, suffix: str = "future", to: Path | None = None, number: int = 0) -> Path:
+        """A copy of a partition with such a name, beside it or in another log dir."""
+        return _moved(_copied(orders(disk), disk.spare / "orders-0"), suffix, to or disk.b, number)
+
     def to_a(disk: Disk) -> Path:
-        """A copy of a partition on its way to the other log dir."""
-        return _moved(_copied(orders(disk), disk.spare / "orders-0"), "future", disk.a)
+        return copy(disk, to=disk.a)
 
     return {
         "-future: alone, in the log dir that the metadata says": lambda disk: _moved(orders(disk), "future"),
         "-future: alone, in another log dir than the metadata says": lambda disk: _moved(
             orders(disk), "future", disk.a
         ),
-        "-future: in one log dir with the partition": lambda disk: _moved(
-            _copied(orders(disk), disk.spare / "orders-0"), "future", disk.b
-        ),
+        "-future: in one log dir with the partition": copy,
         "-future: in one log dir with the partition, which the metadata has elsewhere": lambda disk: _copied(
             orders(disk).rename(disk.a / "orders-0"), disk.a / f"orders-0.{0:032x}-future"
         ),
         "-future: the partition is where the metadata says, the copy is as long": to_a,
         "-future: the partition is where the metadata says, the copy is shorter": lambda disk: _shorter(to_a(disk)),
         "-future: the copy is where the metadata says": lambda disk: (
-            _moved(_copied(orders(disk), disk.spare / "orders-0"), "future", disk.b),
+            copy(disk),
             orders(disk).rename(disk.a / "orders-0"),
         ),
         "-future: the copy is where the metadata says, and shorter": lambda disk: (
-            _shorter(_moved(_copied(orders(disk), disk.spare / "orders-0"), "future", disk.b)),
+            _shorter(copy(disk)),
             orders(disk).rename(disk.a / "orders-0"),
         ),
         "-future: of a topic that the metadata does not have": lambda disk: _of_id(to_a(disk), _UNKNOWN_ID),
         "-future: without partition.metadata": lambda disk: _removed(to_a(disk) / PARTITION_METADATA),
         "-future: of a partition of another broker": lambda disk: _moved(disk.spare / "away-0", "future", disk.a),
-        "-future: two of one partition": lambda disk: (
-            to_a(disk),
-            _moved(_copied(orders(disk), disk.spare / "orders-0"), "future", disk.b, number=1),
-        ),
-        "-delete: left over": lambda disk: _moved(_copied(orders(disk), disk.spare / "orders-0"), "delete", disk.b),
+        "-future: two of one partition": lambda disk: (to_a(disk), copy(disk, number=1)),
+        "-delete: left over": lambda disk: copy(disk, "delete"),
         "-delete: of a partition that is not there else": lambda disk: _moved(orders(disk), "delete"),
         "-delete: its leader-epoch-checkpoint is NUL": lambda disk: _zeroed(
-            _moved(_copied(orders(disk), disk.spare / "orders-0"), "delete", disk.b) / LEADER_EPOCH_CHECKPOINT
+            copy(disk, "delete") / LEADER_EPOCH_CHECKPOINT
         ),
         "-delete: empty": lambda disk: _directory(disk.b / f"orders-0.{0:032x}-delete"),
-        "-stray: left over": lambda disk: _moved(_copied(orders(disk), disk.spare / "orders-0"), "stray", disk.b),
+        "-stray: left over": lambda disk: copy(disk, "stray"),
         "-stray: of a partition that is not there else": lambda disk: _moved(orders(disk), "stray"),
         "-stray: its leader-epoch-checkpoint is NUL": lambda disk: _zeroed(
-            _moved(_copied(orders(disk), disk.spare / "orders-0"), "stray", disk.b) / LEADER_EPOCH_CHECKPOINT
+            copy(disk, "stray") / LEADER_EPOCH_CHECKPOINT
         ),
     }
 

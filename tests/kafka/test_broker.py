@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 import kidxlib
 from kidxlib.format import layouts
 from tests.faults.processes import kidx
+from tests.kafka.crashed import INDEX_SUFFIXES, lasts
 from tests.kafka.reading import Record, Seen, read, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.consumed import Row, read_rows
@@ -41,17 +41,13 @@ _SNAPSHOT_LOADED: Final = re.compile(
 #: The controller's own log. A broker never takes it for cleanly stopped, recovers it at each start, and adds to it.
 _METADATA: Final = "__cluster_metadata-0"
 
-_SETTINGS: Final = {
-    "offsets.topic.num.partitions": 1,
-    "transaction.state.log.num.partitions": 2,
-}
+_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
 _STEPS: Final = 350
 
 #: Which transactional producer has a transaction open over the restart, and which in the end.
 _OPEN_OVER_RESTART: Final = 3
 _LEFT_OPEN: Final = 2
 
-_INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 _EPOCHS: Final = "leader-epoch-checkpoint"
 
 _T = TypeVar("_T")
@@ -221,7 +217,7 @@ def test_rebuilt_snapshots_and_epochs_equal_the_brokers_own(stopped: Stopped, al
     left_at_restart = {snapshot for snapshot in theirs if snapshot not in _segments(stopped.broker)} - ours.keys()
     assert left_at_restart and ours.keys() == theirs.keys() - left_at_restart
     dropped = _dropped(ours, theirs)
-    assert dropped and _all_silent_for_a_day(dropped)
+    assert dropped and not any(map(lasts, dropped))
 
     our_epochs, their_epochs = _epochs(all_rebuilt.files), _epochs(stopped.files)
     without_records = {directory for directory, epochs in our_epochs.items() if not epochs}
@@ -240,11 +236,11 @@ def test_broker_rebuilds_what_is_missing_to_the_same_bytes(stopped: Stopped, all
     segments = [segment for segment in _segments(broker) if not segment.startswith(_METADATA)]
     assert len(_not_taken(run)) == len(segments)
     ours, theirs = _apart_from_metadata(all_rebuilt.files), _apart_from_metadata(_auxiliary_files(broker))
-    for suffix in _INDEX_SUFFIXES:
+    for suffix in INDEX_SUFFIXES:
         assert _differing(_of(ours, suffix), _of(theirs, suffix)) == []
     our_snapshots, their_snapshots = _snapshots(ours), _snapshots(theirs)
     assert our_snapshots.keys() == their_snapshots.keys()
-    assert _all_silent_for_a_day(_dropped(our_snapshots, their_snapshots))
+    assert not any(map(lasts, _dropped(our_snapshots, their_snapshots)))
     # Its start began an epoch of its own, in which nothing was written.
     assert _epochs(ours) == {directory: epochs[:-1] for directory, epochs in _epochs(theirs).items()}
 
@@ -261,7 +257,7 @@ def _with_files_lost(stopped: Stopped, name: str, *, everything: bool) -> Broker
     """A copy of the broker without its index files, or without anything but its logs."""
     broker = stopped.broker.copy(stopped.broker.directory.with_name(name))
     for file in _auxiliary_files(broker):
-        if everything or file.endswith(_INDEX_SUFFIXES):
+        if everything or file.endswith(INDEX_SUFFIXES):
             (broker.log_dir / file).unlink()
     return broker
 
@@ -271,7 +267,7 @@ def _auxiliary_files(broker: Broker) -> dict[str, bytes]:
     return {
         str(path.relative_to(broker.log_dir)): path.read_bytes()
         for path in broker.log_dir.glob("*/*")
-        if path.suffix in (*_INDEX_SUFFIXES, ".snapshot") or path.name == _EPOCHS
+        if path.suffix in (*INDEX_SUFFIXES, ".snapshot") or path.name == _EPOCHS
     }
 
 
@@ -291,7 +287,7 @@ def _modification_times(broker: Broker) -> dict[str, list[int]]:
     return {
         segment: [
             path.stat().st_mtime_ns
-            for path in (broker.log_dir / f"{segment}{suffix}" for suffix in _INDEX_SUFFIXES)
+            for path in (broker.log_dir / f"{segment}{suffix}" for suffix in INDEX_SUFFIXES)
             if path.exists()
         ]
         for segment in _segments(broker)
@@ -323,14 +319,6 @@ def _dropped(ours: dict[str, frozenset[Producer]], theirs: dict[str, frozenset[P
     """The producers of our snapshots that theirs do not have; theirs have no others."""
     assert [name for name, producers in ours.items() if not theirs[name] <= producers] == []
     return [producer for name, producers in ours.items() for producer in producers - theirs[name]]
-
-
-def _all_silent_for_a_day(producers: list[Producer]) -> bool:
-    """No transaction open and nothing written for `producer.id.expiration.ms`."""
-    a_day_ago_ms = time.time() * 1000 - 24 * 60 * 60 * 1000
-    return all(
-        producer.timestamp < a_day_ago_ms and producer.current_transaction_first_offset < 0 for producer in producers
-    )
 
 
 def _epochs(files: dict[str, bytes]) -> dict[str, list[tuple[int, int]]]:

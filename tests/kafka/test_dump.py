@@ -57,16 +57,7 @@ _GZIP: Final = layouts.CODECS.index("gzip")
 @pytest.mark.promised_alone("mutated segments are dumped with both")
 def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
     """Real, synthetic and damaged segments with the files that Kafka's recovery wrote for them."""
-    contents = {
-        segment_files.LOG_SUFFIX: golden_segment.log.read_bytes(),
-        segment_files.OFFSET_INDEX_SUFFIX: golden_segment.offset_index,
-        segment_files.TIME_INDEX_SUFFIX: golden_segment.time_index,
-        segment_files.TRANSACTION_INDEX_SUFFIX: golden_segment.transaction_index,
-        segment_files.SNAPSHOT_SUFFIX: golden_segment.snapshot,
-    }
-    for suffix, content in contents.items():
-        if content is not None:
-            (scratch / segment_file(golden_segment.base_offset, suffix)).write_bytes(content)
+    golden_segment.write(scratch, golden_segment.log.read_bytes())
     for file in sorted(scratch.iterdir()):
         for options in _OPTIONS[file.suffix]:
             end = assert_as_kafka(kafka_dump, file, options)
@@ -272,11 +263,10 @@ _OLD: Final = sorted(path.name for path in (DATA / "logs").iterdir() if path.nam
 
 
 @pytest.mark.parametrize("directory", _OLD)
-def test_records_are_those_of_kafka_dump_log(kafka: Kafka, directory: str, scratch: Path, tmp_path: Path) -> None:
+def test_records_are_those_of_kafka_dump_log(kafka_dump: KafkaDump, directory: str, scratch: Path) -> None:
     copy = shutil.copytree(DATA / "logs" / directory, scratch / directory)
-    dump = KafkaDump(kafka, tmp_path)
     logs = sorted(copy.glob("*.log"))
-    printed = [line for log in logs for line in dump("--print-data-log", "--files", str(log)).lines]
+    printed = [line for log in logs for line in kafka_dump("--print-data-log", "--files", str(log)).lines]
     expected = [_row(line) for line in printed if line.startswith(b"| ")]
     columns = ["offset", "timestampType", "timestamp", "key", "value"]
     found = read(copy, columns=columns).read_all().to_pydict()

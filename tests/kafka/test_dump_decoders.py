@@ -7,7 +7,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.messages.definitions import MessageDefinition, messages_of
 from kidxlib.messages.interpreter import Values
-from kidxlib.messages.interpreter import unsigned_varint as varint
 from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
 from kidxlib.messages.typed_records import (
@@ -29,6 +28,8 @@ from kidxlib.messages.typed_records import (
     REMOTE_LOG_METADATA,
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
+    FramedMessage,
+    write_framed,
 )
 from kidxlib.records.reader import Record
 from tests.conftest import Say
@@ -48,6 +49,7 @@ _TRANSACTIONS: Final = "--transaction-log-decoder"
 _METADATA: Final = "--cluster-metadata-decoder"
 _REMOTE: Final = "--remote-log-metadata-decoder"
 _SHARES: Final = "--share-group-state-decoder"
+_DECODERS: Final = (_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES)
 _CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _SETTINGS: Final = {
     "offsets.topic.num.partitions": 1,
@@ -155,7 +157,7 @@ def _fill_segments(bootstrap: str) -> None:
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-@pytest.mark.parametrize("option", [_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_records_of_another_topic(kafka_dump: KafkaDump, log_dir: Path, scratch: Path, option: str) -> None:
     """Kafka says of each what keeps it from being read, or throws where there is no key."""
     for path, own in _files(log_dir):
@@ -163,7 +165,7 @@ def test_records_of_another_topic(kafka_dump: KafkaDump, log_dir: Path, scratch:
             assert_as_kafka(kafka_dump, Path(shutil.copy(path, scratch)), (option,))
 
 
-@pytest.mark.parametrize("option", [_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_random_messages(
     kafka_dump: KafkaDump, scratch: Path, rng: random.Random, say: Say, exhaustive: bool, option: str
 ) -> None:
@@ -220,9 +222,7 @@ def _random_framed_record(module: str, rng: random.Random) -> tuple[None, bytes 
     values = random_values(message, version, rng)
     if module == REMOTE_LOG_METADATA and rng.random() < 0.8:
         values = _plausible(values, rng)
-    assert message.api_key is not None
-    frame = varint(1) + varint(message.api_key) + varint(version)
-    return None, _perhaps_changed(frame + message_bytes(message, values, version), rng)
+    return None, _perhaps_changed(write_framed(FramedMessage(message, version, values)), rng)
 
 
 def _plausible(values: Values, rng: random.Random) -> Values:
@@ -277,9 +277,8 @@ _RANDOM: Final[dict[str, Callable[[random.Random], tuple[bytes | None, bytes | N
 }
 
 
-@pytest.mark.parametrize(
-    ("option", "magic"), list(product([_OFFSETS, _TRANSACTIONS, _METADATA, _REMOTE, _SHARES], [1, 2]))
-)
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("option", _DECODERS)
 def test_keys_and_values_that_are_null(kafka_dump: KafkaDump, scratch: Path, option: str, magic: int) -> None:
     """Where there is no key, Kafka throws: nothing of the record's contents is shown, and nothing after it."""
     log = scratch / segment_file(0, segment_files.LOG_SUFFIX)

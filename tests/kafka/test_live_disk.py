@@ -32,11 +32,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.checkpoint_files import (
-    CLEANER_CHECKPOINT,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-)
+from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition
@@ -506,9 +502,8 @@ def _consumed(table: pa.Table, topic: str, partition: int, end: int) -> Consumed
     return Consumed.of(rows, end)
 
 
-def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka: Kafka, tmp_path: Path) -> None:
+def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka_dump: KafkaDump, tmp_path: Path) -> None:
     copy, shown, dumped = tmp_path / "copy", b"", 0
-    kafka_dump = KafkaDump(kafka, tmp_path)
     for directory in _partitions(disk):
         shutil.copytree(directory, copy)
         decoder = _DECODERS.get(directory.name.rpartition("-")[0])

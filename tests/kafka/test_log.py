@@ -102,12 +102,7 @@ def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int)
 
 @pytest.mark.promised_alone("random logs are looked up with both")
 def test_golden_logs(
-    kafka: Kafka,
-    scratch: Path,
-    golden_segments: list[GoldenSegment],
-    rng: random.Random,
-    exhaustive: bool,
-    say: Say,
+    kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
     """Kafka opens a copy as after a clean stop, and is asked the same."""
     seeks = 0

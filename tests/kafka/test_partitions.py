@@ -121,11 +121,7 @@ def _check(
 
 def _recover(partition: Partition) -> OurPartition:
     return fold_partition(
-        (
-            base_offset,
-            len(log),
-            recover.recover(WholeLog(np.frombuffer(log, np.uint8)), base_offset, partition.options),
-        )
+        (base_offset, len(log), recover.recover(WholeLog(np.frombuffer(log, np.uint8)), base_offset, partition.options))
         for base_offset, log in partition.logs
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import random
@@ -52,7 +53,6 @@ from tests.kafka.damaged_disk import (
     PARTITIONS,
     Answer,
     Connection,
-    connected,
     killed_disk,
 )
 from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of, wait_until_read
@@ -192,7 +192,7 @@ def outcome(broker: Broker, sent: Mapping[tuple[str, int], Sent]) -> Outcome:
         wait_until_read(broker.bootstrap, _IN_BUCKET)
         uncommitted, committed = (_read(broker.bootstrap, each) for each in ("read_uncommitted", "read_committed"))
         offsets = _offsets(broker.bootstrap)
-        with connected(broker.bootstrap) as connection:
+        with contextlib.closing(Connection(broker.bootstrap)) as connection:
             answers = _go_on(connection, sent)
         config = {"bootstrap.servers": broker.bootstrap, "transactional.id": LEFT_OPEN, "log_level": 2}
         Producer(config).init_transactions(TIMEOUT_SECONDS)
@@ -478,7 +478,9 @@ def _make_whole(disk: _Disk, broker: Broker, way: _Way) -> set[str]:
         place, is_of_epochs, _ = each.partition("/leader-epoch-checkpoint: ")
         (without_epochs if is_of_epochs else refused).add(Path(place.split(": no producer snapshot")[0]).name)
     assert all(name.startswith("tiered-") for name in without_epochs), planned["refused"]
-    _put_back(disk, broker, without_epochs | refused)
+    for name in without_epochs | refused:
+        shutil.rmtree(broker.log_dir / name)
+        shutil.copytree(disk.broker.log_dir / name, broker.log_dir / name)
     if way.level != "marker":
         assert not refused, planned["refused"]
         return without_epochs
@@ -486,12 +488,6 @@ def _make_whole(disk: _Disk, broker: Broker, way: _Way) -> set[str]:
     assert refused <= {f"{kind}-{number}" for kind, number in without if kind != "deleted"}, planned["refused"]
     assert refused | without_epochs >= {f"{kind}-{number}" for kind, number in without if kind == "tiered"}
     return refused | without_epochs
-
-
-def _put_back(disk: _Disk, broker: Broker, names: Iterable[str]) -> None:
-    for name in names:
-        shutil.rmtree(broker.log_dir / name)
-        shutil.copytree(disk.broker.log_dir / name, broker.log_dir / name)
 
 
 def _ensure_whole(disk: _Disk, alone: Outcome) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -180,14 +180,10 @@ def _ensure_same_logs(cluster: Cluster) -> None:
     """The replicas of each partition hold the same bytes."""
     for topic, number in _ALL:
         logs = {
-            node: _bytes_of(sorted((broker.log_dir / f"{topic}-{number}").glob(f"*{LOG_SUFFIX}")))
+            node: b"".join(map(Path.read_bytes, sorted((broker.log_dir / f"{topic}-{number}").glob(f"*{LOG_SUFFIX}"))))
             for node, broker in cluster.brokers.items()
         }
         assert len(set(logs.values())) == 1, (number, {node: len(content) for node, content in logs.items()})
-
-
-def _bytes_of(logs: Sequence[Path]) -> bytes:
-    return b"".join(log.read_bytes() for log in logs)
 
 
 def _ensure_all_there(cluster: Cluster, acknowledged: dict[tuple[int, int], bytes]) -> None:

@@ -13,11 +13,7 @@ import pytest
 
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.format.checkpoint_files import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    offset_checkpoint,
-)
+from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, parse_segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.recovery.options import RecoverOptions

@@ -10,10 +10,10 @@ from typing import Any, Final
 from kidxlib.log.remote.metadata_topic import MetadataRecord, metadata_partition, possible_counts
 from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition, read_remote_log_metadata
-from kidxlib.messages.typed_records import FramedMessage
+from kidxlib.messages.typed_records import FramedMessage, write_framed
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
-from tests.support.tiered import SEGMENT, segment, update, value_of
+from tests.support.tiered import SEGMENT, segment, update
 
 _OF: Final = TopicIdPartition("oAtiIQ95REujbuzNd_lkLQ", "t", 0)
 _OFFSETS, _EPOCHS = 24, 4
@@ -25,7 +25,7 @@ def test_states_and_lineage(kafka: Kafka, rng: random.Random, say: Say, exhausti
     read = 0
     for _ in range(rounds):
         messages = list(_messages(rng))
-        values = [value_of(message) for message in messages]
+        values = [write_framed(message) for message in messages]
         records = (MetadataRecord(number, 0, read_remote_log_metadata(value)[1]) for number, value in enumerate(values))
         folded = fold_remote_segments(records).segments.to_pylist()
         states, found = _of_kafka(kafka, messages, values)

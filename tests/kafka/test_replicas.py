@@ -13,7 +13,6 @@ from typing import Final
 import google_crc32c
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format import layouts
@@ -28,7 +27,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.crashed import batches_of
 from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.support.kafka.admin import make_topics
+from tests.support.kafka.admin import make_topics, wait_until
+from tests.support.kafka.broker import Broker
 from tests.support.kafka.cluster import Cluster
 
 _SETTINGS: Final = {
@@ -88,7 +88,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iter
     directory = tmp_path_factory.mktemp("replicas")
     cluster = Cluster(directory / "cluster", _SETTINGS, broker_version)
     with cluster.running():
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topics = [
             NewTopic(
                 topic,
@@ -100,11 +99,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iter
         ]
         make_topics(cluster.bootstrap, topics)
         ends = _write(cluster, dict.fromkeys(_TOPICS, _RECORDS))
-        _wait_for(admin, cluster, ends, list(cluster.brokers))
-        _wait_until_cleaned(admin, cluster)
+        _wait_for(cluster, ends, list(cluster.brokers))
+        wait_until(lambda: all(map(_is_cleaned, cluster.brokers.values())), "a log is not cleaned")
         cluster.kill(_KILLED)
         later = _write(cluster, {"late": _RECORDS})
-        _wait_for(admin, cluster, later, [node for node in cluster.brokers if node != _KILLED])
+        _wait_for(cluster, later, [node for node in cluster.brokers if node != _KILLED])
     log_dirs = {f"broker-{node}": broker.log_dir for node, broker in cluster.brokers.items()}
     yield _Fleet(log_dirs, {number: end - ends[topic, number] for (topic, number), end in later.items()})
 
@@ -130,23 +129,18 @@ def _write(cluster: Cluster, topics: dict[str, int]) -> dict[tuple[str, int], in
     return ends
 
 
-def _wait_for(admin: AdminClient, cluster: Cluster, ends: dict[tuple[str, int], int], nodes: Sequence[int]) -> None:
+def _wait_for(cluster: Cluster, ends: dict[tuple[str, int], int], nodes: Sequence[int]) -> None:
     """Wait until all checkpoints of brokers say that these offsets are committed."""
-    for _ in range(600):
+
+    def are_committed() -> bool:
         watermarks = [read_checkpoints(cluster.brokers[node].log_dir).high_watermarks or {} for node in nodes]
-        if all(found.get(TopicPartition(*place)) == end for place, end in ends.items() for found in watermarks):
-            return
-        admin.poll(0.1)
-    raise AssertionError((ends, watermarks))
+        return all(found.get(TopicPartition(*place)) == end for place, end in ends.items() for found in watermarks)
+
+    wait_until(are_committed, f"not all are committed: {ends}")
 
 
-def _wait_until_cleaned(admin: AdminClient, cluster: Cluster) -> None:
-    for _ in range(600):
-        cleaned = [read_checkpoints(broker.log_dir).cleaner_offsets or {} for broker in cluster.brokers.values()]
-        if all(TopicPartition("compacted", 0) in found for found in cleaned):
-            return
-        admin.poll(0.1)
-    raise AssertionError(cleaned)
+def _is_cleaned(broker: Broker) -> bool:
+    return TopicPartition("compacted", 0) in (read_checkpoints(broker.log_dir).cleaner_offsets or {})
 
 
 def test_replicas_are_the_same_and_one_is_behind(fleet: _Fleet, tmp_path: Path) -> None:

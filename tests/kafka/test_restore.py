@@ -21,10 +21,9 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read, read_all
-from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, lift, restore, state_of
+from tests.kafka.restored import NEW_CLUSTER, assert_described, checked, lift, restore_one, state_of
 from tests.kafka.traffic import PARTITIONS
 from tests.support.kafka.admin import delete_records, delete_topic, make_topics
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
@@ -154,15 +153,11 @@ def _new_broker(directory: Path, version: str) -> Broker:
     return Broker(directory, _MUCH_RETENTION, more_log_dirs=["more"], version=version, cluster_id=NEW_CLUSTER)
 
 
-def _restore(old: Broker, new: Broker, *options: str) -> Ended:
-    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
-
-
 def _restored(old: Broker, new: Broker) -> dict[str, Any]:
     """Plan, and carry the plan out. Return it."""
-    planned = _restore(old, new)
+    planned = restore_one(old, new)
     assert planned.code == ExitCode.OK and not planned.json["applied"], planned
-    applied = _restore(old, new, "--apply", planned.json["plan"])
+    applied = restore_one(old, new, "--apply", planned.json["plan"])
     assert applied.code == ExitCode.OK and applied.json["applied"], applied
     of_apply = {"contents", "groups", "disks"}
     one, other = ({key: ended.json[key] for key in ended.json if key not in of_apply} for ended in (planned, applied))

@@ -209,10 +209,7 @@ def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Pa
 def test_tiered_topics_of_three_brokers(has_metadata: bool, tmp_path: Path, broker_version: str) -> None:
     """One disk is lost. The replicas on the others begin where each had deleted what was uploaded."""
     old = Cluster(
-        tmp_path / "old",
-        {**_OF_THREE, "rsm.config.dir": tmp_path / "living"},
-        broker_version,
-        make=tiered_broker,
+        tmp_path / "old", {**_OF_THREE, "rsm.config.dir": tmp_path / "living"}, broker_version, make=tiered_broker
     )
     with old.running():
         fill(old.brokers[1], replicas=3)

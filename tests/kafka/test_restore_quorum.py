@@ -93,7 +93,8 @@ class _Clients:
     def begin(self) -> None:
         """Make topics, end transactions in both ways, leave one open, commit offsets; and then write all the time."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        _wait_for_brokers(admin)
+        # Else no topic can have three replicas.
+        wait_until(lambda: len(admin.list_topics(timeout=TIMEOUT_SECONDS).brokers) == _BROKERS, "a broker is missing")
         topics = [
             NewTopic(topic, count, _BROKERS, config=_CONFIGS.get(topic, {"segment.bytes": "1048576"}))
             for topic, count in _PARTITIONS.items()
@@ -301,15 +302,6 @@ def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
     raise AssertionError(f"not made: {topics}")
 
 
-def _wait_for_brokers(admin: AdminClient) -> None:
-    """Wait until all brokers have registered: else no topic can have three replicas."""
-    for _ in range(1_200):
-        if len(admin.list_topics(timeout=TIMEOUT_SECONDS).brokers) == _BROKERS:
-            return
-        admin.poll(0.1)
-    raise AssertionError("a broker has not registered")
-
-
 def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for _ in range(1_200):
@@ -327,9 +319,7 @@ def _wait_until_in_sync(cluster: Cluster, plan: Mapping[str, Any]) -> None:
 
 
 def _assert_all_there(
-    acknowledged: Mapping[_Place, bytes],
-    known_to_be_there: set[bytes],
-    seen: Mapping[tuple[str, int], PartitionRead],
+    acknowledged: Mapping[_Place, bytes], known_to_be_there: set[bytes], seen: Mapping[tuple[str, int], PartitionRead]
 ) -> None:
     """Each acknowledged record is at its offset, and no value is there twice."""
     found = {

@@ -21,10 +21,9 @@ from kidxlib.operations.restore.inventory import source_brokers, take_inventory
 from kidxlib.operations.restore.until_offsets import plan_ends
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
 from tests.kafka.crashed import killed_broker
 from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
-from tests.kafka.restored import NEW_CLUSTER, restore
+from tests.kafka.restored import NEW_CLUSTER, restore_one
 from tests.kafka.traffic import PARTITIONS
 from tests.support.kafka.admin import make_topics
 from tests.support.kafka.broker import Broker
@@ -141,10 +140,6 @@ def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> _Read:
         return _read(broker)
 
 
-def _restore(old: Broker, new: Broker, *options: str) -> Ended:
-    return restore([",".join(map(str, old.log_dirs))], {1: new}, *options)
-
-
 def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     """A group's offsets, once its coordinator, which begins after the broker, answers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
@@ -182,12 +177,12 @@ def test_a_cluster_comes_back_to_given_offsets(
     ]
     given.append({"topic": _TRANSFERS[0], "partition": 0, "offset": 2 * (_RECORDS + 1) + 1})
     until.write_text(json.dumps({"partitions": given, "version": 1}))
-    refused = _restore(old, new, "--until-offsets", str(until))
+    refused = restore_one(old, new, "--until-offsets", str(until))
     assert refused.code == ExitCode.USAGE and any("--reset-offsets FILE" in line for line in refused.json["refused"])
     options = ("--until-offsets", str(until), "--reset-offsets", str(resets))
-    planned = _restore(old, new, *options)
+    planned = restore_one(old, new, *options)
     assert planned.code == ExitCode.OK, planned
-    applied = _restore(old, new, *options, "--apply", planned.json["plan"])
+    applied = restore_one(old, new, *options, "--apply", planned.json["plan"])
     assert applied.code == ExitCode.OK and applied.json["applied"], applied
     ends = _ends(applied.json)
     assert ends.keys() == set(_ALL) and ends[_TRANSFERS] == 2 * (_RECORDS + 1)

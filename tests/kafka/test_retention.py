@@ -14,19 +14,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    parse_segment_log,
-    segment_file,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.library.recover_directory import recover_file
 from kidxlib.operations.retention.plan_work import max_timestamp_on_disk
-from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.recover import RecoveredSegment, recover
+from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.retention.decide import RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
-from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.retention import KafkaRetention
@@ -73,14 +66,7 @@ class _Partition:
 
 
 def _partition(directory: Path) -> _Partition:
-    recovered = {}
-    for log in sorted(directory.glob(f"*{LOG_SUFFIX}")):
-        base_offset = parse_segment_log(log.name)
-        assert base_offset is not None
-        recovered[base_offset] = recover(
-            WholeLog(np.fromfile(log, np.uint8)), base_offset=base_offset, options=RecoverOptions()
-        )
-    return _Partition(directory, recovered)
+    return _Partition(directory, {int(log.stem): recover_file(log) for log in sorted(directory.glob(f"*{LOG_SUFFIX}"))})
 
 
 @pytest.fixture(scope="module")

@@ -162,9 +162,7 @@ def _write(kafka: Kafka, broker: Broker, payload: Path, topic: str, codec: str, 
         *("--topic", topic, "--num-records", str(_RECORDS), "--payload-file", str(payload), "--throughput", "-1"),
         *("--producer-props", *(f"{name}={value}" for name, value in settings.items())),
     ]
-    strings = kafka.gateway.new_array(kafka.gateway.jvm.String, len(arguments))
-    for number, argument in enumerate(arguments):
-        strings[number] = argument
+    strings = kafka.array(kafka.gateway.jvm.String, *arguments)
     kafka.gateway.jvm.org.apache.kafka.tools.ProducerPerformance.main(strings)
 
 
@@ -285,7 +283,7 @@ def _built(kafka: Kafka, records: list[Record], batch_size: int, codec: str) -> 
     first = records[0]
     most = kafka.find(f"{INTERNAL}.AbstractRecords").estimateSizeInBytesUpperBound
     compression = getattr(common.compress.Compression, codec)().build()
-    magic, no_headers = 2, kafka.gateway.new_array(common.header.Header, 0)
+    magic, no_headers = 2, kafka.array(common.header.Header)
     limit = max(batch_size, most(magic, compression.type(), first.key, first.value, no_headers))
     buffer = jvm.java.nio.ByteBuffer.allocate(limit)
     create_time = common.record.TimestampType.CREATE_TIME

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -53,9 +53,7 @@ _OFFLINE: Final = re.compile(r"Stopping serving logs in dir (\S+)")
 _UNIQUE: Final = re.compile(r"\.([0-9a-f]{32})-(delete|future|stray)$")
 
 
-def start_node(
-    disk: Disk, settings: Mapping[str, object], version: str, isolation_level: str = "read_uncommitted"
-) -> dict[str, Any]:
+def start_node(disk: Disk, version: str, isolation_level: str = "read_uncommitted") -> dict[str, Any]:
     """Start a node on a disk, and stop it once it has done what it does.
 
     Args:
@@ -70,7 +68,7 @@ def start_node(
     """
     broker = Broker(
         disk.directory / "node",
-        {**SETTINGS, **settings, "log.dirs": ",".join(str(disk.directory / name) for name in LOG_DIRS)},
+        {**SETTINGS, "log.dirs": ",".join(str(disk.directory / name) for name in LOG_DIRS)},
         version=version,
         format_with=None,
     )
@@ -176,7 +174,7 @@ def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path:
     disk = _damaged(case, tmp_path)
     for version in recordings.versions("starts"):
         effects = {obstacle.effect for obstacle in _obstacles(disk, release_of(version))}
-        did = recordings.of("starts", case, partial(_started, case, version), kafka=version, seed=0)
+        did = recordings.of("starts", case, _starting(partial(_damaged, case), version), kafka=version, seed=0)
         if case in _TOLD_OTHERWISE:
             assert Effect.LOG_DIR not in effects
             continue
@@ -185,21 +183,22 @@ def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path:
             continue
         assert (Effect.ENDS in effects) == (not did["serves"]), (version, did)
         if did["serves"]:
-            is_out_of_use = bool(did["offline"]) or (Effect.LOG_DIR in effects and not _served_of(did["offsets"]))
+            is_served = any(did["offsets"].get(name) != NOT_SERVED for name in ("orders-0", "orders-3", "ledger-0"))
+            is_out_of_use = bool(did["offline"]) or (Effect.LOG_DIR in effects and not is_served)
             assert (Effect.LOG_DIR in effects) == is_out_of_use, (version, did)
             stray = any(name.endswith("-stray") for folders in did["folders"].values() for name in folders)
             loses = stray or bool(did["offsets"])
             assert bool(effects) == (loses or case in _NOTHING_MISSED), (version, effects, did)
 
 
-def _started(case: str, version: str) -> Any:
-    with tempfile.TemporaryDirectory() as directory:
-        return start_node(_damaged(case, Path(directory)), {}, version)
+def _starting(make: Callable[[Path], Disk], version: str, **more: str) -> Callable[[], Any]:
+    """Starts a node on a disk that is made in a directory of its own."""
 
+    def start() -> Any:
+        with tempfile.TemporaryDirectory() as directory:
+            return start_node(make(Path(directory)), version, **more)
 
-def _served_of(offsets: Mapping[str, list[int] | str]) -> list[str]:
-    """What consumers get of the second log dir's partitions."""
-    return [name for name in ("orders-0", "orders-3", "ledger-0") if offsets.get(name) != NOT_SERVED]
+    return start
 
 
 def _damaged(case: str, directory: Path) -> Disk:
@@ -268,16 +267,12 @@ def test_producer_snapshots_are_missing(recordings: Recordings, tmp_path: Path, 
     records of an open transaction, where kidx says so and nowhere else.
     """
     case = f"producer snapshots: {'an older one' if is_left else 'none'} is left"
+    make = partial(_with_open_transaction, is_left=is_left)
     for version in recordings.versions("starts"):
-
-        def start(version: str = version) -> Any:
-            with tempfile.TemporaryDirectory() as directory:
-                disk = _with_open_transaction(Path(directory), is_left=is_left)
-                return start_node(disk, {}, version, isolation_level="read_committed")
-
+        start = _starting(make, version, isolation_level="read_committed")
         did = recordings.of("starts", case, start, kafka=version, seed=0)
         assert did["serves"] and did["offsets"] == ({} if is_left else {"orders-0": [0, 11]}), did
-    disk = _with_open_transaction(tmp_path, is_left=is_left)
+    disk = make(tmp_path)
     for command in ("recover", "verify"):
         arguments = [command, str(disk.a), str(disk.b), "--processes", "1"]
         ended = CliRunner().invoke(kidx, arguments, standalone_mode=False)
@@ -290,15 +285,11 @@ def test_a_record_of_a_newer_kafka(what: str, recordings: Recordings, tmp_path: 
     """Behind the latest snapshot, in the metadata's log. A node ends over it where kidx, asked for the node's Kafka,
     says so; what the node has registered says 4.3.
     """
+    make = partial(_with_newer_record, what)
     for version in recordings.versions("newer_records"):
-
-        def start(version: str = version) -> Any:
-            with tempfile.TemporaryDirectory() as directory:
-                return start_node(_with_newer_record(what, Path(directory)), {}, version)
-
-        did = recordings.of("newer_records", what, start, kafka=version, seed=0)
+        did = recordings.of("newer_records", what, _starting(make, version), kafka=version, seed=0)
         assert did["serves"] == (release_of(version) >= KAFKA_4_4), did
-    disk = _with_newer_record(what, tmp_path)
+    disk = make(tmp_path)
     for options, is_named in (((), True), (("--kafka-version", "4.4.0"), False), (("--kafka-version", "3.9"), True)):
         for command in ("recover", "verify"):
             arguments = [command, str(disk.a), str(disk.b), "--processes", "1", *options]
@@ -349,13 +340,10 @@ _MENDED: Final[Mapping[str, Sequence[str]]] = {
 def test_a_node_serves_all_of_a_mended_disk(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """By itself it does not start on it, or not with all that is there."""
     for version in recordings.versions("mended"):
-        before = recordings.of("starts", case, partial(_started, case, version), kafka=version, seed=0)
+        start = _starting(partial(_damaged, case), version)
+        before = recordings.of("starts", case, start, kafka=version, seed=0)
         assert not before["serves"] or before["offline"] or before["offsets"]
-
-        def start(version: str = version) -> Any:
-            with tempfile.TemporaryDirectory() as directory:
-                return start_node(_mended(case, Path(directory)), {}, version)
-
+        start = _starting(partial(_mended, case), version)
         did = recordings.of("mended", case, start, kafka=version, seed=0)
         assert did["serves"] and not did["offline"] and not did["offsets"], did
     assert not list(_obstacles(_mended(case, tmp_path)))

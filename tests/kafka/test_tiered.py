@@ -20,12 +20,7 @@ import kidxlib
 from kidxlib.audit.tiered.finding import AuditLevel
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
 from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import RemoteOptions, source_at
@@ -50,7 +45,7 @@ from tests.support.kafka.tiered import (
     tiered_twin,
     write_briefly_kept,
 )
-from tests.support.tiered_sites import Site, damages
+from tests.support.tiered_sites import Site, all_as_last, damages
 
 _DAMAGES: Final = damages(PLAIN, TRANSACTIONS)
 
@@ -212,7 +207,7 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     ]
     before = {path: path.read_bytes() for path in spoilt}
     spoilt[0].write_bytes(before[spoilt[0]][:-3])
-    passed_by.edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, _all_at_the_end)
+    passed_by.edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, all_as_last)
     aborted.edit(TRANSACTION_INDEX_SUFFIX, layouts.ABORTED_TRANSACTION, _of_another_producer)
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     with _running(broker):
@@ -225,10 +220,6 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     assert mended == {path.name: "put" for path in spoilt}
     assert {path: path.read_bytes() for path in spoilt} == before
     assert _seen(broker).differences(filled.seen) == []
-
-
-def _all_at_the_end(entries: NDArray[Any]) -> None:
-    entries["relative_offset"] = entries["relative_offset"][-1]
 
 
 def _of_another_producer(entries: NDArray[Any]) -> None:
@@ -297,10 +288,7 @@ def test_what_other_settings_would_free_a_broker_deletes(filled: _Filled, tmp_pa
     sizes = {each.id: each.row["log_bytes"] for each in segments}
     assert 0 < len(expected) < len(segments) and apart > 20_000
     assert found["due"]["bucket"]["segments"] == 0
-    assert found["freed"]["bucket"] == {
-        "segments": len(expected),
-        "log_bytes": sum(sizes[each] for each in expected),
-    }
+    assert found["freed"]["bucket"] == {"segments": len(expected), "log_bytes": sum(sizes[each] for each in expected)}
     assert numbers["copy_lags"] == []
     assert {each["copy_lag_bytes"] for each in numbers["topics"]} == {0}
 

@@ -25,19 +25,13 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.layouts import TIME_INDEX_ENTRY
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition as PartitionName
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.tiered.local_partitions import lost_epochs_of_local_partitions
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
-from tests.docs.pages import PROJECT
 from tests.kafka.reading import consumer_of
 from tests.kafka.recordings import Recordings
 from tests.support.audits import verified
@@ -45,9 +39,8 @@ from tests.support.kafka.admin import wait_until
 from tests.support.kafka.broker import DEADLINE_SECONDS
 from tests.support.kafka.tiered import ONE_PARTITION_EACH, tiered_broker
 from tests.support.logs.encoded import batch_v2
-from tests.support.tiered_sites import Site
+from tests.support.tiered_sites import SAMPLE, Site
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PLACE: Final = ("payments", 0)
 #: Its segments go as soon as the broker has begun to look for some that go.
 _CANARY: Final = ("readings", 0)
@@ -83,7 +76,7 @@ class _Disk:
 
 @functools.cache
 def _end(place: tuple[str, int]) -> int:
-    return _SAMPLE.segments(*place)[-1].offsets[1] + 1
+    return SAMPLE.segments(*place)[-1].offsets[1] + 1
 
 
 _DISKS: Final[Mapping[str, _Disk]] = {
@@ -124,7 +117,7 @@ def _write(disks: Mapping[tuple[str, int], _Disk], log_dir: Path) -> None:
 def _write_partition(disk: _Disk, log_dir: Path, place: tuple[str, int]) -> None:
     directory, end = log_dir / f"{place[0]}-{place[1]}", _end(place)
     directory.mkdir()
-    topic_id = _SAMPLE.segments(*place)[0].partition.topic_id
+    topic_id = SAMPLE.segments(*place)[0].partition.topic_id
     (directory / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id}")
     if disk.epochs is not None:
         (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(disk.epochs)
@@ -144,7 +137,7 @@ def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings:
     did is recorded: which segments are left, where the log begins, and what of it is read.
     """
     disk = _DISKS[name]
-    log_dir = Path(shutil.copytree(_SAMPLE.log_dir, tmp_path / "log-dir"))
+    log_dir = Path(shutil.copytree(SAMPLE.log_dir, tmp_path / "log-dir"))
     _write({_PLACE: disk}, log_dir)
     found = verified(log_dir, code=3)["files"]  # the sample's own logs have no index files
     on_epochs = [each for each in found if (each["topic"], each["file"]) == (_PLACE[0], LEADER_EPOCH_CHECKPOINT)]
@@ -153,7 +146,7 @@ def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings:
     directory = log_dir / f"{_PLACE[0]}-{_PLACE[1]}"
     refused = lost_epochs_of_local_partitions([log_dir], [] if disk.has_folder else [directory])
     assert any(str(directory) in line for line in refused) == (disk.reason is not None)
-    all_of_them = len(_SAMPLE.segments(*_PLACE))
+    all_of_them = len(SAMPLE.segments(*_PLACE))
     for version in recordings.versions("tiered_epochs"):
         did = recordings.of(
             "tiered_epochs", name, functools.partial(_observed, disk, version), kafka=version, seed=_SEED
@@ -168,22 +161,18 @@ def _observed(disk: _Disk, version: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         broker = tiered_broker(Path(directory) / "broker", ONE_PARTITION_EACH, version)
         shutil.rmtree(broker.log_dir)
-        shutil.copytree(_SAMPLE.log_dir, broker.log_dir)
+        shutil.copytree(SAMPLE.log_dir, broker.log_dir)
         site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
-        shutil.copytree(_SAMPLE.bucket, site.bucket)
+        shutil.copytree(SAMPLE.bucket, site.bucket)
         _write({_PLACE: disk, _CANARY: _Disk(None, epochs=b""), ("readings", 1): _Disk(None)}, broker.log_dir)
         canary = next(iter(site.bucket.glob(f"{_CANARY[0]}-{_CANARY[1]}-*")))
         with broker.running():
             wait_until(lambda: not any(canary.iterdir()), "it deletes nothing")
             threading.Event().wait(_SECONDS)
             earliest, read = _read(broker.bootstrap)
-        known = {each.id for each in _SAMPLE.segments(*_PLACE)}
+        known = {each.id for each in SAMPLE.segments(*_PLACE)}
         states = [each.row["state"] for each in site.segments(*_PLACE) if each.id in known]
-    return {
-        "segments": states.count(SegmentState.COPY_SEGMENT_FINISHED.name),
-        "earliest": earliest,
-        "read": read,
-    }
+    return {"segments": states.count(SegmentState.COPY_SEGMENT_FINISHED.name), "earliest": earliest, "read": read}
 
 
 def _read(bootstrap: str) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def contents_of(
             body = _encoded(record, len(inside), inside[0])
             if begins_one or limit <= estimated or limit < estimated + len(body):
                 yield content
-                closed, observed = observed, _ratio(content, compress)
+                closed, observed = observed, 1.0 if compress is None else _float(compress(content) / len(content))
                 # The batch before has been compressed by now; this one is only when the next has begun.
                 inside, content = [], b""
                 taken = ratio = ratio if closed is None else _updated(ratio, closed)
@@ -63,10 +63,6 @@ def _bytes_of_varint(data: bytes) -> int:
 
 def _estimated(content_bytes: int, ratio: float, compress: Callable[[bytes], int] | None) -> int:
     return content_bytes if compress is None else int(_float(_float(_float(content_bytes) * ratio) * _float(1.05)))
-
-
-def _ratio(content: bytes, compress: Callable[[bytes], int] | None) -> float:
-    return 1.0 if compress is None else _float(compress(content) / len(content))
 
 
 def _updated(ratio: float, observed: float) -> float:

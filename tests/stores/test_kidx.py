@@ -6,7 +6,6 @@ import json
 import logging
 import pickle
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from tests.faults.processes import kidx
 from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.golden import SAMPLES
-from tests.support.object_store import BUCKET, Fault, ObjectStore
+from tests.support.object_store import BUCKET, Fault, ObjectStore, free_port
 from tests.support.spark.streams import Stream
 
 
@@ -106,12 +105,6 @@ def test_a_dry_run_says_what_a_build_costs(
         assert (f"; {told['requests']['put']} PUT for index files, if all differ" in said) is reads
 
 
-def _closed_port() -> int:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        return int(closed.getsockname()[1])
-
-
 def _refused(arguments: tuple[str, ...], *parts: str) -> str:
     ended = kidx(*arguments)
     ended.assert_one_line(ExitCode.USAGE, *parts)
@@ -130,7 +123,7 @@ def test_what_cannot_be_done_is_one_line(store: ObjectStore, url: str, monkeypat
         wrong.setenv("AWS_SECRET_ACCESS_KEY", "another")
         assert "another" not in _refused(("build", url, *in_bucket), url, "ACCESS_DENIED")
     with monkeypatch.context() as wrong:
-        wrong.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
+        wrong.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
         _refused(("build", url, *in_bucket), url, "NETWORK_CONNECTION", "asked 3 times: is AWS_ENDPOINT_URL right")
     assert store.contents("kidx/index") == {}
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.indexing.plan import BuildTask, find_segments
+from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.segments import BuiltSegment, build_segments
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.indexing.source import source_at
+from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.location import Location
@@ -24,17 +24,14 @@ from tests.support.compaction import applied, built, planned, to_interval
 from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.plans import plan_of
 
 _LOG: Final = f"{0:020d}.log"
 _DAMAGED_AND_SOUND: Final = golden.DATA / "logs"
 
 
 def _tasks(source: Location | str, index_dir: Location) -> list[BuildTask]:
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    plan = find_segments(
-        [source_at(str(source), "it")], parse_topics(".*"), index_place, lambda _: OptionsOfTopic(RecoverOptions())
-    )
-    return plan.build_tasks(publish_truncated=True)
+    return plan_of([source_at(str(source), "it")], index_dir).build_tasks(publish_truncated=True)
 
 
 def _of_scan(recovered: RecoveredSegment) -> tuple[Any, ...]:

@@ -19,22 +19,20 @@ from kidxlib.log.remote.layout import STORAGE_DIRECTORY, list_bucket_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
-from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified_tiered
 from tests.support.files import tree
 from tests.support.object_store import Fault, ObjectStore
 from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.spark.jobs import run_here
-from tests.support.tiered_sites import RemoteSegment, Site
+from tests.support.tiered_sites import SAMPLE, RemoteSegment, Site
 
-_SAMPLE: Final = PROJECT / "samples" / "tiered"
 _TOPIC: Final = "payments"
 _STARTED, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return Site(_SAMPLE / STORAGE_DIRECTORY, Path(shutil.copytree(_SAMPLE / "log-dir", tmp_path / "log-dir")))
+    return Site(SAMPLE.bucket, Path(shutil.copytree(SAMPLE.log_dir, tmp_path / "log-dir")))
 
 
 @pytest.fixture
@@ -263,10 +261,7 @@ def test_an_answer_that_is_lost_is_no_conflict(site: Site, url: str, store: Obje
     assert store.contents("tiered") == before
 
 
-@pytest.mark.parametrize(
-    ("when", "outcome"),
-    [("it is read", "not-put"), ("it is put", "left-over")],
-)
+@pytest.mark.parametrize(("when", "outcome"), [("it is read", "not-put"), ("it is put", "left-over")])
 def test_a_segment_that_is_deleted_meanwhile(site: Site, url: str, store: ObjectStore, when: str, outcome: str) -> None:
     """After it was read nothing is put any more. While it is put, nobody can know: then it is told."""
     segment, lost, _ = _damage(site, store)

@@ -18,14 +18,14 @@ from kidxlib.audit.rows import AuditRows, AuditSummary
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.indexing.plan import find_segments
-from kidxlib.indexing.source import IndexPlace, parse_topics, source_at
+from kidxlib.indexing.source import parse_topics, source_at
 from kidxlib.operations.audit.audit_summary import summarise_audit
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import open_without_catalog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_audit_summary
 from kidxlib.terminal.outcome import Outcome
+from tests.support.plans import plan_of
 
 
 def audited(
@@ -50,9 +50,9 @@ def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = F
         return summarise_audit(results, of_log_dirs, tiering=tiering)
 
 
-def show_summary(summary: AuditSummary, title: str = "") -> None:
+def show_summary(summary: AuditSummary) -> None:
     outcome = Outcome()
-    tell_audit_summary(outcome, title, summary, [])
+    tell_audit_summary(outcome, "", summary, [])
     outcome.show(as_json=False)
 
 
@@ -70,8 +70,7 @@ def _found(
     """The results of an audit, and what keeps a broker from starting with log dirs."""
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(like))
+    plan = plan_of(sources, index_dir, options=like)
     if meanwhile is not None:
         meanwhile()
     audits, stops = partition_audits(

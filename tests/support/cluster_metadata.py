@@ -18,9 +18,8 @@ from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segmen
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.interpreter import unsigned_varint as varint
 from kidxlib.messages.interpreter import write_message as message_bytes
-from kidxlib.messages.typed_records import CLUSTER_METADATA
+from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, write_framed
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.storage.log_dir import META_PROPERTIES
@@ -37,9 +36,7 @@ BROKER: Final = 4
 
 def change(message_name: str, /, version: int = 0, **values: Any) -> bytes:
     """The value of a record of metadata, from its fields."""
-    message = messages_of(CLUSTER_METADATA)[message_name]
-    assert message.api_key is not None
-    return varint(1) + varint(message.api_key) + varint(version) + message_bytes(message, values, version)
+    return write_framed(FramedMessage(messages_of(CLUSTER_METADATA)[message_name], version, values))
 
 
 def topic(name: str, topic_id: str) -> bytes:

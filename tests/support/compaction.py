@@ -11,22 +11,19 @@ from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTa
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, SegmentTask, find_segments
+from kidxlib.indexing.plan import AuxiliaryFiles, SegmentTask
 from kidxlib.indexing.segments import BuiltSegment, build_segments
-from kidxlib.indexing.source import IndexPlace, parse_sources, parse_topics
-from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.indexing.source import parse_sources
+from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.location import Directory, Location
+from tests.support.plans import plan_of
 
 _HOUR_NS = 3600 * 10**9
 
 
 def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
     """Build a log dir, in place if there is no index dir, and return the tasks that a catalog would give."""
-    index_place = IndexPlace(index_dir=index_dir, by_source=False)
-    used = options or RecoverOptions()
-    plan = find_segments(
-        parse_sources([f"it={log_dir}"]), parse_topics(".*"), index_place, lambda _: OptionsOfTopic(used)
-    )
+    plan = plan_of(parse_sources([f"it={log_dir}"]), index_dir, options=options)
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
     to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
     for segment in build_segments(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):

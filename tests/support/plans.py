@@ -1,21 +1,20 @@
-"""Plans of log dirs with usual options, and what is in the directories of their index files."""
+"""Plans of log dirs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from kidxlib.indexing.plan import Plan, find_segments
 from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.storage.location import Location
 
 
-def plan_of(sources: Sequence[Source], index_dir: Path | None, topics: str = ".*") -> Plan:
+def plan_of(
+    sources: Sequence[Source], index_dir: Location | None, topics: str = ".*", options: RecoverOptions | None = None
+) -> Plan:
     """The segments of sources; of several, each has its own part of the index directory."""
+    of_each = OptionsOfTopic(options or RecoverOptions())
     index_place = IndexPlace(index_dir=index_dir, by_source=len(sources) > 1)
-    return find_segments(sources, re.compile(topics), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
-
-
-def files_below(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return find_segments(sources, re.compile(topics), index_place, lambda _: of_each)

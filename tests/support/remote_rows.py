@@ -11,14 +11,14 @@ from typing import Any
 from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.files import tree
 
 
 @functools.cache
 def _files_without_rows() -> Mapping[str, bytes]:
     with tempfile.TemporaryDirectory() as place:
         TablesCatalog(DeltaTables(place)).make_tables()
-        files = (path for path in Path(place).rglob("*") if path.is_file())
-        return {str(path.relative_to(place)): path.read_bytes() for path in files}
+        return tree(Path(place))
 
 
 def catalog_at(path: Path) -> Path:

@@ -16,8 +16,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSA
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
+from tests.support.tiered_sites import SAMPLE
 
 #: The report's time, Thursday, 26 November 2026, 12:00 UTC. Nothing depends on the day on which a test runs.
 NOW_MS: Final = 1_795_694_400_000
@@ -70,10 +70,9 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
     reason = ("--reason", "the broker is replaced today", "--by", "ops", "--apply")
     run_kidx("accept", *at, "--source", "broker-3", "--topics", ACCEPTED, *reason, *audited)
     bucket = directory / STORAGE_DIRECTORY
-    shutil.copytree(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, bucket)
+    shutil.copytree(SAMPLE.bucket, bucket)
     next(iter(sorted(bucket.rglob(f"*{TRANSACTION_INDEX_SUFFIX}")))).unlink()
-    metadata = PROJECT / "samples" / "tiered" / "log-dir"
-    tiered = (f"bucket={bucket}", "--tiered-metadata", str(metadata), "--level", "full")
+    tiered = (f"bucket={bucket}", "--tiered-metadata", str(SAMPLE.log_dir), "--level", "full")
     run_kidx("verify-tiered", *tiered, *at, *audited, codes=(0, 3))
     return Fleet(catalog, log_dirs, bucket)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format import checkpoint_files
 from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.lookup.answers import FAR, GAP, HIDDEN, MARKER
@@ -23,16 +23,7 @@ def golden_directory(segments: Sequence[GoldenSegment], directory: Path) -> None
     directory.mkdir()
     for segment in segments:
         data = segment.log.read_bytes()
-        files = {
-            segment_files.LOG_SUFFIX: data[: len(data) - segment.truncated_bytes],
-            segment_files.OFFSET_INDEX_SUFFIX: segment.offset_index,
-            segment_files.TIME_INDEX_SUFFIX: segment.time_index,
-            segment_files.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
-            segment_files.SNAPSHOT_SUFFIX: segment.snapshot,
-        }
-        for suffix, content in files.items():
-            if content is not None:
-                (directory / segment_files.segment_file(segment.base_offset, suffix)).write_bytes(content)
+        segment.write(directory, data[: len(data) - segment.truncated_bytes])
         mtime_ns = segment.log.stat().st_mtime_ns
         os.utime(directory / segment.log.name, ns=(mtime_ns, mtime_ns))
     (directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)

@@ -9,10 +9,8 @@ from typing import Any, Final
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.interpreter import unsigned_varint as varint
-from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
+from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, write_framed
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 
@@ -72,25 +70,18 @@ def copied(
     return [segment(partition, segment_id, offsets, **fields), update(partition, segment_id, finished, at_ms)]
 
 
-def value_of(framed: FramedMessage) -> bytes:
-    message = framed.message
-    assert message.api_key is not None
-    head = varint(1) + varint(message.api_key) + varint(framed.version)
-    return head + message_bytes(message, framed.values, framed.version)
-
-
-def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage], base_offset: int = 0) -> Path:
+def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage]) -> Path:
     """Write the log of one metadata partition in place of a former one. A record has the time of its message."""
     records = [
-        Record(offset, message.values["eventTimestampMs"], None, value_of(message))
-        for offset, message in enumerate(messages, base_offset)
+        Record(offset, message.values["eventTimestampMs"], None, write_framed(message))
+        for offset, message in enumerate(messages)
     ]
     directory = log_dir / f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
     directory.mkdir(parents=True, exist_ok=True)
     for path in directory.glob(f"*{LOG_SUFFIX}"):
         path.unlink()
     batches = (encoded.batch_v2(records[begin : begin + 1000]) for begin in range(0, len(records), 1000))
-    (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
     return directory
 
 

@@ -28,6 +28,7 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     PARTS,
+    STORAGE_DIRECTORY,
     list_bucket_partitions,
     object_name,
 )
@@ -38,6 +39,7 @@ from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, r
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.opened_log import LogFile
+from tests.docs.pages import PROJECT
 from tests.support.tiered import copied, update, write_metadata
 
 _HOUR_MS: Final = 60 * 60 * 1000
@@ -76,6 +78,9 @@ class Site:
         partitions = metadata_partitions([self.log_dir]).values()
         times = [fold_remote_segments(metadata.records()).last_ms for metadata in partitions]
         return max(last_ms for last_ms in times if last_ms is not None)
+
+
+SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +423,10 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     }
 
 
+def all_as_last(entries: NDArray[Any]) -> None:
+    entries["relative_offset"] = entries["relative_offset"][-1]
+
+
 def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:
     def not_told(site: Site) -> None:
         segment = aborted(site)
@@ -435,9 +444,6 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
             entries[name] += 1
 
         return change
-
-    def all_as_last(entries: NDArray[Any]) -> None:
-        entries["relative_offset"] = entries["relative_offset"][-1]
 
     def sparser(site: Site) -> None:
         path = middle(site).object(OFFSET_INDEX_SUFFIX)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +21,9 @@ from tests.support.audits import spoil
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
 from tests.support.spark.histories import assert_same_histories
-from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here, start, verify_here
+from tests.support.spark.jobs import Ended, RunHere, kidx_build_here, rows, run_here, start, verify_here
 
-#: Either of them.
-_VerifyHere = Callable[..., Ended]
-
-
-def _kidx_verify_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "verify", *arguments)
+_kidx_verify_here: Final[RunHere] = partial(run_here, kidx, "verify")
 
 
 def _nothing(log_dir: Path, index_dir: Path) -> None:
@@ -85,7 +81,7 @@ def test_each_engine_continues_the_others_findings(tmp_path: Path, exhaustive: b
     """
     log_dir, index_dir = tmp_path / "kafka-logs", tmp_path / "index"
     shutil.copytree(golden.SAMPLES, log_dir)
-    writers: dict[str, Sequence[_VerifyHere]] = {
+    writers: dict[str, Sequence[RunHere]] = {
         "kidx": (_kidx_verify_here, _kidx_verify_here),
         "spark-kidx": (verify_here, _kidx_verify_here),
     }

@@ -20,7 +20,7 @@ from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.snapshots import producers_in
 from tests.support.opened_files import OpenedFiles
-from tests.support.spark.jobs import BuildHere, Ended, build, build_here, kidx_build_here, rows
+from tests.support.spark.jobs import Ended, RunHere, build, build_here, kidx_build_here, rows
 
 TOPICS_OF_THE_SAMPLE = ["__transaction_state", "append-time", "compacted", "plain-zstd", "txn-mixed"]
 
@@ -34,7 +34,7 @@ def log_dir(tmp_path: Path) -> Path:
 class Place:
     """Where one test builds to, and who builds: `build_index` or `kidx build`."""
 
-    def __init__(self, directory: Path, run: BuildHere) -> None:
+    def __init__(self, directory: Path, run: RunHere) -> None:
         self.index_dir, self.catalog, self.run = directory / "index", directory / "catalog", run
 
     def beside(self, name: str) -> Place:
@@ -69,13 +69,13 @@ by_both = pytest.mark.parametrize("run_build", [build_here, kidx_build_here], id
 
 
 @pytest.fixture
-def run_build() -> BuildHere:
+def run_build() -> RunHere:
     """The quicker engine."""
     return kidx_build_here
 
 
 @pytest.fixture
-def place(tmp_path: Path, run_build: BuildHere) -> Place:
+def place(tmp_path: Path, run_build: RunHere) -> Place:
     return Place(tmp_path, run_build)
 
 
@@ -110,17 +110,13 @@ def test_every_golden_segment_gets_kafkas_bytes_and_a_row_that_says_how_it_ended
     for segment in expected:
         partition = segment.log.parent.name
         row = found.pop((partition.rpartition("-")[0], segment.base_offset))
-        base = place.index_dir / partition / f"{segment.base_offset:020d}"
-        assert base.with_suffix(".index").read_bytes() == segment.offset_index, segment.name
-        assert base.with_suffix(".timeindex").read_bytes() == segment.time_index, segment.name
-        transaction_index, snapshot = base.with_suffix(".txnindex"), base.with_suffix(".snapshot")
-        assert transaction_index.exists() == (segment.transaction_index is not None), segment.name
+        made = tree(place.index_dir / partition, f"{segment.base_offset:020d}.*")
+        snapshot = made.pop(f"{segment.base_offset:020d}.snapshot", None)
+        assert made == segment.indexes, segment.name
         assert row["transaction_index_bytes"] == (segment.transaction_index and len(segment.transaction_index))
-        if segment.transaction_index is not None:
-            assert transaction_index.read_bytes() == segment.transaction_index, segment.name
         aborted += row["aborted_transactions"]
         if segment.snapshot is not None:
-            assert producers_in(snapshot.read_bytes()) == producers_in(segment.snapshot), segment.name
+            assert snapshot and producers_in(snapshot) == producers_in(segment.snapshot), segment.name
         checkpoint = place.index_dir / partition / "leader-epoch-checkpoint"
         assert checkpoint.read_bytes() == segment.leader_epoch_checkpoint, segment.name
         assert row["log_bytes"] - row["valid_bytes"] == segment.truncated_bytes, segment.name
@@ -439,7 +435,7 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tm
     ],
 )
 def test_wrong_inputs_get_one_line_and_nothing_is_done(
-    arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: BuildHere
+    arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: RunHere
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "settings.toml").write_text("[build]\ninterval_byte = 1\n")

@@ -27,7 +27,7 @@ from tests.support.logs.batches import Batch, encode
 from tests.support.logs.changing_disks import CHANGES, add
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.histories import assert_same_histories, assert_spark_reads_the_same
-from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here, run_here, through_a_metastore
+from tests.support.spark.jobs import Ended, RunHere, build_here, kidx_build_here, run_here, through_a_metastore
 
 #: What is another in each run, or with each engine.
 _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_directory", "options")
@@ -83,7 +83,7 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path,
     takes half a minute: with `--exhaustive` it begins, too, and goes all the way.
     """
     by_spark = through_a_metastore(build_here)
-    writers: dict[str, Sequence[BuildHere]] = {
+    writers: dict[str, Sequence[RunHere]] = {
         "kidx": (kidx_build_here,),
         "kidx-spark-driver": (partial(kidx_build_here, _BY_WORKERS), by_spark, partial(build_here, _BY_WORKERS)),
     }
@@ -161,7 +161,7 @@ def _build_all(engine: str, log_dir: Path, directory: Path, how: Sequence[str]) 
     assert ended.code in (0, 3), ended.err
 
 
-def _build(run: BuildHere, log_dir: Path, directory: Path, *more: str) -> Ended:
+def _build(run: RunHere, log_dir: Path, directory: Path, *more: str) -> Ended:
     where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
     ended = run("--source", f"{_SOURCE}={log_dir}", *where, "--epochs", "--snapshots", *more)
     assert ended.code in (0, 3), ended.err

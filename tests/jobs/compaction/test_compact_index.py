@@ -6,7 +6,6 @@ import contextlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from tests.jobs.archive import Archive, Copies
 from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.spark.histories import assert_same_histories
-from tests.support.spark.jobs import Ended, compact_here, kidx_compact_here, rows, start, through_a_metastore
+from tests.support.spark.jobs import RunHere, compact_here, kidx_compact_here, rows, start, through_a_metastore
 
 DEADLINE_SECONDS: Final = 300.0
 _SPARSE: Final = 65536
@@ -56,7 +55,7 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: b
         ("--policy", policy, "--orphans", "--tables"),
         ("--interval-bytes", "4096"),
     )
-    engines: dict[str, Callable[..., Ended]] = {"kidx": kidx_compact_here, "spark": compact_here}
+    engines: dict[str, RunHere] = {"kidx": kidx_compact_here, "spark": compact_here}
     if exhaustive:
         engines["spark-commits"] = through_a_metastore(compact_here)
     found = {

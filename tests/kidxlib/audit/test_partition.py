@@ -37,13 +37,8 @@ def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp
             written.mkdir(parents=True, exist_ok=True)
             (logs / written.name).mkdir(parents=True, exist_ok=True)
             (logs / written.name / segment.log.name).symlink_to(segment.log)
-            for suffix, content in (
-                (segment_files.OFFSET_INDEX_SUFFIX, segment.offset_index),
-                (segment_files.TIME_INDEX_SUFFIX, segment.time_index),
-                (segment_files.TRANSACTION_INDEX_SUFFIX, segment.transaction_index),
-            ):
-                if content is not None:
-                    (written / segment_files.segment_file(segment.base_offset, suffix)).write_bytes(content)
+            for name, content in segment.indexes.items():
+                (written / name).write_bytes(content)
             (written / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segment.leader_epoch_checkpoint)
         files = audited(logs, indexes, options).files
         auxiliary_files = [row for row in files if row.file != segment_files.LOG_SUFFIX]

@@ -12,13 +12,7 @@ import pytest
 
 from kidxlib.errors import LogChangedError, UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.segment_files import (
-    OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    segment_file,
-)
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.recover_directory import recover_directory, recover_file
 from kidxlib.recovery.options import RecoverOptions
@@ -37,17 +31,10 @@ def test_a_log_dir_gets_kafkas_files(golden_segments: list[GoldenSegment], tmp_p
     segments: dict[str, list[int]] = defaultdict(list)
     for golden in golden_segments:
         if golden.log.parent.parent == SAMPLES:
-            of_segment = {
-                OFFSET_INDEX_SUFFIX: golden.offset_index,
-                TIME_INDEX_SUFFIX: golden.time_index,
-                TRANSACTION_INDEX_SUFFIX: golden.transaction_index,
-            }
             directory = golden.log.parent.name
             segments[directory].append(golden.base_offset)
             expected[f"{directory}/{LEADER_EPOCH_CHECKPOINT}"] = golden.leader_epoch_checkpoint
-            for suffix, content in of_segment.items():
-                if content is not None:
-                    expected[f"{directory}/{segment_file(golden.base_offset, suffix)}"] = content
+            expected |= {f"{directory}/{name}": content for name, content in golden.indexes.items()}
     assert {
         str(path.relative_to(tmp_path / "index")): path.read_bytes() for path in (tmp_path / "index").glob("*/*")
     } == expected

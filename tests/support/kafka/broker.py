@@ -63,13 +63,7 @@ CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
 _TAIL_LINES: Final = 40
 
 #: For brokers that are started often and run for seconds: a small heap, and no optimising compiler.
-JVM_OPTIONS: Final = (
-    "-Xms128m",
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Djava.awt.headless=true",
-)
+JVM_OPTIONS: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 # Without the first line, log4j's own shutdown hook would end the log amid Kafka's shutdown.
 _LOGGING: Final = """\
@@ -164,15 +158,9 @@ class Broker:
     @contextlib.contextmanager
     def running(self) -> Iterator[BrokerRun]:
         """Start the broker, wait until it serves, and stop it at the end of the context."""
-        run = self.start()
-        try:
+        with self.running_until_killed() as run:
             yield run
             run.stop()
-        except BaseException as error:
-            error.add_note(run.tail())
-            raise
-        finally:
-            run.kill()
 
     @contextlib.contextmanager
     def running_until_killed(self) -> Iterator[BrokerRun]:

@@ -115,7 +115,7 @@ class Kafka:
         version: str = PROMISED,
     ) -> None:
         self.version, self.release = version, release_of(version)
-        self._gateway = JavaGateway.launch_gateway(
+        self.gateway: JavaGateway = JavaGateway.launch_gateway(
             classpath=os.pathsep.join(class_path(version)),
             javaopts=list(java_options),
             java_path=None,  # $JAVA_HOME's, else PATH's
@@ -124,10 +124,10 @@ class Kafka:
             enable_auth=True,
         )
         # Each dot is a call, so classes are looked up once.
-        kafka = self._gateway.jvm.org.apache.kafka
+        kafka = self.gateway.jvm.org.apache.kafka
         log, internals = kafka.storage.internals.log, kafka.storage.internals
-        self.functions = Functions(self._gateway.jvm, self.release)
-        self._file, self._hash_map = self._gateway.jvm.java.io.File, self._gateway.jvm.java.util.HashMap
+        self.functions = Functions(self.gateway.jvm, self.release)
+        self._file, self._hash_map = self.gateway.jvm.java.io.File, self.gateway.jvm.java.util.HashMap
         self._clock = kafka.common.utils.Time.SYSTEM
         self._log_config, self._segment = log.LogConfig, log.LogSegment
         self._producer_states = log.ProducerStateManager
@@ -138,10 +138,10 @@ class Kafka:
         expiry_ms, verification = 24 * 60 * 60 * 1000, False
         self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
         self._in_scala = self.release < _LOG_IN_JAVA
-        self._unified_log = self._gateway.jvm.kafka.log.UnifiedLog if self._in_scala else log.UnifiedLog
-        self._none = self._gateway.jvm.java.util.Optional.empty()
+        self._unified_log = self.gateway.jvm.kafka.log.UnifiedLog if self._in_scala else log.UnifiedLog
+        self._none = self.gateway.jvm.java.util.Optional.empty()
         if self.release < _STATS_IN_STORAGE:
-            self._topic_stats = self._gateway.jvm.kafka.server.BrokerTopicStats(False)
+            self._topic_stats = self.gateway.jvm.kafka.server.BrokerTopicStats(False)
         else:
             self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
         self._internals = log
@@ -155,20 +155,16 @@ class Kafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the JVM: py4j's own end leaves it, with its memory, until this process ends and its input is closed."""
-        self._gateway.shutdown()
-        process = self._gateway.java_process
+        self.gateway.shutdown()
+        process = self.gateway.java_process
         process.stdin.close()
         process.wait()
-
-    @property
-    def gateway(self) -> JavaGateway:
-        return self._gateway
 
     @property
     def versions(self) -> dict[str, str]:
         return {
             "kafka": self.find("org.apache.kafka.common.utils.internals.AppInfoParser").getVersion(),
-            "java": self._gateway.jvm.System.getProperty("java.version"),
+            "java": self.gateway.jvm.System.getProperty("java.version"),
         }
 
     @cached_property
@@ -177,8 +173,15 @@ class Kafka:
 
     def find(self, name: str) -> Any:
         """One of Kafka's classes by the name that it has in the promised Kafka."""
-        found = getattr(self._gateway.jvm, class_name(name, self.release))
+        found = getattr(self.gateway.jvm, class_name(name, self.release))
         return not_there(found) if isinstance(found, JavaPackage) else found
+
+    def array(self, kind: Any, *elements: Any) -> Any:
+        """Java's array of a class."""
+        array = self.gateway.new_array(kind, len(elements))
+        for number, element in enumerate(elements):
+            array[number] = element
+        return array
 
     def leader_epochs(self, directory: Path) -> Any:
         """Kafka's `LeaderEpochFileCache` over the file in a directory, which may be missing."""
@@ -301,7 +304,7 @@ class Kafka:
         failures = self._internals.LogDirFailureChannel(1)
         directory = str(log_dir.resolve())
         manager = self._log_manager([log_dir], failures)
-        jvm = self._gateway.jvm
+        jvm = self.gateway.jvm
         try:
             if self.release < _MANAGER_IN_JAVA:
                 no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
@@ -319,7 +322,7 @@ class Kafka:
     @cached_property
     def _never(self) -> Any:
         """A `Function` that answers False of each log."""
-        boolean, any_object = self._gateway.jvm.java.lang.Boolean.TYPE, self.functions.find("java.lang.Object")
+        boolean, any_object = self.gateway.jvm.java.lang.Boolean.TYPE, self.functions.find("java.lang.Object")
         return self.functions.function(self.functions.static("java.util.Objects", "isNull", boolean, any_object))
 
     def epoch_of_clean_stop(self, log_dirs: Sequence[Path]) -> int | None:
@@ -333,7 +336,7 @@ class Kafka:
                 manager.shutdown(-1)
 
     def _log_manager(self, log_dirs: Sequence[Path], failures: Any) -> Any:
-        jvm = self._gateway.jvm
+        jvm = self.gateway.jvm
         directories = jvm.java.util.ArrayList()
         for log_dir in log_dirs:
             directories.add(self._file(str(log_dir.resolve())))
@@ -347,13 +350,13 @@ class Kafka:
 
     def segments_of(self, log: Any) -> list[Any]:
         """The segments of an opened log, also of Scala's, which has no list of them."""
-        return list(self._gateway.jvm.java.util.ArrayList(log.logSegments()))
+        return list(self.gateway.jvm.java.util.ArrayList(log.logSegments()))
 
     def _in_scala_further(self) -> tuple[Any, ...]:
         """The arguments that `UnifiedLog.create` of 4.1 does not need: no topic id, `partition.metadata` is kept,
         nobody counts segments, nothing is tiered, nobody listens.
         """
-        jvm = self._gateway.jvm
+        jvm = self.gateway.jvm
         counts = jvm.java.util.concurrent.ConcurrentHashMap()
         listener = self._internals.LogOffsetsListener.NO_OP_OFFSETS_LISTENER
         return jvm.scala.Option.empty(), True, counts, False, listener

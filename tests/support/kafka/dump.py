@@ -27,24 +27,21 @@ class KafkaDump:
 
     def __init__(self, kafka: Kafka, scratch: Path) -> None:
         self.kafka = kafka
-        self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
+        self._java = kafka.gateway.jvm.java
         self._main = kafka.find("org.apache.kafka.tools.DumpLogSegments").main
         # Until 4.2 the tool is Scala's, which prints to the streams that it has found first.
-        scala = self._gateway.jvm.scala
+        scala = kafka.gateway.jvm.scala
         self._console = getattr(getattr(scala, "Console$"), "MODULE$") if kafka.release < KAFKA_4_3 else None
         self.scratch = scratch
         self._printed = [scratch / "printed", scratch / "printed-as-error"]
 
     def __call__(self, *arguments: str) -> Dumped:
         system, thrown = self._java.lang.System, None
-        java_arguments = self._gateway.new_array(self._java.lang.String, len(arguments))
-        for number, argument in enumerate(arguments):
-            java_arguments[number] = argument
         before = system.out, system.err
         streams = [self._stream(path) for path in self._printed]
         self._print_to(*streams)
         try:
-            self._main(java_arguments)
+            self._main(self.kafka.array(self._java.lang.String, *arguments))
         except Py4JJavaError as error:
             thrown = error_of(error)
         finally:

@@ -35,7 +35,7 @@ class Jvm:
     """Java's classes. Each dot is a call, so they are looked up once."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._gateway = kafka.gateway
+        self._kafka = kafka
         jvm = kafka.gateway.jvm
         log = jvm.org.apache.kafka.storage.internals.log
         self.key, self.value = log.IndexSearchType.KEY, log.IndexSearchType.VALUE
@@ -80,10 +80,7 @@ class Jvm:
         return self._handles[owner, name]
 
     def objects(self, *objects: Any) -> Any:
-        array = self._gateway.new_array(self._object, len(objects))
-        for number, element in enumerate(objects):
-            array[number] = element
-        return array
+        return self._kafka.array(self._object, *objects)
 
     def map(self, targets: Targets, method: Any, int32: bool = False) -> str:
         """The method's results for all targets, as the text of one list."""
@@ -98,7 +95,7 @@ class Jvm:
         """The targets as an array in the JVM. The same targets are sent once."""
         content = targets.astype(">i4" if int32 else ">i8").tobytes()
         if self._sent[0] != content:
-            array = self._gateway.new_array(self._int if int32 else self._long, len(targets))
+            array = self._kafka.gateway.new_array(self._int if int32 else self._long, len(targets))
             buffer = self._buffer.wrap(content)
             (buffer.asIntBuffer() if int32 else buffer.asLongBuffer()).get(array)
             self._sent = content, array

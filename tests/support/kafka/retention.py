@@ -50,24 +50,20 @@ class KafkaRetention:
 
     def _frozen_clock(self, kafka: Kafka) -> Any:
         """Kafka's `Time`, each of whose methods returns the same number, or nothing."""
-        jvm, gateway = kafka.gateway.jvm, kafka.gateway
-        find, lang = jvm.java.lang.Class.forName, jvm.java.lang
+        lang = kafka.gateway.jvm.java.lang
+        find = lang.Class.forName
         handles, method_type = lang.invoke.MethodHandles, lang.invoke.MethodType.methodType
         the_object = find("java.lang.Object")
         get = method_type(lang.Long.TYPE, lang.Integer.TYPE)
         number = handles.lookup().findVirtual(self._now.getClass(), "get", get).bindTo(self._now)
-        first = gateway.new_array(lang.Object, 1)
-        first[0] = 0
-        answer = handles.insertArguments(number, 0, first).asType(method_type(the_object))
-        ignored = gateway.new_array(jvm.java.lang.Class, 3)
-        ignored[0], ignored[1] = the_object, find("java.lang.reflect.Method")
-        ignored[2] = find("[Ljava.lang.Object;")
+        answer = handles.insertArguments(number, 0, kafka.array(lang.Object, 0)).asType(method_type(the_object))
+        method, objects = find("java.lang.reflect.Method"), find("[Ljava.lang.Object;")
+        ignored = kafka.array(lang.Class, the_object, method, objects)
         handler = lang.invoke.MethodHandleProxies.asInterfaceInstance(
             find("java.lang.reflect.InvocationHandler"), handles.dropArguments(answer, 0, ignored)
         )
-        interfaces = gateway.new_array(jvm.java.lang.Class, 1)
-        interfaces[0] = find("org.apache.kafka.common.utils.Time")
-        return lang.reflect.Proxy.newProxyInstance(interfaces[0].getClassLoader(), interfaces, handler)
+        time = find("org.apache.kafka.common.utils.Time")
+        return lang.reflect.Proxy.newProxyInstance(time.getClassLoader(), kafka.array(lang.Class, time), handler)
 
     def retain(
         self,

@@ -85,18 +85,13 @@ def encode(base_offset: int, batches: Iterable[Batch]) -> list[bytes]:
 
 
 def control(
-    key: bytes | None = b"\0\0\0\1",
-    value: bytes | None = bytes(6),
-    *,
-    trailing: bytes = b"",
-    codec: int = 0,
-    records: int = 1,
+    key: bytes | None = b"\0\0\0\1", value: bytes | None = bytes(6), *, trailing: bytes = b"", codec: int = 0
 ) -> dict[str, Any]:
     """The fields of a producer's control batch: by default a commit marker of 78 bytes, as Kafka writes it."""
     return {
         "producer_id": 7,
         "producer_epoch": 0,
         "attributes": layouts.ATTRIBUTE_TRANSACTIONAL | layouts.ATTRIBUTE_CONTROL | codec,
-        "records": records,
+        "records": 1,
         "body": record(key, value) + trailing,
     }

@@ -48,6 +48,20 @@ class GoldenSegment:
     leader_epoch_checkpoint: bytes
     truncated_bytes: int
 
+    @property
+    def indexes(self) -> dict[str, bytes]:
+        """The index files that Kafka wrote, by name."""
+        contents = {OFFSET_INDEX_SUFFIX: self.offset_index, TIME_INDEX_SUFFIX: self.time_index}
+        if self.transaction_index is not None:
+            contents[TRANSACTION_INDEX_SUFFIX] = self.transaction_index
+        return {segment_file(self.base_offset, suffix): content for suffix, content in contents.items()}
+
+    def write(self, directory: Path, log: bytes) -> None:
+        """Write a log, and beside it the index files and the snapshot."""
+        snapshot = {} if self.snapshot is None else {segment_file(self.base_offset, SNAPSHOT_SUFFIX): self.snapshot}
+        for name, content in {self.log.name: log, **self.indexes, **snapshot}.items():
+            (directory / name).write_bytes(content)
+
 
 def committed() -> list[GoldenSegment]:
     """The segments in the repository: in tests/data, and in the sample log dir with expected files in tests/data."""

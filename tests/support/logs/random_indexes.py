@@ -43,9 +43,9 @@ class IndexedLog:
         )
 
 
-def random_log(rng: random.Random, batches: int = 8) -> IndexedLog:
+def random_log(rng: random.Random) -> IndexedLog:
     offset, data = BASE, b""
-    for _ in range(rng.randrange(batches)):
+    for _ in range(rng.randrange(8)):
         offset += rng.choice([0, 0, 0, 2])
         count = rng.randint(1, 3)
         end = offset + count

@@ -6,13 +6,10 @@ import os
 import random
 from pathlib import Path
 
-import numpy as np
-
 from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.library.recover_directory import recover_file
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.recover import recover
-from kidxlib.storage.log_bytes import WholeLog
 from tests.support.logs import encoded
 
 
@@ -42,9 +39,7 @@ def write_random_log(directory: Path, rng: random.Random) -> None:
                 data += b"".join(encoded.message(record, magic) for record in inside)
         log = directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
         log.write_bytes(data)
-        recovered = recover(
-            WholeLog(np.frombuffer(data, np.uint8)), base_offset, RecoverOptions(interval_bytes=rng.choice([0, 100]))
-        )
+        recovered = recover_file(log, RecoverOptions(interval_bytes=rng.choice([0, 100])))
         log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
         log.with_suffix(segment_files.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
         mtime_ns = rng.randrange(90, 150) * 1_000_000 + rng.randrange(1_000_000)

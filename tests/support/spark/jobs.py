@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -40,29 +38,14 @@ from kidxlib.commands.seek import seek as kidx_seek
 from kidxlib.commands.tables import tables as kidx_tables
 from kidxlib.terminal.command import run
 from kidxlib.terminal.options import SETTINGS_FILE
+from tests.faults import processes
 from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session
-from tests.support.terminal import without_progress
+from tests.support.terminal import NO_VARIABLES, without_progress
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
-NO_VARIABLES: Final[Mapping[str, str]] = {}
 
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended: its exit code, and its output without the lines of progress of a slow run."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self.out)
-        return values
-
-
-BuildHere: TypeAlias = Callable[..., Ended]
+Ended: TypeAlias = processes.Ended
 RunHere: TypeAlias = Callable[..., Ended]
 
 
@@ -90,7 +73,7 @@ def build_alone(*arguments: str | Path) -> Ended:
 
 # Jobs, and commands of `kidx`, within this process.
 accept_here: RunHere = partial(_job_here, accept)
-build_here: BuildHere = partial(_job_here, build_index)
+build_here: RunHere = partial(_job_here, build_index)
 compact_here: RunHere = partial(_job_here, compact_index)
 fleet_here: RunHere = partial(_job_here, fleet)
 forget_here: RunHere = partial(_job_here, forget_source)
@@ -101,7 +84,7 @@ retention_here: RunHere = partial(_job_here, retention)
 seek_here: RunHere = partial(_job_here, seek)
 verify_here: RunHere = partial(_job_here, verify_index)
 verify_tiered_here: RunHere = partial(_job_here, verify_tiered)
-kidx_build_here: BuildHere = partial(run_here, kidx_build)
+kidx_build_here: RunHere = partial(run_here, kidx_build)
 kidx_compact_here: RunHere = partial(run_here, kidx_compact)
 kidx_report_here: RunHere = partial(run_here, kidx_report)
 kidx_retention_here: RunHere = partial(run_here, kidx_retention)
