@@ -1,4 +1,4 @@
-"""Plans of log dirs with usual options, and what is in the directories of their index files."""
+"""Plans of log dirs with usual options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,3 @@ def plan_of(sources: Sequence[Source], index_dir: Path | None, topics: str = ".*
     """The segments of sources; of several, each has its own part of the index directory."""
     index_place = IndexPlace(index_dir=index_dir, by_source=len(sources) > 1)
     return find_segments(sources, re.compile(topics), index_place, lambda _: OptionsOfTopic(RecoverOptions()))
-
-
-def files_below(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}

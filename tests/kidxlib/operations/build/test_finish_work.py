@@ -37,8 +37,8 @@ from kidxlib.storage.location import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
 from tests.support.catalog import filled
+from tests.support.files import tree
 from tests.support.logs.batches import Batch, control, encode
-from tests.support.plans import files_below
 from tests.support.spark.jobs import Ended, kidx_build_here
 
 _PARTITIONS: Final = ("orders-0", "orders-1", "payments-0")
@@ -177,7 +177,7 @@ def test_random_histories_give_what_whole_folds_give(
             finished = {(row["topic"], row["partition"]) for row in of_whole}
             of_kept = _rows(place / "kept", PARTITION_STATES)
             assert [row for row in of_kept if (row["topic"], row["partition"]) in finished] == of_whole
-            assert files_below(place / "kept" / "index") == files_below(place / "whole" / "index")
+            assert tree(place / "kept" / "index") == tree(place / "whole" / "index")
             grown = partitions[step % len(partitions)]
             grown.add()
             for partition in partitions[0 if step else 1 :]:  # after the first step one at least goes on from its state
@@ -226,7 +226,7 @@ def test_plain_segments_are_finished_as_others(snapshots: bool, data: st.DataObj
             partitions = {task.key: PartitionToFinish(task, {}) for task in tasks}
             share = PartitionsToFinish(given_batches, table.nbytes, partitions)
             of_kinds = [row for item in finish_partitions([share]) for row in (*_of_batches(item.batches), *item.rows)]
-            found.append((sorted(map(str, of_kinds)), files_below(Path(place) / "index")))
+            found.append((sorted(map(str, of_kinds)), tree(Path(place) / "index")))
     assert found[0] == found[1]
 
 

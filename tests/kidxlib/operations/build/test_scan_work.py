@@ -17,9 +17,10 @@ from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.recovery.recover import scan_logs
 from kidxlib.storage import opened_log
 from kidxlib.storage.opened_log import SMALL_BYTES
+from tests.support.files import tree
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.golden import DATA, SAMPLES
-from tests.support.plans import files_below, plan_of
+from tests.support.plans import plan_of
 
 #: More epochs and events than there is room for at first, epochs that go back, more hours than are told apart.
 _MANY = b"".join(
@@ -76,12 +77,12 @@ def test_many_in_one_pass_are_as_each_alone(
     """The same rows and the same files, whatever the logs hold, and where they cannot be read."""
     index_dir = tmp_path / "index"
     together = _rows(_tasks(log_dir, index_dir), use_mmap=use_mmap)
-    files = files_below(index_dir)
+    files = tree(index_dir)
     assert len(together["segment"]) > 20 and len(together["event"]) > 1000 and len(files) > 20
     index_dir.rename(tmp_path / "together")
     monkeypatch.setattr(segments, "_pass_of", lambda task: None)
     assert _rows(_tasks(log_dir, index_dir), use_mmap=use_mmap) == together
-    assert files_below(index_dir) == files
+    assert tree(index_dir) == files
     assert {row["status"] for row in together["segment"]} >= {"ok", "truncated", "quarantined", "unreadable"}
 
 

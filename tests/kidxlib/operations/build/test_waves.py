@@ -17,9 +17,9 @@ from kidxlib.operations import catalog as marking
 from kidxlib.operations.build import waves
 from tests.conftest import Say
 from tests.support.catalog import rows_of_catalog
+from tests.support.files import tree
 from tests.support.logs.changing_disks import CHANGES
 from tests.support.logs.random_logs import write_random_log
-from tests.support.plans import files_below
 from tests.support.spark.jobs import kidx_build_here
 
 #: Of each run, and of where its index files are.
@@ -74,7 +74,7 @@ def test_many_waves_end_as_one(
         in_parts += ended["waves"] > 1
         expected, found = (rows_of_catalog(tmp_path / name / "catalog", _OWN) for name in ("whole", "parts"))
         assert found == expected, f"after step {step}"
-        assert files_below(tmp_path / "parts" / "index") == files_below(tmp_path / "whole" / "index")
+        assert tree(tmp_path / "parts" / "index") == tree(tmp_path / "whole" / "index")
     say(f"{in_parts} builds in several waves")
     assert in_parts
 
