@@ -35,6 +35,7 @@ from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows
+from tests.support.files import flip
 from tests.support.logs import encoded, golden
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_indexes import damaged
@@ -321,9 +322,7 @@ def _replace(directory: Path, rng: random.Random) -> None:
 
 def _change_indexes(directory: Path, rng: random.Random) -> None:
     for index in directory.glob(f"*{TRANSACTION_INDEX_SUFFIX}"):
-        data = bytearray(index.read_bytes())
-        data[rng.randrange(len(data))] ^= 1
-        index.write_bytes(data)
+        flip(index, rng.randrange(index.stat().st_size))
 
 
 def _remove_indexes(directory: Path, _rng: random.Random) -> None:

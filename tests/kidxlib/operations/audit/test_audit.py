@@ -28,6 +28,7 @@ from tests.docs.test_catalog_tables import operations
 from tests.faults import processes
 from tests.jobs.archive import assert_refused
 from tests.support.audits import spoil
+from tests.support.files import flip
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
@@ -253,9 +254,7 @@ def test_what_is_accepted_changes_no_start(tmp_path: Path) -> None:
     """What a broker would do as it starts is shown as before: the log is as damaged as it was."""
     shutil.copytree(golden.SAMPLES / _PARTITION, tmp_path / "logs" / _PARTITION)
     log = tmp_path / "logs" / _PARTITION / segment_files.segment_file(84, segment_files.LOG_SUFFIX)
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    flip(log, log.stat().st_size // 2)
     catalog = ("--catalog", tmp_path / "catalog")
     audited = ("--source", f"it={tmp_path / 'logs'}", *catalog)
     kidx_build_here(*audited, "--index-dir", tmp_path / "index")

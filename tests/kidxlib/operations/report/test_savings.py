@@ -44,6 +44,7 @@ from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
 from tests.model.producer import contents_of
 from tests.support.catalog import filled
+from tests.support.files import flip
 from tests.support.logs.batches import Batch, control
 from tests.support.logs.encoded import WAYS, batch_v2, gzip, lz4, message, record_v2, snappy, wrapper, xerial, zstd
 from tests.support.logs.guarded import whole
@@ -265,9 +266,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_measured(logs: _Logs) -> No
     logs.add([malformed, *batches[1:]], partition=4)
     missing.unlink()
     cut.write_bytes(cut.read_bytes()[:-1])
-    content = bytearray(wrong.read_bytes())
-    content[len(batches[0]) + 80] ^= 1
-    wrong.write_bytes(bytes(content))
+    flip(wrong, len(batches[0]) + 80)
     found = logs.measured(**_LARGE)
     assert found.sampled_batches == 9 + 10 + 9
     assert [str(path) in line for path, line in zip((missing, cut, wrong), found.not_read, strict=False)] == [True] * 3

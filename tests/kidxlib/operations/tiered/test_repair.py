@@ -29,7 +29,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.storage.opened_log import LogFile
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired
-from tests.support.files import tree
+from tests.support.files import flip, tree
 from tests.support.tiered_sites import RemoteSegment, Site, damages
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
@@ -216,9 +216,7 @@ def test_the_bucket_is_not_asked_for_the_log(site: Site, lost: RemoteSegment, lo
 
 
 def _flip(log: Path) -> None:
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
+    flip(log, -1)
 
 
 def _other_epoch(log: Path) -> None:
