@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -36,10 +36,14 @@ def _empty(kind: pa.DataType) -> Any:
     return False if pa.types.is_boolean(kind) else "-"
 
 
+def filled_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of a table with some values, as `filled`; what is no column is left out."""
+    return pa.Table.from_pylist([filled(table.schema(), row) for row in rows], table.schema())
+
+
 def append_rows(catalog: Path, table: Table, *rows: Mapping[str, Any]) -> None:
     """Add rows to a table, which is made if it is missing."""
-    whole = [filled(table.schema(), row) for row in rows]
-    DeltaTables(str(catalog)).append(table, pa.Table.from_pylist(whole, table.schema()))
+    DeltaTables(str(catalog)).append(table, filled_rows(table, rows))
 
 
 def rows_of_catalog(catalog: Path, left_out: Collection[str]) -> dict[str, list[dict[str, Any]]]:

@@ -36,7 +36,7 @@ from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.location import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
-from tests.support.catalog import filled
+from tests.support.catalog import filled, filled_rows
 from tests.support.files import tree
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.spark.jobs import Ended, kidx_build_here
@@ -364,22 +364,10 @@ def _states(heads: pa.Table) -> pa.Table:
     change = PartitionChange(topic_id=None, first_present=0, changed_from=None, segments=0)
     partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
     assert partition is not None and partition.task.start is None
-    rows = [
-        filled(
-            PARTITION_STATES.schema(),
-            {
-                "source": "broker",
-                "topic": "orders",
-                "base_offset": base_offset,
-                **logs.values(),
-                "state_source": "log-start",
-                "producer_snapshot": b"",
-                "leader_epochs": [],
-            },
-        )
-        for base_offset, logs in partition.logs.items()
-    ]
-    return pa.Table.from_pylist(rows, PARTITION_STATES.schema())
+    of_all: dict[str, Any] = {"source": "broker", "topic": "orders", "state_source": "log-start"}
+    of_all |= {"producer_snapshot": b"", "leader_epochs": []}
+    rows = ({**of_all, "base_offset": number, **logs.values()} for number, logs in partition.logs.items())
+    return filled_rows(PARTITION_STATES, rows)
 
 
 def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +42,7 @@ from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
 from tests.model.producer import contents_of
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
 from tests.support.files import flip
 from tests.support.logs.batches import Batch, control
 from tests.support.logs.encoded import WAYS, batch_v2, gzip, lz4, message, record_v2, snappy, wrapper, xerial, zstd
@@ -99,8 +98,7 @@ class _Logs:
 
     def tables(self) -> MemoryTables:
         tables = MemoryTables("catalog")
-        rows = [filled(SEGMENTS.schema(), row) for row in self.rows]
-        tables.append(SEGMENTS, pa.Table.from_pylist(rows, SEGMENTS.schema()))
+        tables.append(SEGMENTS, filled_rows(SEGMENTS, self.rows))
         return tables
 
     def measured(self, sample: int = 1_000, **more: Any) -> TopicSavings:
