@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -40,6 +38,7 @@ from kidxlib.commands.seek import seek as kidx_seek
 from kidxlib.commands.tables import tables as kidx_tables
 from kidxlib.terminal.command import run
 from kidxlib.terminal.options import SETTINGS_FILE
+from tests.faults import processes
 from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session
 from tests.support.terminal import without_progress
@@ -48,18 +47,8 @@ PROJECT: Final = Path(__file__).resolve().parents[3]
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(processes.Ended):
     """How a run ended: its exit code, and its output without the lines of progress of a slow run."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self.out)
-        return values
 
 
 BuildHere: TypeAlias = Callable[..., Ended]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +16,10 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_
 from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden
-from tests.support.terminal import without_progress
+from tests.support.spark.jobs import Ended, run_here
 
 _PARTITION: Final = "txn-mixed-0"
 
@@ -46,11 +42,7 @@ def log_dir(sound: Path, tmp_path: Path) -> Path:
 
 
 def _recover(log_dir: Path, *arguments: str) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", ["recover", str(log_dir), *arguments])
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    return run_here(kidx, "recover", log_dir, *arguments)
 
 
 def _truncate(log_dir: Path, *arguments: str) -> Ended:

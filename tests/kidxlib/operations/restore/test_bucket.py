@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,16 +27,14 @@ from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
-from tests.faults.processes import Ended
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
 from tests.support.cluster_metadata import data, leader_change, partition, topic, write_copy
 from tests.support.object_store import BUCKET, ObjectStore, use
-from tests.support.terminal import without_progress
+from tests.support.spark.jobs import Ended, run_here
 from tests.support.tiered_sites import Site, as_by_aivens_plugin
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
@@ -68,13 +64,8 @@ def _give(log_dir: Path, user: int) -> None:
 
 
 def _restore(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> Ended:
-    arguments = ["restore", *map(str, sources), "--bucket", str(bucket)]
-    arguments += ["--broker", f"1={new}", "--controller", str(new), *options, "--json"]
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", arguments)
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    nodes = ("--broker", f"1={new}", "--controller", new)
+    return run_here(kidx, "restore", *sources, "--bucket", str(bucket), *nodes, *options, "--json")
 
 
 def _applied(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> dict[str, Any]:

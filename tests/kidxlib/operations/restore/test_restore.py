@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +32,7 @@ from kidxlib.storage.location import overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
 from tests.faults.processes import kidx as kidx_here
 from tests.support.cluster_metadata import (
     change,
@@ -55,7 +52,7 @@ from tests.support.restored import id_of as _id
 from tests.support.restored import killed_log_dir as _old
 from tests.support.restored import write_folder as _folder
 from tests.support.restored import write_properties as _properties
-from tests.support.terminal import without_progress
+from tests.support.spark.jobs import Ended, run_here
 from tests.support.unlistable import unlistable_directory
 
 _EPOCH_AT: Final = 12
@@ -77,12 +74,8 @@ def new(tmp_path: Path) -> dict[int, Path]:
 
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
     brokers = [word for node, log_dir in new.items() for word in ("--broker", f"{node}={log_dir}")]
-    controllers = ("--controller", str(controller or next(iter(new.values()))))
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", ["restore", *map(str, old), *brokers, *controllers, *options, "--json"])
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    controllers = ("--controller", controller or next(iter(new.values())))
+    return run_here(kidx, "restore", *old, *brokers, *controllers, *options, "--json")
 
 
 def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
