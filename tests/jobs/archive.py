@@ -27,11 +27,7 @@ class Archive:
     ) -> None:
         self._build, self.retention, self._compact = build, retention, compact
         self.directory = directory
-        self.log_dir, self.index_dir, self.catalog = (
-            directory / "kafka-logs",
-            directory / "index",
-            directory / "catalog",
-        )
+        self.log_dir, self.index_dir, self.catalog = (directory / name for name in ("kafka-logs", "index", "catalog"))
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)

@@ -14,8 +14,7 @@ import pytest
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from tests.docs.log_dirs import put
-from tests.jobs.archive import assert_refused
-from tests.kidxlib.operations.audit.test_audit import Archive
+from tests.jobs.archive import Archive, assert_refused
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, rows, run_here
 
