@@ -120,9 +120,9 @@ def topic_id(letter: str) -> str:
     return letter * 21 + "A"
 
 
-def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0) -> bytes:
+def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0, **fields: Any) -> bytes:
     records = [Record(base_offset + number, timestamp_ms, None, value) for number, value in enumerate(values)]
-    return encoded.batch_v2(records)
+    return encoded.batch_v2(records, **fields)
 
 
 def leader_change(offset: int, voters: Iterable[int]) -> bytes:

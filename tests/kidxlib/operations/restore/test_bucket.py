@@ -29,6 +29,7 @@ from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
+from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
@@ -240,15 +241,9 @@ def test_what_is_refused(site: Site, new: Path, spoil: Callable[[Site, Path], tu
 
 def test_a_read_only_mount_protects_from_root(site: Site, new: Path, tmp_path: Path) -> None:
     _give(new, 0)
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    if os.system(f"mount --bind {site.bucket} {mounted} 2>/dev/null") != 0:
-        pytest.skip("needs the right to mount")
-    try:
-        assert os.system(f"mount -o remount,bind,ro {mounted}") == 0
-        assert _restore(mounted, new, *_SAID, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
-    finally:
-        os.system(f"umount {mounted}")
+    with mounted(tmp_path / "mounted", site.bucket, "none", "bind") as place:
+        remount(place, "bind,ro")
+        assert _restore(place, new, *_SAID, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
 
 
 def test_nothing_is_written_into_the_bucket(site: Site, new: Path) -> None:

@@ -212,7 +212,6 @@ def test_a_shell_takes_a_command_as_it_is_printed(tmp_path: Path) -> None:
     ]
 
 
-_A, _D = topic_id("a"), topic_id("d")
 _PARTITION = RestoredPartition(
     topic="t", topic_id=_A, partition=0, replicas=(2, 1), in_sync=(2,), leader=2, leader_epoch=8, directories=(_D, _D)
 )
@@ -254,12 +253,8 @@ def test_each_record_names_what_is_before_it() -> None:
         "TopicRecord": 1,
     }
     partition = next(record.values for record in _read([*map(write_framed, found)]) if "replicas" in record.values)
-    assert (partition["replicas"], partition["isr"], partition["leader"], partition["leaderEpoch"]) == (
-        [2, 1],
-        [2],
-        2,
-        8,
-    )
+    expected = {"replicas": [2, 1], "isr": [2], "leader": 2, "leaderEpoch": 8}
+    assert {name: partition[name] for name in expected} == expected
     assert (partition["directories"], partition["eligibleLeaderReplicas"]) == ([_D, _D], None)
 
 
