@@ -28,6 +28,7 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     PARTS,
+    STORAGE_DIRECTORY,
     list_bucket_partitions,
     object_name,
 )
@@ -38,6 +39,7 @@ from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, r
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.opened_log import LogFile
+from tests.docs.pages import PROJECT
 from tests.support.files import flip
 from tests.support.tiered import copied, update, write_metadata
 
@@ -77,6 +79,10 @@ class Site:
         partitions = metadata_partitions([self.log_dir]).values()
         times = [fold_remote_segments(metadata.records()).last_ms for metadata in partitions]
         return max(last_ms for last_ms in times if last_ms is not None)
+
+
+#: What a broker has uploaded, and its log dir.
+SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 
 
 @dataclass(frozen=True, slots=True)

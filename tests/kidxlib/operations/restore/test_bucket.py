@@ -28,7 +28,6 @@ from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.docs.pages import PROJECT
 from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
@@ -36,9 +35,8 @@ from tests.support.checksum_store import ChecksumStore, checksum_store
 from tests.support.cluster_metadata import data, leader_change, partition, topic, write_copy
 from tests.support.object_store import BUCKET, ObjectStore, use
 from tests.support.spark.jobs import Ended, run_here
-from tests.support.tiered_sites import Site, as_by_aivens_plugin
+from tests.support.tiered_sites import SAMPLE, Site, as_by_aivens_plugin
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PARTITIONS: Final = [("payments", 0), ("readings", 0), ("readings", 1)]
 _NOBODY: Final = 65534
 _SAID: Final = ("--bucket-protected", "read-only", "--living-cluster-stopped")
@@ -48,7 +46,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return _SAMPLE.copy(tmp_path)
+    return SAMPLE.copy(tmp_path)
 
 
 @pytest.fixture
