@@ -33,10 +33,10 @@ from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import (
     ID_OF_T,
-    change,
     data,
     leader_change,
     log_dir_of_t,
+    of_broker,
     partition,
     topic,
     topic_id,
@@ -255,22 +255,10 @@ def _two_log_dirs(place: Path) -> tuple[Path, Path]:
         for number in numbers:
             _partition(place / name / f"t-{number}", 0)
         (place / name / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={ids[name]}\n")
-    registration = {
-        "brokerId": 1,
-        "incarnationId": ids["t"],
-        "brokerEpoch": 1,
-        "endPoints": [],
-        "features": [],
-        "rack": None,
-        "isMigratingZkBroker": False,
-        "fenced": False,
-        "inControlledShutdown": False,
-        "logDirs": [ids["a"], ids["b"]],
-    }
     values = [
         topic("t", ids["t"]),
         *(partition(ids["t"], number, [1], [ids[name]]) for number, name in enumerate("aba")),
-        change("RegisterBrokerRecord", 3, **registration),
+        of_broker("RegisterBrokerRecord", 1, [ids["a"], ids["b"]]),
     ]
     write_copy(place / "a" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
     return place / "a", place / "b"

@@ -64,6 +64,7 @@ from tests.support.cluster_metadata import (
     config,
     data,
     leader_change,
+    of_broker,
     partition,
     snapshot,
     topic,
@@ -757,7 +758,7 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         ("t-1", WhyLeftOut.NO_DIRECTORY, True),
         ("t-2", WhyLeftOut.NO_DIRECTORY, True),  # the broker has said of no other log dir
     ]
-    values.append(change("RegisterBrokerRecord", 3, **_registration([_DIRECTORY, other])))
+    values.append(of_broker("RegisterBrokerRecord", 1, [_DIRECTORY, other]))
     write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
@@ -897,8 +898,3 @@ def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
     copy = tmp_path / "t-2"
     (log_dir / f"t-2.{'0' * 32}-stray").rename(copy)
     assert count(copy) == 200
-
-
-def _registration(log_dirs: list[str]) -> dict[str, Any]:
-    named = {"brokerId": 1, "incarnationId": _ID, "brokerEpoch": 1, "endPoints": [], "features": [], "rack": None}
-    return {**named, "isMigratingZkBroker": False, "fenced": False, "inControlledShutdown": False, "logDirs": log_dirs}
