@@ -28,8 +28,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
-    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOG_DIR_CHECKPOINTS,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
@@ -50,12 +50,6 @@ from tests.support.logs.batches import Batch
 
 _DIRECTORY = "txn-mixed-0"
 _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
-_OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +62,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         _checkpoint(log_dir, name, _END)
     return log_dir
+
+
+@pytest.fixture
+def log_dir(sound: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(sound, tmp_path / "logs"))
 
 
 def _checkpoint(log_dir: Path, name: str, offset: int, partition: str = "txn-mixed 0") -> None:
@@ -111,17 +111,9 @@ def _after_clean_stop(plant: Callable[[Path], None]) -> Callable[[Path], None]:
     return planted
 
 
-def _not_all_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
+def _flushed_to(offset: int, plant: Callable[[Path], None]) -> Callable[[Path], None]:
     def planted(log_dir: Path) -> None:
-        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, 6000)
-        plant(log_dir)
-
-    return planted
-
-
-def _not_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
-    def planted(log_dir: Path) -> None:
-        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, 1)
+        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, offset)
         plant(log_dir)
 
     return planted
@@ -437,7 +429,7 @@ _NO_START = [
     Planted((), "metadata of no bytes", _in_partition("partition.metadata"), "line 1: not there"),
     *(
         Planted((), f"{name} of {what}", _file(name, content), f"{name}: {says}; {_OFFLINE}")
-        for name in _OFFSET_CHECKPOINTS
+        for name in LOG_DIR_CHECKPOINTS
         for what, content, says in (
             ("junk", _JUNK, "line 1: 'junk', expected a number"),
             ("fewer lines than it says", _SHORT, "line 2: 3 entries announced, 1 found"),
@@ -484,7 +476,9 @@ _CASES = [
     Planted(
         (), "what recovery would do, clean stop", _after_clean_stop(_flip(_LARGE, 0.5)), "and deletes 2 segments after"
     ),
-    Planted((), "all that is lost", _not_flushed(_flip(_LARGE, 0.999)), "; after it 824,024 bytes with 4,536 records"),
+    Planted(
+        (), "all that is lost", _flushed_to(1, _flip(_LARGE, 0.999)), "; after it 824,024 bytes with 4,536 records"
+    ),
     Planted((), "all that would be lost", _flip(_LARGE, 0.999), "; after it 824,024 bytes"),
     Planted((), "a torn end of a segment that is not the last", _longer(_LARGE, bytes(50)), "only the last segment"),
     Planted((), "a size field that is too large, last batch", _size_of_last_batch(64), "broken: "),
@@ -493,7 +487,7 @@ _CASES = [
     Planted(
         (),
         "the last batch is gone, as far as the high watermark knows",
-        _not_all_flushed(_at_batch(_ACTIVE, -1)),
+        _flushed_to(6000, _at_batch(_ACTIVE, -1)),
         "ends-below-high-watermark",
     ),
     Planted((), "the last segment is gone", _removed(_ACTIVE), "ends-below-recovery-point"),
@@ -576,10 +570,9 @@ _CASES = [
 
 @pytest.mark.parametrize("planted", _CASES, ids=lambda case: " ".join((*case.gate, case.name)))
 def test_no_gate_passes_what_it_is_there_for(
-    planted: Planted, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    planted: Planted, log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the functions that `kidx verify` and the job verify_index both print and end with."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     planted.plant(log_dir)
     tiering = "--require-tiering" in planted.gate
     fail_on = Verdict(planted.gate[1]) if "--fail-on" in planted.gate else Verdict.BROKEN
@@ -598,12 +591,10 @@ def test_no_gate_passes_what_it_is_there_for(
 def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
     is_gone: bool,
     found: dict[str, tuple[str, str]],
-    sound: Path,
-    tmp_path: Path,
+    log_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A running broker has given it its name by then; or its blocks cannot be read, here as it is a directory."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     _swap_of(log_dir, _half_of_the_batches)
     swap = Path(f"{_log(log_dir, _LARGE)}{segment_files.SWAP_SUFFIX}")
 
@@ -619,8 +610,7 @@ def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
 
 
 @pytest.mark.parametrize(("policy", "reason"), [("delete, compact", "swapped-in"), ("delete", "swap-lacks-records")])
-def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Path, tmp_path: Path) -> None:
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, log_dir: Path, tmp_path: Path) -> None:
     _swap_of(log_dir, _half_of_the_batches)
     records = [topic("txn-mixed", topic_id("t")), config("txn-mixed", "cleanup.policy", policy)]
     copy = write_copy(tmp_path / "metadata", {0: leader_change(0, [1]) + data(1, records)})
@@ -642,10 +632,9 @@ def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Pat
 
 
 def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever runs this: root may read them all."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
 
     def refused(path: Location | Listed) -> bytes:
         if str(path).endswith(f"/{RECOVERY_POINT_CHECKPOINT}"):
@@ -661,10 +650,9 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
 
 
 def test_a_file_that_this_user_cannot_read_is_told_once(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever runs this: root may read them all."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     secret = log_dir / _DIRECTORY / "partition.metadata"
 
     def refused(path: Location | Listed) -> bytes:
@@ -684,12 +672,12 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
 @pytest.mark.parametrize("mode", [0o600, 0o444])
 @pytest.mark.parametrize("of_root", [True, False])
 def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
-    sound: Path, tmp_path: Path, mode: int, of_root: bool, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, mode: int, of_root: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a restore as root: whoever audits may read it all. Of an owner without a name no groups are known."""
     if os.getuid() != 0:
         pytest.skip("needs root")
-    log_dir, user = Path(shutil.copytree(sound, tmp_path / "logs")), 54321
+    user = 54321
     for path in (log_dir, *log_dir.rglob("*")):
         os.chown(path, user, user)
     assert not summarised(log_dir).fails(Verdict.BROKEN)
@@ -711,10 +699,9 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
 
 
 def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
-    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of two partitions; of each there is also what becomes of its segments, and what it fails for itself."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     shutil.copytree(golden.SAMPLES / "compacted-0", log_dir / "compacted-0")
     (log_dir / "lost+found").mkdir()
     _in_partition("old.index")(log_dir)
@@ -728,9 +715,8 @@ def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
     assert failure is not None and len(failure.split("\n")) == 1
 
 
-def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, tmp_path: Path) -> None:
+def test_beside_a_partition_that_was_given_alone_anything_may_lie(log_dir: Path) -> None:
     """The directory above need not be a log dir."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     (log_dir / "lost+found").mkdir()
     assert not summarised(log_dir / _DIRECTORY).fails(Verdict.BROKEN)
 
@@ -754,10 +740,10 @@ def test_an_archive_may_hold_other_directories(sound: Path, tmp_path: Path) -> N
     ],
 )
 def test_an_index_directory_tells_too_what_has_vanished(
-    plant: Callable[[Path], None], says: str, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plant: Callable[[Path], None], says: str, log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a clean stop a broker looks at none of it; the indexes in a directory of their own know."""
-    log_dir, index_dir = Path(shutil.copytree(sound, tmp_path / "logs")), tmp_path / "indexes"
+    index_dir = tmp_path / "indexes"
     (index_dir / _DIRECTORY).mkdir(parents=True)
     for path in (log_dir / _DIRECTORY).glob("*index"):
         path.rename(index_dir / _DIRECTORY / path.name)
@@ -836,9 +822,8 @@ def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
     assert (log.verdict, log.reason, log.position) == ("broken", "batch-overruns-file", len(batch))
 
 
-def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> None:
+def test_a_repair_does_not_pass_a_broken_log(log_dir: Path) -> None:
     """Whether there is an index to repair or not."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     repair = ["build", str(log_dir), "--in-place", "--repair"]
     assert CliRunner().invoke(kidx, repair, standalone_mode=False).return_value == ExitCode.OK
     _flip(_LARGE, 0.999)(log_dir)
