@@ -22,7 +22,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
-from tests.support.logs import golden
+from tests.support.audits import sound_copies
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
 _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-offset-checkpoint": 10333}
@@ -31,11 +31,7 @@ _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-o
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log dir with all of its files, as a broker leaves it."""
-    log_dir = tmp_path_factory.mktemp("original") / "data"
-    for name in (_ORDERS, _PLAIN):
-        shutil.copytree(golden.SAMPLES / name, log_dir / name)
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0
+    log_dir = sound_copies(tmp_path_factory.mktemp("original") / "data", _ORDERS, _PLAIN)
     for name, offset in _CHECKPOINTS.items():
         (log_dir / name).write_text(f"0\n2\nplain-zstd 0 20000\ntxn-mixed 0 {offset}\n")
     (log_dir / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")

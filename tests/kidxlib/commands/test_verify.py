@@ -43,7 +43,7 @@ from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
-from tests.support.audits import audited, problems_of, show_summary, summarised, verified
+from tests.support.audits import audited, problems_of, show_summary, sound_copies, summarised, verified
 from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
 from tests.support.logs import encoded, golden
 from tests.support.logs.batches import Batch
@@ -55,10 +55,7 @@ _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log dir with all its files that a broker left with an unclean stop, all that it had flushed."""
-    log_dir = tmp_path_factory.mktemp("sound")
-    shutil.copytree(golden.SAMPLES / _DIRECTORY, log_dir / _DIRECTORY)
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0
+    log_dir = sound_copies(tmp_path_factory.mktemp("sound"), _DIRECTORY)
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         _checkpoint(log_dir, name, _END)
     return log_dir
