@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError, UsageError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.library.read import count, read, read_batches
 from kidxlib.reading.walk import Damage
 from kidxlib.records.arrow_columns import BATCHES, CONSUMED, LISTED_BATCHES
@@ -34,6 +34,7 @@ from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
+from tests.faults.trees import write_log
 from tests.model.consume import crc_is_right
 from tests.support import page_cache
 from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition
@@ -158,11 +159,7 @@ def test_whatever_a_record_holds(tmp_path: Path) -> None:
 
 
 def _log(tmp_path: Path, base_offset: int, data: bytes) -> Path:
-    directory = tmp_path / "topic-0"
-    directory.mkdir(exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(data)
-    return log
+    return write_log(tmp_path / "topic-0", base_offset, data)
 
 
 # ---- what is pushed down ----

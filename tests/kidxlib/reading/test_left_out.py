@@ -30,7 +30,7 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
+from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -59,6 +59,7 @@ from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.trees import write_log
 from tests.support.cluster_metadata import (
     change,
     config,
@@ -80,10 +81,8 @@ _DIRECTORY = topic_id("b")
 
 def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: int) -> Path:
     """A log dir of partition t-0 with batches of ten records, in segments, of offsets 0 to 199."""
-    directory = place / "t-0"
-    directory.mkdir(parents=True)
     for base, until in zip(bases, (*bases[1:], 200), strict=True):
-        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(_batches(base, until))
+        write_log(place / "t-0", base, _batches(base, until))
     for name, offset in checkpoints.items():
         (place / f"{name.replace('_', '-')}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
     return place
@@ -459,8 +458,6 @@ def _exported(log_dir: Path, *options: str) -> dict[str, Any]:
 
 
 def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
-    from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
-
     log_dir = _log_dir(tmp_path)
     batch = encoded.batch_v2([Record(200, 1, b"k", b"v")], attributes=ATTRIBUTE_TRANSACTIONAL, producer_id=7)
     with max((log_dir / "t-0").glob("*.log")).open("ab") as file:
@@ -577,7 +574,7 @@ def _with_a_foreign_log(place: Path, *, lacks: bool = False) -> Path:
     of 40 and 100, or that of 100 alone, if the log dir `lacks` the other.
     """
     log_dir = _log_dir(place, (0, 40, 100))
-    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).write_bytes(_batches(50, 110, b"x"))
+    write_log(log_dir / "t-0", 50, _batches(50, 110, b"x"))
     if lacks:
         (log_dir / "t-0" / segment_file(40, LOG_SUFFIX)).unlink()
     return log_dir

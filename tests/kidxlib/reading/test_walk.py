@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import fail_on, first_offset_at
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
+from tests.faults.trees import write_log
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.random_logs import write_random_log
@@ -42,10 +42,7 @@ def test_it_is_the_first_in_the_log(
 
 
 def _log(directory: Path, *batches: bytes) -> Path:
-    (directory / "topic-0").mkdir()
-    log = directory / "topic-0" / segment_file(0, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
+    return write_log(directory / "topic-0", 0, b"".join(batches))
 
 
 def test_markers_count(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual, LessThan
 
 from kidxlib.errors import DamagedLogError, UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
+from tests.faults.trees import write_log
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -195,11 +195,7 @@ def test_a_catalog_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 def _log(tmp_path: Path, base_offset: int, *batches: bytes) -> Path:
-    directory = tmp_path / "topic-0"
-    directory.mkdir(exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
+    return write_log(tmp_path / "topic-0", base_offset, b"".join(batches))
 
 
 def _one(offset: int, **fields: Any) -> bytes:

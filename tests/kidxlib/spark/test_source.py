@@ -38,6 +38,7 @@ from kidxlib.spark.planning import shares_of_limit
 from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.docs.pages import PROJECT
+from tests.faults.trees import write_log
 from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
@@ -364,11 +365,7 @@ def _one(offset: int, **fields: Any) -> bytes:
 
 
 def _log(log_dir: Path, base_offset: int, *batches: bytes, partition: int = 0) -> Path:
-    directory = log_dir / f"topic-{partition}"
-    directory.mkdir(parents=True, exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
+    return write_log(log_dir / f"topic-{partition}", base_offset, b"".join(batches))
 
 
 def _append(log: Path, *batches: bytes) -> None:

@@ -36,6 +36,7 @@ from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.location import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
+from tests.docs.log_dirs import put
 from tests.support.catalog import filled, filled_rows
 from tests.support.files import tree
 from tests.support.logs.batches import Batch, control, encode
@@ -192,15 +193,15 @@ def test_a_log_that_vanished_or_a_snapshot_that_came_behind_the_state(tmp_path: 
     no aborted transaction any more. The snapshot tells of a transaction that the states did not know.
     """
     vanishing, told = (tmp_path / "kafka-logs" / name for name in _PARTITIONS[:2])
-    _write_log(vanishing, 0, _DATA)
+    put(vanishing, 0, [_DATA])
     for partition, base_offset in ((vanishing, 1), (told, 5), (told, 6)):
-        _write_log(partition, base_offset, Batch(**{**control(bytes(4)), "producer_id": 8}))
+        put(partition, base_offset, [Batch(**{**control(bytes(4)), "producer_id": 8})])
     _build(tmp_path, "kept")
     assert _aborted(tmp_path) == [("orders", 0, 0, 1)]
     (vanishing / segment_file(1, LOG_SUFFIX)).unlink()
     (told / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(_snapshot(8, 4))
     for partition, base_offset in ((vanishing, 2), (told, 7)):
-        _write_log(partition, base_offset, _DATA)
+        put(partition, base_offset, [_DATA])
     _build(tmp_path, "kept")
     assert _aborted(tmp_path) == [("orders", 1, 4, 6)]
     assert taken == [1, 1], "each from the state after its first log"
@@ -289,11 +290,6 @@ def _of_partition(draw: st.DrawFn) -> list[dict[str, Any]]:
             event |= {"kind": kind, "position": position, **offsets}
             rows.append({"base_offset": base_offset, "position": position, "event": event})
     return rows
-
-
-def _write_log(partition: Path, base_offset: int, batch: Batch) -> None:
-    partition.mkdir(parents=True, exist_ok=True)
-    (partition / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(encode(base_offset, [batch])))
 
 
 def _aborted(place: Path) -> list[tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
+from tests.faults.trees import write_log
 from tests.support.catalog import filled_rows
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.guarded import whole
@@ -110,9 +111,7 @@ def _segment_row(copy: _Copy, number: int) -> dict[str, Any]:
     found = recover(whole(log), base_offset, RecoverOptions())
     facts, file = found.facts, {}
     if copy.directory is not None:
-        path = copy.directory / segment_file(base_offset, LOG_SUFFIX)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(log)
+        path = write_log(copy.directory, base_offset, log)
         file = {"log_path": str(path), "log_mtime_ns": path.stat().st_mtime_ns}
     return {
         "base_offset": base_offset,

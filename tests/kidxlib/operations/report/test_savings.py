@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts as formats
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.report import savings
 from kidxlib.operations.report.savings import (
     CODECS,
@@ -41,6 +40,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
+from tests.faults.trees import write_log
 from tests.model.producer import contents_of
 from tests.support.catalog import filled_rows
 from tests.support.files import flip
@@ -73,9 +73,7 @@ class _Logs:
     def add(self, batches: Sequence[bytes], base_offset: int = 0, topic: str = "t", partition: int = 0) -> Path:
         """Add a segment; its log."""
         log = b"".join(batches)
-        path = self.directory / f"{topic}-{partition}" / segment_file(base_offset, LOG_SUFFIX)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(log)
+        path = write_log(self.directory / f"{topic}-{partition}", base_offset, log)
         found = recover(whole(log), base_offset, RecoverOptions())
         self.rows.append(
             {
