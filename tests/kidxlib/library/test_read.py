@@ -43,7 +43,7 @@ from tests.support.logs import encoded
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment
 from tests.support.logs.random_indexes import damaged
 from tests.support.logs.random_logs import write_random_log
-from tests.support.seeks import golden_directory
+from tests.support.seeks import sample_directory
 
 #: Four segments, with offsets 0 to 10,333.
 PARTITION: Final = SAMPLES / "txn-mixed-0"
@@ -213,10 +213,9 @@ def _is_within(number: int, limits: tuple[int | None, int | None]) -> bool:
     return (start is None or start <= number) and (end is None or number < end)
 
 
-def test_an_index_saves_reading(golden_segments: list[GoldenSegment], tmp_path: Path, caplog: Any) -> None:
+def test_an_index_saves_reading(tmp_path: Path, caplog: Any) -> None:
     """And segments are told by their names."""
-    directory = tmp_path / PARTITION.name
-    golden_directory([segment for segment in golden_segments if segment.log.parent == PARTITION], directory)
+    directory = sample_directory(tmp_path / PARTITION.name)
     with caplog.at_level(logging.INFO, "kidxlib"):
         found = _read(directory, offsets=(5_000, 5_010))
     assert [row["offset"] for row in found] == [

@@ -30,7 +30,7 @@ from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import SAMPLES, GoldenSegment
 from tests.support.logs.guarded import whole
-from tests.support.seeks import golden_directory
+from tests.support.seeks import sample_directory
 
 Row = dict[str, Any]
 
@@ -226,11 +226,9 @@ def test_other_columns_are_refused(columns: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def partition(golden_segments: list[GoldenSegment], tmp_path_factory: pytest.TempPathFactory) -> Log:
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """The sample's, with indexes."""
-    directory = tmp_path_factory.mktemp("partition") / PARTITION.name
-    golden_directory([segment for segment in golden_segments if segment.log.parent == PARTITION], directory)
-    return Log.open(directory)
+    return Log.open(sample_directory(tmp_path_factory.mktemp("partition") / PARTITION.name))
 
 
 @pytest.mark.parametrize(

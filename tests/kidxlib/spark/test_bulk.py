@@ -21,8 +21,8 @@ from kidxlib.records.reader import Record
 from kidxlib.spark import bulk, task_rows
 from tests.faults.trees import write_log
 from tests.support.logs import encoded
-from tests.support.logs.golden import SAMPLES, GoldenSegment
-from tests.support.seeks import golden_directory
+from tests.support.logs.golden import SAMPLES
+from tests.support.seeks import sample_directory
 from tests.support.spark.jobs import kidx_build_here
 
 
@@ -74,11 +74,11 @@ def test_each_part_is_a_task(spark: SparkSession, tmp_path: Path, caplog: pytest
 
 
 def test_a_large_segment_is_read_by_several_tasks(
-    spark: SparkSession, golden_segments: list[GoldenSegment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large is what is larger than 100 kB here."""
     partition = SAMPLES / "txn-mixed-0"
-    golden_directory([each for each in golden_segments if each.log.parent == partition], tmp_path / partition.name)
+    sample_directory(tmp_path / partition.name)
     monkeypatch.setattr(bulk, "PART_BYTES", 100_000)
     monkeypatch.setattr(task_rows, "_TASK_BYTES", 100_000)
     found = kidxlib.spark.read(spark, tmp_path, columns=["offset"])
