@@ -18,9 +18,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_I
 from tests.faults import children
 from tests.faults.processes import Child, run_child
 from tests.jobs.archive import Archive, Copies, assert_refused
+from tests.support.catalog import kept_catalog
 from tests.support.files import tree
 from tests.support.logs import golden
-from tests.support.spark.jobs import PROJECT, Ended, kidx_compact_here, kidx_tables_here, rows
+from tests.support.spark.jobs import Ended, kidx_compact_here, kidx_tables_here, rows
 
 _NOW: Final = datetime(2026, 12, 1, tzinfo=UTC)
 _SPARSE: Final = 65536
@@ -190,8 +191,7 @@ def test_wrong_options_are_one_line(arguments: tuple[str, ...], message: str, co
 
 @pytest.mark.parametrize("run", [kidx_compact_here, kidx_tables_here])
 def test_a_catalog_of_an_older_release_is_refused(run: Callable[..., Ended], tmp_path: Path) -> None:
-    shutil.unpack_archive(PROJECT / "tests" / "catalogs" / "version-6.tar.gz", tmp_path, filter="data")
-    ended = run("--catalog", tmp_path / "catalog", *(["--trim"] if run is kidx_compact_here else []))
+    ended = run("--catalog", kept_catalog(6, tmp_path), *(["--trim"] if run is kidx_compact_here else []))
     assert (ended.code, ended.out) == (1, "")
     assert "made by an older release" in ended.err and "run ./spark-submit.sh build_index once" in ended.err
 

@@ -26,8 +26,7 @@ from kidxlib.storage import packed
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.kidxlib.catalog.test_tables import kept_catalog
-from tests.support.catalog import append_rows
+from tests.support.catalog import append_rows, kept_catalog
 from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.random_logs import write_random_log
