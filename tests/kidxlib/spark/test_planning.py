@@ -14,26 +14,24 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual, LessThan
+from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.records.reader import Record
-from kidxlib.spark.source import KafkaSegmentSource
 from tests.faults.trees import write_log
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.streams import reader_of
 
 PARTITIONS: Final = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 
 
 def _rows(path: Path, **options: str) -> list[dict[str, Any]]:
     """What all tasks read, one after the other."""
-    given: Any = CaseInsensitiveDict({"path": str(path), **options})
-    source = KafkaSegmentSource(given)
-    reader = source.reader(source.schema())
+    reader = reader_of(path, **options)
     found: list[dict[str, Any]] = []
     for partition in reader.partitions():
         for rows in reader.read(partition):
@@ -165,9 +163,7 @@ def test_filters_on_times_reach_segments_by_the_catalog(tmp_path: Path) -> None:
     filters = [GreaterThanOrEqual(("timestamp",), moments[0]), LessThan(("timestamp",), moments[1])]
     start = {"startingOffsets": '{"topic": {"0": 3}}'}
     for options, segments in (({}, [0, 100, 200]), ({"catalog": str(catalog)}, [100])):
-        given: Any = CaseInsensitiveDict({"path": str(log_dir), **start, **options})
-        source = KafkaSegmentSource(given)
-        reader = source.reader(source.schema())
+        reader = reader_of(log_dir, **start, **options)
         assert reader.pushFilters(list(filters)) == []
         tasks: list[Any] = reader.partitions()
         assert [read.base_offset for task in tasks for read in task.reads] == segments
