@@ -30,6 +30,7 @@ from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.conftest import Say
+from tests.faults.trees import write_log
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import (
     ID_OF_T,
@@ -266,10 +267,9 @@ def _two_log_dirs(place: Path) -> tuple[Path, Path]:
 
 def _partition(directory: Path, *bases: int) -> Path:
     """Segments with these base offsets, each of ten records in one batch, whose times are their offsets in seconds."""
-    directory.mkdir(parents=True, exist_ok=True)
     for base in bases:
         records = [Record(offset, 1_000 * offset, b"k", b"v") for offset in range(base, base + 10)]
-        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(encoded.batch_v2(records))
+        write_log(directory, base, encoded.batch_v2(records))
         (directory / segment_file(base, OFFSET_INDEX_SUFFIX)).touch()
         entry = struct.pack(">qi", 1_000 * (base + 9), 9)
         (directory / segment_file(base, TIME_INDEX_SUFFIX)).write_bytes(entry)

@@ -43,6 +43,7 @@ from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
+from tests.faults.trees import write_log
 from tests.support.audits import audited, problems_of, show_summary, sound_copies, summarised, verified
 from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
 from tests.support.logs import encoded, golden
@@ -812,9 +813,7 @@ def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
     data = bytearray(b"".join(offset.to_bytes(8) + batch[8:] for offset in range(4)))
     at = len(batch) + 8
     data[at : at + 4] = (900_000_000).to_bytes(4)
-    directory = tmp_path / "orders-0"
-    directory.mkdir()
-    (directory / segment_files.segment_file(0, segment_files.LOG_SUFFIX)).write_bytes(data)
+    write_log(tmp_path / "orders-0", 0, data)
     [log] = [row for row in audited(tmp_path).files if row.file == segment_files.LOG_SUFFIX]
     assert (log.verdict, log.reason, log.position) == ("broken", "batch-overruns-file", len(batch))
 

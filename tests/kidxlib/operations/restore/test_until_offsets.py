@@ -23,6 +23,7 @@ from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
+from tests.faults.trees import write_log
 from tests.support.cluster_metadata import topic_id
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written
@@ -63,10 +64,8 @@ def new(tmp_path: Path) -> Path:
 
 
 def _write(log_dir: Path, name: str, batches: Sequence[bytes], base_offset: int = 0) -> None:
-    directory = log_dir / name
-    directory.mkdir(exist_ok=True)
-    (directory / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id(name[:1])}\n")
-    (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    write_log(log_dir / name, base_offset, b"".join(batches))
+    (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id(name[:1])}\n")
 
 
 def _transactions(log_dir: Path) -> Written:

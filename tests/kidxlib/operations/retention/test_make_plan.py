@@ -28,6 +28,7 @@ from kidxlib.records.reader import Record
 from kidxlib.retention.policy import PlanWarning, Policy, TopicPolicy
 from kidxlib.text.times import show_time
 from tests.docs.log_dirs import put
+from tests.faults.trees import write_log
 from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
 from tests.support import cluster_metadata
@@ -309,14 +310,13 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
 def test_the_oldest_record_left_is_one_that_a_consumer_gets(tmp_path: Path) -> None:
     """No marker, and none below the log start offset, which may lie amid a segment."""
     archive = Archive(tmp_path)
-    (archive.log_dir / "t-0").mkdir(parents=True)
     marker = Record(1, 3, b"\0\0\0\1", bytes(6))
     batches = [
         encoded.batch_v2([Record(0, 2, None, b"below")]),
         encoded.batch_v2([marker], attributes=layouts.ATTRIBUTE_CONTROL),
         *(encoded.batch_v2([Record(offset, time, None, b"")]) for offset, time in ((2, 5), (3, 4))),
     ]
-    (archive.log_dir / "t-0" / segment_file(0, ".log")).write_bytes(b"".join(batches))
+    write_log(archive.log_dir / "t-0", 0, b"".join(batches))
     (archive.log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
     archive.build()
     [segment] = archive.plan("--now", "6", code=0)["segments"]
