@@ -14,9 +14,9 @@ def tree(root: Path, pattern: str = "*", but: tuple[str, ...] = ()) -> dict[str,
     }
 
 
-def flip(path: Path, *places: int) -> None:
-    """Invert the lowest bit of the bytes at these places."""
+def flip(path: Path, *places: int, bits: int = 1) -> None:
+    """Invert bits, the lowest one, of the bytes at these places."""
     data = bytearray(path.read_bytes())
     for place in places:
-        data[place] ^= 1
+        data[place] ^= bits
     path.write_bytes(data)

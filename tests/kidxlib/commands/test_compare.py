@@ -23,6 +23,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from tests.support.audits import sound_copies
+from tests.support.files import flip
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
 _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-offset-checkpoint": 10333}
@@ -80,12 +81,6 @@ def _cut(log: Path, less: int) -> None:
     os.truncate(log, log.stat().st_size - less)
 
 
-def _flip(log: Path, at: int) -> None:
-    data = bytearray(log.read_bytes())
-    data[at] ^= 0x40
-    log.write_bytes(data)
-
-
 def _without_segment(base_offset: int) -> Callable[[Sides], None]:
     def plant(sides: Sides) -> None:
         for path in (sides.b / _ORDERS).glob(f"{base_offset:020}.*"):
@@ -127,7 +122,7 @@ def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable
 
 def _damage(at: Callable[[list[int]], int], base_offset: int = 84) -> Callable[[Sides], None]:
     """Change a byte of a log, at a place that the starts of its batches tell."""
-    return lambda sides: _flip(sides.log(base_offset), at(_batches(sides.log(base_offset).read_bytes())))
+    return lambda sides: flip(sides.log(base_offset), at(_batches(sides.log(base_offset).read_bytes())), bits=0x40)
 
 
 def _swap(sides: Sides) -> None:
@@ -281,7 +276,7 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
         "neither",
     ),
     "all logs, on both sides": (_of_both(_without_logs), "neither"),
-    "an .index that differs": (lambda sides: _flip(sides.log(84).with_suffix(".index"), 3), "file-differs"),
+    "an .index that differs": (lambda sides: flip(sides.log(84).with_suffix(".index"), 3, bits=0x40), "file-differs"),
     "the end of an old .index": (lambda sides: _cut(sides.log(84).with_suffix(".index"), 8), "file-differs"),
     "bytes behind an old .index": (
         lambda sides: sides.log(84).with_suffix(".index").write_bytes(_old_index(sides) + bytes(8) + b"\1"),
@@ -410,7 +405,7 @@ def _merged_and_cleaned(sides: Sides) -> None:
 
 def _merged_and_damaged(sides: Sides) -> None:
     _merged(sides)
-    _flip(sides.log(0), sides.log(0).stat().st_size - 200)
+    flip(sides.log(0), -200, bits=0x40)
 
 
 def _merged_and_behind(sides: Sides) -> None:
@@ -489,7 +484,7 @@ def _log_start_moved(sides: Sides) -> None:
 OLDER: Final[dict[str, tuple[Callable[[Sides], Any], Callable[[Sides], Any]]]] = {
     "files of the last log": (
         _last_index_is_behind,
-        lambda sides: _flip(sides.log(5891).with_suffix(".index"), 3),
+        lambda sides: flip(sides.log(5891).with_suffix(".index"), 3, bits=0x40),
     ),
     "files at the end": (
         _new_segment,

@@ -46,6 +46,7 @@ from tests.docs.log_dirs import put
 from tests.faults.trees import write_log
 from tests.support.audits import audited, problems_of, show_summary, sound_copies, summarised, verified
 from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
+from tests.support.files import flip
 from tests.support.logs import encoded, golden
 from tests.support.logs.batches import Batch
 
@@ -81,9 +82,7 @@ def _flip(base_offset: int, where: float) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
-        data = bytearray(path.read_bytes())
-        data[int(where * (len(data) - 1))] ^= 0x40
-        path.write_bytes(data)
+        flip(path, int(where * (path.stat().st_size - 1)), bits=0x40)
 
     return plant
 
@@ -285,9 +284,7 @@ def _metadata(topic_id: str) -> bytes:
 def _base_offset_of_last_batch(log_dir: Path) -> None:
     """A bit of it flips: no checksum is over it."""
     path = _log(log_dir, _ACTIVE)
-    data = bytearray(path.read_bytes())
-    data[_batch_positions(bytes(data))[-1] + 5] ^= 0x40
-    path.write_bytes(data)
+    flip(path, _batch_positions(path.read_bytes())[-1] + 5, bits=0x40)
 
 
 def _leader_epoch(base_offset: int) -> Callable[[Path], None]:

@@ -72,6 +72,7 @@ from tests.support.cluster_metadata import (
     topic_id,
     write_copy,
 )
+from tests.support.files import flip
 from tests.support.logs import encoded
 from tests.support.spark.jobs import kidx_build_here, run_here
 
@@ -618,9 +619,7 @@ def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: 
     """Checksums do not cover it. What stands before and after such a batch is read."""
     log_dir = _log_dir(tmp_path, (0, 40, 100))
     log = log_dir / "t-0" / segment_file(40, LOG_SUFFIX)
-    content = bytearray(log.read_bytes())
-    content[-len(content) // 6 + 6] ^= 0x40  # of the last batch, 16,384 more
-    log.write_bytes(content)
+    flip(log, -log.stat().st_size // 6 + 6, bits=0x40)  # of the last batch, 16,384 more
     met: list[Damage] = []
     assert read(log_dir, on_damage=met.append).read_all().num_rows == 190
     assert [each.first_offset for each in met] == [90]

@@ -28,6 +28,7 @@ from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.faults.trees import write_log
 from tests.support.consumed import Row, read_rows, rows_of_partition
+from tests.support.files import flip
 from tests.support.logs import encoded
 from tests.support.logs.random_indexes import damaged
 from tests.support.logs.random_logs import write_random_log
@@ -145,10 +146,8 @@ def test_parts_have_what_the_whole_has(
             index.write_bytes(damaged(rng, content, layouts.OFFSET_INDEX_ENTRY))
     if is_cut:
         log = rng.choice(sorted(directory.glob("*.log")))
-        data = bytearray(log.read_bytes())
-        if data:
-            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            log.write_bytes(data)
+        if size := log.stat().st_size:
+            flip(log, rng.randrange(size), bits=1 << rng.randrange(8))
     start, end = sorted(limits, key=lambda limit: -1 if limit is None else limit)
     whole = _rows(_plan(directory, offsets=(start, None if end is None else end), index_dir=directory.parent / "none"))
     rows, error = _rows(_plan(directory, part_bytes, offsets=(start, end)))
