@@ -32,17 +32,7 @@ from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.conftest import Say
 from tests.faults.trees import write_log
 from tests.support.catalog import append_rows
-from tests.support.cluster_metadata import (
-    ID_OF_T,
-    data,
-    leader_change,
-    log_dir_of_t,
-    of_broker,
-    partition,
-    topic,
-    topic_id,
-    write_copy,
-)
+from tests.support.cluster_metadata import ID_OF_T, log_dir_of_t, of_broker, partition, put_metadata, topic, topic_id
 from tests.support.logs import encoded, golden
 from tests.support.seeks import check_offset, check_timestamp, some_offsets, some_timestamps
 from tests.support.spark.jobs import Ended, kidx_build_here, run_here
@@ -261,7 +251,7 @@ def _two_log_dirs(place: Path) -> tuple[Path, Path]:
         *(partition(ids["t"], number, [1], [ids[name]]) for number, name in enumerate("aba")),
         of_broker("RegisterBrokerRecord", 1, [ids["a"], ids["b"]]),
     ]
-    write_copy(place / "a" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(place / "a", values)
     return place / "a", place / "b"
 
 

@@ -45,7 +45,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
 from tests.faults.trees import write_log
 from tests.support.audits import audited, problems_of, show_summary, sound_copies, summarised, verified
-from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
+from tests.support.cluster_metadata import config, put_metadata, topic, topic_id
 from tests.support.files import flip
 from tests.support.logs import encoded, golden
 from tests.support.logs.batches import Batch
@@ -608,7 +608,7 @@ def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
 def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, log_dir: Path, tmp_path: Path) -> None:
     _swap_of(log_dir, _half_of_the_batches)
     records = [topic("txn-mixed", topic_id("t")), config("txn-mixed", "cleanup.policy", policy)]
-    copy = write_copy(tmp_path / "metadata", {0: leader_change(0, [1]) + data(1, records)})
+    copy = put_metadata(tmp_path / "metadata", records)
     options, sources = RecoverOptions(), [source_at(str(log_dir), "it")]
     index_place = IndexPlace(index_dir=None, by_source=False)
     plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(options))

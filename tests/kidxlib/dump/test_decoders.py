@@ -20,7 +20,7 @@ from kidxlib.messages.typed_records import CLUSTER_METADATA, TRANSACTION_STATE
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.trees import write_log
-from tests.support.cluster_metadata import change, data, leader_change, of_broker, topic_id, write_copy
+from tests.support.cluster_metadata import change, of_broker, put_metadata, topic_id
 from tests.support.dump import objects, run
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -90,7 +90,7 @@ def test_a_log_dir_is_shown_as_its_node_does(tmp_path: Path) -> None:
     """The node's own registration counts, not another's; without it the release is assumed, and the note says so."""
     log = write_log(tmp_path / "__transaction_state-0", 0, _STATES_LOG.read_bytes())
     nodes = [of_broker("RegisterBrokerRecord", node, [topic_id("a")], level=30 + 3 * (node > 1)) for node in (1, 2)]
-    write_copy(tmp_path / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, nodes)})
+    put_metadata(tmp_path, nodes)
     for node, has_names, is_assumed in ((1, False, False), (2, True, False), (3, True, True), (None, True, True)):
         (tmp_path / "meta.properties").write_text("" if node is None else f"version=1\nnode.id={node}\n")
         states, said = _states(log=log)

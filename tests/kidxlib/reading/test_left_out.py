@@ -67,6 +67,7 @@ from tests.support.cluster_metadata import (
     leader_change,
     of_broker,
     partition,
+    put_metadata,
     snapshot,
     topic,
     topic_id,
@@ -296,7 +297,7 @@ def _of_broker(log_dir: Path, replicas: list[int], *, topic_id: str = _ID, has_m
     (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     if has_metadata:
         values = [topic("t", _ID), partition(_ID, 0, replicas, [_DIRECTORY] * len(replicas))]
-        write_copy(log_dir / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(log_dir, values)
     return log_dir
 
 
@@ -363,7 +364,7 @@ def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytes
         _of_node(log_dir, more=f"directory.id={directory_id}\n")
     values = [topic("t", _ID), partition(_ID, 0, [1], [_DIRECTORY])]
     values += [change("PartitionChangeRecord", partitionId=0, topicId=_ID, leader=1)] * 2
-    write_copy(a / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(a, values)
     if sign == "marker":
         for log_dir, epoch in ((a, 9), (b, 7)):
             (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
@@ -538,7 +539,7 @@ def test_a_short_read_of_a_compacted_topic_tells_of_no_gap(
     elif known_by != "cleaner":
         _of_node(log_dir)
         policy = config("t", "cleanup.policy", "compact, delete" if known_by == "policy" else "delete")
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", _ID), policy])})
+        put_metadata(log_dir, [topic("t", _ID), policy])
     topics = "__consumer_offsets" if known_by == "the name" else ".*"
     assert read(log_dir, topics=topics, offsets=(45, 105)).read_all().num_rows == 10
     told = [record.message for record in caplog.records if "in no log" in record.message]
@@ -748,14 +749,14 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         *(partition(_ID, number, [1], [directory]) for number, directory in enumerate((_DIRECTORY, _DIRECTORY, other))),
         partition(other, 0, [2], [other]),
     ]
-    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(tmp_path, values)
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
         ("t-1", WhyLeftOut.NO_DIRECTORY, True),
         ("t-2", WhyLeftOut.NO_DIRECTORY, True),  # the broker has said of no other log dir
     ]
     values.append(of_broker("RegisterBrokerRecord", 1, [_DIRECTORY, other]))
-    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(tmp_path, values)
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
         ("t-1", WhyLeftOut.NO_DIRECTORY, True),
@@ -839,12 +840,12 @@ def test_a_log_dir_that_does_not_say_whose_it_is_counts_in_the_cluster_that_has_
     """
     brokers = {name: tmp_path / name for name in ("one", "two")}
     for letter, (name, log_dir) in zip("ab", brokers.items(), strict=True):
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", topic_id(letter))])})
+        put_metadata(log_dir, [topic("t", topic_id(letter))])
         _of_node(log_dir, cluster=name)
     unknown = tmp_path / "unknown"
     for letter, told_by in (("a", ["one"]), ("b", ["two"]), ("c", ["one", "two"])):
         values = [topic("t", topic_id(letter))]
-        write_copy(unknown / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(unknown, values)
         (unknown / "meta.properties").write_text("version=1\nnode.id=two\n")
         known = BrokersMetadata([unknown, *brokers.values()])
         assert [name for name, log_dir in brokers.items() if known.unread_copies(log_dir)] == told_by
@@ -859,7 +860,7 @@ def test_each_way_of_reading_tells_what_is_not_there(
     """A partition that the metadata gives to the log dir; and a log dir in which nothing is."""
     log_dir, empty = _of_broker(_log_dir(tmp_path / "logs"), [1]), tmp_path / "empty"
     values = [topic("t", _ID), *(partition(_ID, number, [1], [_DIRECTORY]) for number in range(2))]
-    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(log_dir, values)
     if way in _WAYS:
         _WAYS[way](log_dir)
     else:

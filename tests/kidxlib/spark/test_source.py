@@ -30,7 +30,6 @@ from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.planning import shares_of_limit
@@ -513,8 +512,7 @@ def test_a_partition_without_a_directory_is_told(
     ids, directory = [cluster_metadata.topic_id(letter) for letter in "ab"], cluster_metadata.topic_id("d")
     values = [cluster_metadata.topic(name, each) for name, each in zip(("topic", "other"), ids, strict=True)]
     values += [cluster_metadata.partition(ids[0], number, [1], [directory]) for number in range(2)]
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)}
-    cluster_metadata.write_copy(tmp_path / METADATA_DIRECTORY, log)
+    cluster_metadata.put_metadata(tmp_path, values)
     reader_of(tmp_path, **options).partitions()
     Stream(tmp_path, **options).run()
     told = [each.message for each in caplog.records if "no directory of 1 partition" in each.message]

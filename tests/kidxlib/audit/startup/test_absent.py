@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
 from tests.support.cluster_metadata import (
@@ -32,6 +31,7 @@ from tests.support.cluster_metadata import (
     leader_change,
     of_broker,
     partition,
+    put_metadata,
     snapshot,
     topic,
     topic_id,
@@ -94,10 +94,6 @@ def _write_checkpoint(log_dir: Path, name: str, offsets: Mapping[TopicPartition,
     (log_dir / name).write_bytes(offset_checkpoint(offsets))
 
 
-def _put_metadata(log_dir: Path, values: Iterable[bytes]) -> Location:
-    return write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [*values])})
-
-
 def _absent(log_dir: Path, metadata: list[ClusterMetadata]) -> list[AbsentPartition]:
     return list(absent_partitions([ListedLogDir.of(log_dir, last_stops([log_dir])[log_dir])], metadata))
 
@@ -114,7 +110,7 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
     metadata = []
     if case.assigned is not None:
         of_topic = [topic("orders", OTHER_ID), partition(OTHER_ID, 1, [1], [case.assigned])] if case.assigned else []
-        metadata = [read_cluster_metadata(_put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
+        metadata = [read_cluster_metadata(put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
     found = _absent(tmp_path, metadata)
     assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
     assert all(each.known_to.startswith(str(case.known_to)) for each in found)
@@ -160,7 +156,7 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
         put(log_dir / name, 0, [Batch()])
         write_properties(log_dir, directory_id)
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE, _THERE))]
-    node = _put_metadata(
+    node = put_metadata(
         tmp_path / "node",
         [of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE]), topic("orders", OTHER_ID), *assigned],
     )
@@ -186,8 +182,8 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
     put(tmp_path / "orders-0", 0, [Batch()])
     write_properties(tmp_path, _HERE)
     values = [topic("orders", OTHER_ID), *(partition(OTHER_ID, number, [1], [_HERE]) for number in range(2))]
-    node = _put_metadata(tmp_path, values)
-    write_copy(Path(str(node)), {}, {(4, 0): snapshot(values, 0)[:-9]})
+    node = put_metadata(tmp_path, values)
+    write_copy(node, {}, {(4, 0): snapshot(values, 0)[:-9]})
     ended = run_here(kidx, "verify", tmp_path, "--json")
     failures = "\n".join(row["failure"] or "" for row in ended.json["partitions"])
     of_log_dir = "\n".join(ended.json["log_dir_failures"])
@@ -219,7 +215,7 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
         assert run_here(kidx, "build", log_dir, "--in-place").code == 0
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE))]
     of_node = of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE])
-    _put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
+    put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
     lacks = f"{a}, {b}: node 1 has __cluster_metadata-0 in none of these log dirs: "
 
     def told(*options: str | Path) -> tuple[int, bool, bool]:
@@ -250,7 +246,7 @@ def test_a_copy_that_a_start_takes_for_the_partition_ends_where_checkpoints_say(
     put(folder, 0, [Batch()] * 2)  # two records, and no index
     (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
     write_properties(tmp_path, _HERE)
-    node = _put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
+    node = put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
     write_checkpoints(tmp_path, {TopicPartition("orders", 0): end})
     obstacles = last_stops([tmp_path], metadata=read_cluster_metadata(node))[tmp_path].obstacles
     assert [(each.where, each.is_loss) for each in obstacles] == [(folder, True)] * (end > 2)
@@ -274,7 +270,7 @@ def test_a_log_dir_of_a_fresh_broker_may_have_no_partition(
         write_properties(log_dir, directory_id)
         write_checkpoints(log_dir)
     ids = [_HERE, *filter(None, [registered])]
-    _put_metadata(
+    put_metadata(
         a, [of_broker("RegisterBrokerRecord", 1, ids), topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [place])]
     )
     for directory in (a / "orders-0", a / METADATA_DIRECTORY):

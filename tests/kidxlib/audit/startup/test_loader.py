@@ -24,7 +24,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference
 from tests.support.audits import audited, verified
-from tests.support.cluster_metadata import data, leader_change, of_broker, topic, topic_id, write_copy
+from tests.support.cluster_metadata import data, leader_change, of_broker, put_metadata, topic, topic_id, write_copy
 from tests.support.files import flip
 
 #: Bytes a second that one thread of a broker recovers, as docs/audit.md says of the forecast.
@@ -112,7 +112,7 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_the_node(tree: Path
         (33, None, NEWEST),
     ):
         node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=level)
-        copy = write_copy(tree.parent / f"metadata-{level}", {0: leader_change(0, [1]) + data(1, [node])})
+        copy = put_metadata(tree.parent / f"metadata-{level}", [node])
         stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end, kafka_version=given)[tree]
         kafka = stop.of(TopicPartition("txn-mixed", 0)).kafka
         assert (kafka.release, kafka.is_assumed) == (release, (level, given) == (None, None))

@@ -31,7 +31,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.known_segments import KEYS
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.damage.acceptances import (
     AcceptableDamage,
     Selected,
@@ -49,7 +48,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
-from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, topic_id, write_copy
+from tests.support.cluster_metadata import OTHER_ID, config, put_metadata, topic, topic_id
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
 
@@ -488,7 +487,7 @@ def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
     log_dir = site.log_dir("a")
     for policy, code, counts in (("delete", 3, (1, 0)), ("compact", 0, (0, 1))):
         values = [topic("orders", OTHER_ID), config("orders", "cleanup.policy", policy)]
-        node = write_copy(site.root / "node" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        node = put_metadata(site.root / "node", values)
         ended = _kidx("verify", log_dir, "--cluster-metadata", node, "--index-dir", site.root / "index" / "a", "--json")
         assert (len(ended.json["gaps"]), len(ended.json["gaps_explained"])) == counts, ended.err
         evidence = [each["evidence"] for name in ("gaps", "gaps_explained") for each in ended.json[name]]

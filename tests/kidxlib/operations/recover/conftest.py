@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.kidxlib.operations.recover.plans import ENDS
 from tests.support import cluster_metadata
@@ -50,6 +49,5 @@ def two(log_dir: Path, tmp_path: Path) -> list[Path]:
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             (place / name).write_bytes(offset_checkpoint({partition: ENDS[partition]}))
         cluster_metadata.write_checkpoints(place)
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
-    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
+    cluster_metadata.put_metadata(log_dir, values, 1_000)
     return [log_dir, more]

@@ -20,7 +20,6 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_remote_segments
@@ -32,7 +31,7 @@ from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
-from tests.support.cluster_metadata import data, leader_change, partition, topic, write_copy
+from tests.support.cluster_metadata import partition, put_metadata, topic
 from tests.support.object_store import BUCKET, ObjectStore, use
 from tests.support.spark.jobs import Ended, run_here
 from tests.support.tiered_sites import SAMPLE, Site, as_by_aivens_plugin
@@ -126,7 +125,7 @@ def _old_with_metadata(site: Site, directory: Path, values: Sequence[bytes]) -> 
     (old / BOOTSTRAP_SNAPSHOT).unlink()
     text = (old / META_PROPERTIES).read_text()
     (old / META_PROPERTIES).write_text(text.replace("cluster.id=c", "cluster.id=o").replace("d" * 21, "e" * 21))
-    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(old, values)
     return old
 
 

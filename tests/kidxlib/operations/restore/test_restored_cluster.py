@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
@@ -43,17 +42,7 @@ from kidxlib.operations.restore.restored_cluster import (
 )
 from kidxlib.operations.restore.surviving_metadata import surviving_metadata
 from tests.kidxlib.operations.restore.formatted_log_dir import LEVELS, formatted_by_4_3, levels, properties, user
-from tests.support.cluster_metadata import (
-    BROKER,
-    change,
-    config,
-    data,
-    leader_change,
-    partition,
-    topic,
-    topic_id,
-    write_copy,
-)
+from tests.support.cluster_metadata import BROKER, change, config, partition, put_metadata, topic, topic_id
 
 _A, _B, _C, _D = (topic_id(letter) for letter in "abcd")
 
@@ -68,7 +57,7 @@ def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any)
     log_dir = tmp_path / "old"
     if values is not None:
         properties(log_dir)
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(log_dir, values)
     controller = read_formatted(formatted_by_4_3(tmp_path / "new"))
     known = RestoreEvidence(
         surviving=None if values is None else surviving_metadata([log_dir]),

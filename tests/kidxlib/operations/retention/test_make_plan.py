@@ -185,8 +185,7 @@ def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
     values += [cluster_metadata.partition(ids[topic], 0, of, [ids[topic]] * len(of)) for topic, of in replicas.items()]
     lost = cluster_metadata.topic_id("w")
     values += [cluster_metadata.topic("w", lost), cluster_metadata.partition(lost, 0, [1], [lost])]
-    log = cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)
-    cluster_metadata.write_copy(archive.log_dir / "__cluster_metadata-0", {0: log})
+    cluster_metadata.put_metadata(archive.log_dir, values)
     archive.build()
     policy = tmp_path / "policy.toml"  # said of the topics themselves, whose segments lack offsets as compacted ones do
     policy.write_text("".join(f"[[topic]]\nmatch = '{topic}'\ncleanup.policy = 'delete'\n" for topic in "tuv"))

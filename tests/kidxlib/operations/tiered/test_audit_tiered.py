@@ -133,10 +133,9 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_brokers(tmp_path: P
         assert (finding["file"], finding["reason"]) == (TRANSACTION_INDEX_SUFFIX, reason)
         assert said in finding["detail"] and "fetches of offsets" in finding["consequence"], finding
         assert ("from 4.4 on" in finding["consequence"]) == (code == 0)
-    metadata = site.log_dir / METADATA_DIRECTORY
     for level_of_node, reason in ((30, "other-version"), (33, "fails-sanity-check")):
-        shutil.rmtree(metadata)
+        shutil.rmtree(site.log_dir / METADATA_DIRECTORY)
         node = made_up.of_broker("RegisterBrokerRecord", 1, [made_up.topic_id("a")], level=level_of_node)
-        made_up.write_copy(metadata, {0: made_up.leader_change(0, [1]) + made_up.data(1, [node])})
+        made_up.put_metadata(site.log_dir, [node])
         found = verified_tiered(*where, code=3 if level_of_node > 30 else 0)
         assert reason in {finding["reason"] for finding in found["findings"]}

@@ -123,9 +123,7 @@ def test_copying_that_stands_still(
     _write_log(site.log_dir / f"{_TOPIC}-0", topic_id, logs)
     changes = [made_up.topic(_TOPIC, topic_id), made_up.config(_TOPIC, "remote.storage.enable", "true")]
     changes += [made_up.config(_TOPIC, name, value) for name, value in configs.items()]
-    directory = made_up.write_copy(
-        site.log_dir.parent / "__cluster_metadata-0", {0: made_up.leader_change(0, [1]) + made_up.data(1, changes)}
-    )
+    directory = made_up.put_metadata(site.log_dir.parent, changes)
     where = (site.bucket, "--tiered-metadata", site.log_dir, "--cluster-metadata", directory)
     found = verified_tiered(*where, *options, code=3 if stalls else 0)
     on_copying = [each for each in found["findings"] if each["reason"] == "stalled"]
