@@ -34,7 +34,7 @@ from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
-from tests.faults.trees import write_log
+from tests.faults.trees import topic_log as _log
 from tests.model.consume import crc_is_right
 from tests.support import page_cache
 from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition
@@ -156,10 +156,6 @@ def test_whatever_a_record_holds(tmp_path: Path) -> None:
     assert [row["headers"] for row in found] == [
         [{"key": each.key, "value": each.value} for each in record.headers] or None for record in written
     ]
-
-
-def _log(tmp_path: Path, base_offset: int, data: bytes) -> Path:
-    return write_log(tmp_path / "topic-0", base_offset, data)
 
 
 # ---- what is pushed down ----

@@ -18,9 +18,10 @@ from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.records.reader import Record
-from tests.faults.trees import write_log
+from tests.faults.trees import topic_log as _log
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded
+from tests.support.logs.encoded import one_record as _one
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
@@ -188,14 +189,6 @@ def test_a_catalog_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 # ---- what is lost ----
-
-
-def _log(tmp_path: Path, base_offset: int, *batches: bytes) -> Path:
-    return write_log(tmp_path / "topic-0", base_offset, b"".join(batches))
-
-
-def _one(offset: int, **fields: Any) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, b"")], **fields)
 
 
 def test_a_start_that_is_gone_is_an_error_unless_losses_may_be(tmp_path: Path) -> None:

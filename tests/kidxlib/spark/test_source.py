@@ -36,10 +36,11 @@ from kidxlib.spark.planning import shares_of_limit
 from kidxlib.spark.source import FILTER_PUSHDOWN
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.docs.pages import PROJECT
-from tests.faults.trees import write_log
+from tests.faults.trees import topic_log as _log
 from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
+from tests.support.logs.encoded import one_record as _one
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
@@ -355,14 +356,6 @@ def test_shares_take_all_in_the_end(pieces: list[list[int]], limit: int) -> None
 
 
 # ---- where it begins and ends ----
-
-
-def _one(offset: int, **fields: Any) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, b"")], **fields)
-
-
-def _log(log_dir: Path, base_offset: int, *batches: bytes, partition: int = 0) -> Path:
-    return write_log(log_dir / f"topic-{partition}", base_offset, b"".join(batches))
 
 
 def _append(log: Path, *batches: bytes) -> None:

@@ -17,16 +17,9 @@ from kidxlib.reading.walk import fail_on
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
-from tests.faults.trees import write_log
+from tests.faults.trees import topic_log as _log
 from tests.support.logs import encoded
-
-
-def _log(tmp_path: Path, base_offset: int, *batches: bytes) -> Path:
-    return write_log(tmp_path / "topic-0", base_offset, b"".join(batches))
-
-
-def _one(offset: int, value: bytes) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, value)])
+from tests.support.logs.encoded import one_record as _one
 
 
 def _reads(path: Path) -> tuple[SegmentRead, ...]:
