@@ -37,7 +37,7 @@ from tests.conftest import one_in
 from tests.faults.trees import topic_log as _log
 from tests.model.consume import crc_is_right
 from tests.support import page_cache
-from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition
+from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition, rows_until_damage
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment
@@ -54,15 +54,7 @@ def _read(path: Path, **options: Any) -> list[Row]:
 
 
 def _until_damage(path: Path, **options: Any) -> tuple[list[Row], str | None]:
-    """The rows that come, and what is said to be wrong then."""
-    reader, found = read(path, include_headers=True, **options), []
-    try:
-        for rows in reader:
-            rows.validate(full=True)
-            found.append(rows)
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
-    return read_rows(pa.Table.from_batches(found, CONSUMED)), None
+    return rows_until_damage(read(path, include_headers=True, **options), CONSUMED)
 
 
 # ---- what is in it ----

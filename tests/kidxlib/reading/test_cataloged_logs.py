@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -35,7 +34,7 @@ from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.faults.trees import write_log
-from tests.support.consumed import Row, read_rows
+from tests.support.consumed import Row, rows_until_damage
 from tests.support.files import flip
 from tests.support.logs import encoded, golden
 from tests.support.logs.golden import SAMPLES
@@ -143,16 +142,11 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def _found(path: Path, **options: Any) -> tuple[list[Row], str | None]:
     """The rows that come, and what is said to be wrong then."""
-    found: list[pa.RecordBatch] = []
     try:
         reader = read(path, threads=1, **options)
     except DamagedLogError as error:
         return [], str(error)  # which transactions were aborted cannot be told
-    try:
-        found.extend(reader)
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, reader.schema)), str(error)
-    return read_rows(pa.Table.from_batches(found, reader.schema)), None
+    return rows_until_damage(reader, reader.schema)
 
 
 @given(

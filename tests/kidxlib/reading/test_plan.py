@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.library.read import read as read_records
@@ -27,7 +26,7 @@ from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.faults.trees import write_log
-from tests.support.consumed import Row, read_rows, rows_of_partition
+from tests.support.consumed import Row, read_rows, rows_of_partition, rows_until_damage
 from tests.support.files import flip
 from tests.support.logs import encoded
 from tests.support.logs.random_indexes import damaged
@@ -48,13 +47,7 @@ def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan
 
 
 def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
-    """The rows that come, and what is said to be wrong then."""
-    found: list[pa.RecordBatch] = []
-    try:
-        found.extend(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
-    return read_rows(pa.Table.from_batches(found, CONSUMED)), None
+    return rows_until_damage(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1), CONSUMED)
 
 
 def test_a_part_of_a_plan_may_be_read_elsewhere(log_dir: Path) -> None:
