@@ -24,6 +24,7 @@ from kidxlib.format.segment_files import segment_file
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from tests.support.audits import sound_copies
 from tests.support.files import flip
+from tests.support.logs.batches import batch_positions
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
 _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-offset-checkpoint": 10333}
@@ -68,15 +69,6 @@ def sides(original: Path, tmp_path: Path) -> Sides:
     return Sides(tmp_path / "a", tmp_path / "b")
 
 
-def _batches(log: bytes) -> list[int]:
-    """Where its batches begin."""
-    found, at = [], 0
-    while at < len(log):
-        found.append(at)
-        at += 12 + struct.unpack_from(">i", log, at + 8)[0]
-    return found
-
-
 def _cut(log: Path, less: int) -> None:
     os.truncate(log, log.stat().st_size - less)
 
@@ -109,7 +101,7 @@ def _without_logs(sides: Sides) -> None:
 
 def _last_batch(sides: Sides) -> bytes:
     data = sides.log(5891).read_bytes()
-    return data[_batches(data)[-1] :]
+    return data[batch_positions(data)[-1] :]
 
 
 def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable[[Sides], None]:
@@ -122,7 +114,9 @@ def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable
 
 def _damage(at: Callable[[list[int]], int], base_offset: int = 84) -> Callable[[Sides], None]:
     """Change a byte of a log, at a place that the starts of its batches tell."""
-    return lambda sides: flip(sides.log(base_offset), at(_batches(sides.log(base_offset).read_bytes())), bits=0x40)
+    return lambda sides: flip(
+        sides.log(base_offset), at(batch_positions(sides.log(base_offset).read_bytes())), bits=0x40
+    )
 
 
 def _swap(sides: Sides) -> None:
@@ -168,7 +162,7 @@ def _dangling(sides: Sides) -> None:
 def _other_segments(sides: Sides) -> None:
     """The first segment's log divided into two."""
     data = sides.log(84).read_bytes()
-    at = _batches(data)[5]
+    at = batch_positions(data)[5]
     (base_offset,) = struct.unpack_from(">q", data, at)
     sides.log(84).write_bytes(data[:at])
     sides.log(base_offset).write_bytes(data[at:])
@@ -388,7 +382,7 @@ def _merged(sides: Sides) -> None:
 def _merged_without_batches(sides: Sides) -> None:
     _merged(sides)
     data = sides.log(0).read_bytes()
-    batches = _batches(data)
+    batches = batch_positions(data)
     sides.log(0).write_bytes(data[: batches[-4]] + data[batches[-3] :])
 
 
@@ -396,7 +390,7 @@ def _merged_and_cleaned(sides: Sides) -> None:
     """A batch of B has fewer records than offsets, and another checksum."""
     _merged(sides)
     data = bytearray(sides.log(0).read_bytes())
-    at, end = _batches(bytes(data))[-2:]
+    at, end = batch_positions(data)[-2:]
     (count,) = struct.unpack_from(">i", data, at + 57)
     struct.pack_into(">i", data, at + 57, count - 1)
     struct.pack_into(">I", data, at + 17, google_crc32c.value(bytes(data[at + 21 : end])))
@@ -611,14 +605,14 @@ def _resegmented(sides: Sides) -> None:
 
 def _with_epoch(sides: Sides) -> None:
     data = bytearray(sides.log(84).read_bytes())
-    struct.pack_into(">i", data, _batches(bytes(data))[3] + 12, 7)
+    struct.pack_into(">i", data, batch_positions(data)[3] + 12, 7)
     sides.log(84).write_bytes(data)
 
 
 def _cleaned(sides: Sides) -> None:
     """A cleaner has taken a batch out of B, and says how far it has come."""
     data = sides.log(84).read_bytes()
-    first, end = _batches(data)[3:5]
+    first, end = batch_positions(data)[3:5]
     sides.log(84).write_bytes(data[:first] + data[end:])
     (sides.b / "cleaner-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 5891\n")
 

@@ -48,7 +48,7 @@ from tests.support.audits import audited, problems_of, show_summary, sound_copie
 from tests.support.cluster_metadata import config, put_metadata, topic, topic_id
 from tests.support.files import flip
 from tests.support.logs import encoded, golden
-from tests.support.logs.batches import Batch
+from tests.support.logs.batches import Batch, batch_positions
 
 _DIRECTORY = "txn-mixed-0"
 _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
@@ -129,17 +129,9 @@ def _at_batch(base_offset: int, number: int) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
-        os.truncate(path, _batch_positions(path.read_bytes())[number])
+        os.truncate(path, batch_positions(path.read_bytes())[number])
 
     return plant
-
-
-def _batch_positions(data: bytes) -> list[int]:
-    positions = [0]
-    while positions[-1] < len(data):
-        at = positions[-1]
-        positions.append(at + 12 + int.from_bytes(data[at + 8 : at + 12]))
-    return positions[:-1]
 
 
 def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
@@ -147,7 +139,7 @@ def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         data = _log(log_dir, _ACTIVE).read_bytes()
-        batch = data[_batch_positions(data)[-1] :]
+        batch = data[batch_positions(data)[-1] :]
         _append(_log(log_dir, _ACTIVE), (_END.to_bytes(8) + batch[8:])[:size])
 
     return plant
@@ -155,14 +147,14 @@ def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
 
 def _last_batch_twice(log_dir: Path) -> None:
     data = _log(log_dir, _SMALL).read_bytes()
-    _append(_log(log_dir, _SMALL), data[_batch_positions(data)[-1] :])
+    _append(_log(log_dir, _SMALL), data[batch_positions(data)[-1] :])
 
 
 def _size_of_last_batch(more: int) -> Callable[[Path], None]:
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, _ACTIVE)
         data = bytearray(path.read_bytes())
-        at = _batch_positions(bytes(data))[-1] + 8
+        at = batch_positions(data)[-1] + 8
         data[at : at + 4] = (int.from_bytes(data[at : at + 4]) + more).to_bytes(4)
         path.write_bytes(data)
 
@@ -172,7 +164,7 @@ def _size_of_last_batch(more: int) -> Callable[[Path], None]:
 def _size_in_the_middle(log_dir: Path) -> None:
     path = _log(log_dir, _ACTIVE)
     data = bytearray(path.read_bytes())
-    positions = _batch_positions(bytes(data))
+    positions = batch_positions(data)
     at = positions[len(positions) // 2]
     data[at + 8 : at + 12] = (len(data) - at + 1).to_bytes(4)
     path.write_bytes(data)
@@ -210,10 +202,7 @@ def _swap_of(log_dir: Path, size: Callable[[bytes], int]) -> None:
 
 
 def _half_of_the_batches(content: bytes) -> int:
-    at = 0
-    while at < len(content) // 2:
-        at += 12 + int.from_bytes(content[at + 8 : at + 12])
-    return at
+    return next(at for at in batch_positions(content) if at >= len(content) // 2)
 
 
 def _cut_swap_with_its_index(log_dir: Path) -> None:
@@ -284,7 +273,7 @@ def _metadata(topic_id: str) -> bytes:
 def _base_offset_of_last_batch(log_dir: Path) -> None:
     """A bit of it flips: no checksum is over it."""
     path = _log(log_dir, _ACTIVE)
-    flip(path, _batch_positions(path.read_bytes())[-1] + 5, bits=0x40)
+    flip(path, batch_positions(path.read_bytes())[-1] + 5, bits=0x40)
 
 
 def _leader_epoch(base_offset: int) -> Callable[[Path], None]:
@@ -293,7 +282,7 @@ def _leader_epoch(base_offset: int) -> Callable[[Path], None]:
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
         data = bytearray(path.read_bytes())
-        for at in _batch_positions(bytes(data)):
+        for at in batch_positions(data):
             data[at + 12 : at + 16] = (5).to_bytes(4)
         path.write_bytes(data)
 
