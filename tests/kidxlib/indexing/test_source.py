@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kidxlib
-from kidxlib.cli.main import kidx
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -47,7 +46,7 @@ from tests.conftest import one_in
 from tests.support.cluster_metadata import topic_id as _id
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written, random_transactions
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 from tests.support.tiered import copied, segment, update, write_metadata
 from tests.support.tiered_sites import SAMPLE, as_by_aivens_plugin
 
@@ -236,9 +235,8 @@ def test_a_catalog_does_not_hide_where_a_transaction_goes_on(tmp_path: Path) -> 
         update(_OF, _id("b"), SegmentState.DELETE_SEGMENT_STARTED),
     ]
     write_metadata(log_dir, 0, messages)
-    built = run_here(
-        kidx, "build", bucket, "--catalog", catalog, "--index-dir", tmp_path / "i", "--tiered-metadata", log_dir
-    )
+    places = ("--catalog", catalog, "--index-dir", tmp_path / "i", "--tiered-metadata", log_dir)
+    built = kidx_here("build", bucket, *places)
     assert built.code == 0, built.err
     options: dict[str, Any] = {"tiered_metadata": [log_dir], "columns": ["offset"], "isolation": "read_committed"}
     for known in (None, catalog):
@@ -251,14 +249,14 @@ def test_a_build_says_which_offsets_are_in_two_segments(
     bucket, log_dir, messages = twice
     write_metadata(log_dir, 0, messages)
     options = ("--index-dir", tmp_path / "index", "--tiered-metadata", log_dir)
-    built = run_here(kidx, "build", bucket, *options)
+    built = kidx_here("build", bucket, *options)
     assert built.code == 0, built.err
     assert "consumers get offsets 0 to 5 of it; its others were copied by a later leader again" in built.err
     asked = ("--topic", "t", "--partition", "0")
-    found = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--offset", "7", "--json")
+    found = kidx_here("seek", bucket, "--tiered-metadata", log_dir, *asked, "--offset", "7", "--json")
     [answer] = found.json["answers"]
     assert answer["segment_base_offset"] == 6
-    by_time = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--timestamp", "1007")
+    by_time = kidx_here("seek", bucket, "--tiered-metadata", log_dir, *asked, "--timestamp", "1007")
     assert by_time.code == 2 and "ask for an offset, or kidx export --times" in by_time.err
 
 
@@ -329,7 +327,7 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
     """Its catalog knows the objects by their paths, and the second build reads nothing; what is deleted is gone."""
     site, catalog, index = SAMPLE.copy(tmp_path), tmp_path / "catalog", tmp_path / "index"
     source = ("--source", f"it={site.bucket}", "--layout", "local", "--catalog", catalog, "--index-dir", index)
-    first = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    first = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert first.code == 0, first.err
     for place in (("readings", 0), ("readings", 1), ("payments", 0)):
         for each in site.segments(*place):
@@ -338,13 +336,13 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
                 theirs = each.object(suffix)
                 assert made.exists() == theirs.exists()
                 assert not made.exists() or made.read_bytes() == theirs.read_bytes()
-    audited = run_here(kidx, "verify", *source[:6], "--interval-bytes", "1024")
+    audited = kidx_here("verify", *source[:6], "--interval-bytes", "1024")
     assert audited.code == 0, audited.out
     assert "next start" not in audited.out, "no broker starts with a bucket"
-    second = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    second = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert (second.json["unchanged"], second.json["gone"]) == (17, 0)
     site.segments("readings")[0].remove()
-    third = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    third = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert (third.json["unchanged"], third.json["gone"]) == (16, 1)
 
 
@@ -357,7 +355,7 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
     ],
 )
 def test_what_a_bucket_is_not_for(words: tuple[object, ...], said: str) -> None:
-    refused = run_here(kidx, *map(str, words))
+    refused = kidx_here(*map(str, words))
     assert refused.code == 2
     assert said in refused.err
 

@@ -12,7 +12,6 @@ import pytest
 from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stops
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -40,7 +39,7 @@ from tests.support.cluster_metadata import (
     write_properties,
 )
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 
 _HERE, _THERE = topic_id("h"), topic_id("t")
 _METADATA = "the cluster's metadata as of "
@@ -138,7 +137,7 @@ def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp
     """Recovery points come late: after a crash most partitions have 0 there."""
     put(tmp_path / "orders-0", 0, [Batch()])
     _write_checkpoint(tmp_path, HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 20})
-    ended = run_here(kidx, "verify", tmp_path)
+    ended = kidx_here("verify", tmp_path)
     assert ended.code == 3
     [line] = [line for line in ended.out.splitlines() if line.startswith("fail: ")]
     assert line == (
@@ -162,7 +161,7 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
     )
 
     def failures(*arguments: str | Path) -> str:
-        ended = run_here(kidx, "verify", *arguments, "--cluster-metadata", str(node))
+        ended = kidx_here("verify", *arguments, "--cluster-metadata", str(node))
         assert ended.code == 3, ended.err
         return "\n".join(line for line in ended.out.splitlines() if line.startswith("fail: "))
 
@@ -172,9 +171,9 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
     assert f"{b}/orders-2: no segment is there" in failures(a, b) and "orders-2" not in failures(a)
     shutil.rmtree(b / "orders-1")  # a new disk in the place of the old one, of which nothing is left
     assert all(f"{b}/orders-{number}: no segment is there" in failures(a, b) for number in (1, 2))
-    assert_refused(run_here(kidx, "verify", a, a), "given twice; name each log dir once")
+    assert_refused(kidx_here("verify", a, a), "given twice; name each log dir once")
     (b / "meta.properties").write_text((a / "meta.properties").read_text())
-    assert_refused(run_here(kidx, "verify", a, b), "one of the two is a copy; leave it out")
+    assert_refused(kidx_here("verify", a, b), "one of the two is a copy; leave it out")
 
 
 def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -184,14 +183,14 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
     values = [topic("orders", OTHER_ID), *(partition(OTHER_ID, number, [1], [_HERE]) for number in range(2))]
     node = put_metadata(tmp_path, values)
     write_copy(node, {}, {(4, 0): snapshot(values, 0)[:-9]})
-    ended = run_here(kidx, "verify", tmp_path, "--json")
+    ended = kidx_here("verify", tmp_path, "--json")
     failures = "\n".join(row["failure"] or "" for row in ended.json["partitions"])
     of_log_dir = "\n".join(ended.json["log_dir_failures"])
     assert ended.code == 3 and "-0000000000.checkpoint: no whole snapshot" in of_log_dir
     assert "there is no such directory, and the cluster's metadata as of offset 4" in failures
     assert ended.json["without_metadata"] == []
     shutil.rmtree(str(node))
-    said = run_here(kidx, "verify", tmp_path).out.splitlines()
+    said = kidx_here("verify", tmp_path).out.splitlines()
     told = [line for line in said if line.startswith(f"not compared: {tmp_path}: ")]
     assert told == [
         f"not compared: {tmp_path}: topic ids and assignments of directories, and which partitions should be there, as "
@@ -212,14 +211,14 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
         (log_dir / "meta.properties").write_text(properties)
         (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
         write_checkpoints(log_dir)
-        assert run_here(kidx, "build", log_dir, "--in-place").code == 0
+        assert kidx_here("build", log_dir, "--in-place").code == 0
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE))]
     of_node = of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE])
     put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
     lacks = f"{a}, {b}: node 1 has __cluster_metadata-0 in none of these log dirs: "
 
     def told(*options: str | Path) -> tuple[int, bool, bool]:
-        ended = run_here(kidx, "verify", a, b, *options)
+        ended = kidx_here("verify", a, b, *options)
         return ended.code, f"fail: {lacks}" in ended.out, f"warning: {lacks}" in ended.err
 
     assert told() == ((3, True, False) if version else (0, False, False))
@@ -234,7 +233,7 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
     shutil.rmtree(node / METADATA_DIRECTORY)
     write_copy(node / METADATA_DIRECTORY, {0: values})
     assert told("--cluster-metadata", node) == (0, False, version == 1)
-    assert len(run_here(kidx, "verify", a, b, "--json").json["node_failures"]) == version
+    assert len(kidx_here("verify", a, b, "--json").json["node_failures"]) == version
     shutil.copytree(node / METADATA_DIRECTORY, b / METADATA_DIRECTORY)
     assert told()[1:] == (False, False)
 
@@ -274,6 +273,6 @@ def test_a_log_dir_of_a_fresh_broker_may_have_no_partition(
         a, [of_broker("RegisterBrokerRecord", 1, ids), topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [place])]
     )
     for directory in (a / "orders-0", a / METADATA_DIRECTORY):
-        assert run_here(kidx, "build", directory, "--in-place").code == 0
-    ended = run_here(kidx, "verify", a, b)
+        assert kidx_here("build", directory, "--in-place").code == 0
+    ended = kidx_here("verify", a, b)
     assert (ended.code, "no segment found" in ended.err) == (code, code != 0), ended.out + ended.err

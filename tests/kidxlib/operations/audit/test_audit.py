@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.rows import ActionCounts, AuditSummary
-from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import Plan
@@ -31,7 +30,7 @@ from tests.support.audits import spoil
 from tests.support.files import flip
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
+from tests.support.spark.jobs import Ended, kidx_build_here, kidx_here, rows
 
 _PARTITION = "txn-mixed-0"
 _KILLS, _KILLS_EXHAUSTIVE = 2, 20
@@ -59,7 +58,7 @@ def archive(built: Archive, tmp_path: Path) -> Iterator[Archive]:
 
 
 def _verify_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "verify", *arguments)
+    return kidx_here("verify", *arguments)
 
 
 def _verify(archive: Archive, *arguments: str | Path, code: int = 0) -> Ended:
@@ -131,14 +130,14 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     sound = {path: path.read_bytes() for path in archive.index_dir.rglob("*") if path.is_file()}
     broken = [directory / name for name in spoil(directory)]
     shown = _verify(archive, "--catalog", archive.catalog, code=3).out.splitlines()
-    command = run_here(kidx, "verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
+    command = kidx_here("verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
     said = [line for line in shown[1:-2] if not line.startswith("read: ")]
     assert said == command.out.splitlines()[1:], "but for the title, what was audited, and where it is recorded"
     assert shown[-2] == f"source:  it ({archive.log_dir})"
     safe = directory / segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sound if path not in broken}
     looked_at = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "for now", "--apply")
-    assert run_here(kidx, "accept", "--catalog", archive.catalog, *looked_at).code == 0
+    assert kidx_here("accept", "--catalog", archive.catalog, *looked_at).code == 0
     metrics = tmp_path / "audit.prom"
     partly = _verify(archive, "--catalog", archive.catalog, "--metrics-file", metrics, code=3).out
     accepted = [path for path in broken if "84." in path.name]
@@ -243,7 +242,7 @@ def test_what_is_accepted_changes_no_start(tmp_path: Path) -> None:
 
     before = start()
     accepted = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "seen", "--apply")
-    assert run_here(kidx, "accept", *catalog, *accepted).code == 0
+    assert kidx_here("accept", *catalog, *accepted).code == 0
     assert start() == before and any("truncate" in line for line in before), before
 
 

@@ -20,7 +20,6 @@ from kidxlib.audit.gaps import GAP, GapEvidence
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -50,11 +49,8 @@ from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import OTHER_ID, config, put_metadata, topic, topic_id
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
-
-
-def _kidx(command: str, *arguments: str | Path) -> Ended:
-    return run_here(kidx, command, *arguments)
+from tests.support.spark.jobs import Ended, kidx_build_here, rows
+from tests.support.spark.jobs import kidx_here as _kidx
 
 
 class Scene:

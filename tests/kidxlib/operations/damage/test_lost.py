@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
@@ -24,7 +23,8 @@ from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.log_dirs import put
 from tests.support.cluster_metadata import OTHER_ID, change, partition, put_metadata, topic, topic_id, write_properties
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended
+from tests.support.spark.jobs import kidx_here as _kidx
 
 _HERE = topic_id("h")
 _BELOW = "the log ends at offset 3, replication-offset-checkpoint says 5"
@@ -46,10 +46,6 @@ def log_dir(tmp_path: Path) -> Path:
 def _write(log_dir: Path, *watermarks: int) -> None:
     offsets = {TopicPartition("orders", number): offset for number, offset in enumerate(watermarks)}
     (log_dir / checkpoint_files.HIGH_WATERMARK_CHECKPOINT).write_bytes(checkpoint_files.offset_checkpoint(offsets))
-
-
-def _kidx(command: str, *arguments: str | Path) -> Ended:
-    return run_here(kidx, command, *arguments)
 
 
 def _accept(catalog: Path, segment: str) -> None:

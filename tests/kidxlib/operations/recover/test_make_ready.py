@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.storage.lock import LOCK_FILE
@@ -18,7 +17,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.audits import sound_copies
 from tests.support.cluster_metadata import write_checkpoints
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_here
 
 _PARTITION: Final = "txn-mixed-0"
 
@@ -39,7 +38,7 @@ def log_dir(sound: Path, tmp_path: Path) -> Path:
 
 
 def _recover(log_dir: Path, *arguments: str) -> Ended:
-    return run_here(kidx, "recover", log_dir, *arguments)
+    return kidx_here("recover", log_dir, *arguments)
 
 
 def _truncate(log_dir: Path, *arguments: str) -> Ended:

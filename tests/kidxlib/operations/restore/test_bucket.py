@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 import kidxlib
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.segment_files import (
     BOOTSTRAP_SNAPSHOT,
@@ -33,7 +32,7 @@ from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
 from tests.support.cluster_metadata import partition, put_metadata, topic
 from tests.support.object_store import BUCKET, ObjectStore, use
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_here
 from tests.support.tiered_sites import SAMPLE, Site, as_by_aivens_plugin
 
 _PARTITIONS: Final = [("payments", 0), ("readings", 0), ("readings", 1)]
@@ -63,7 +62,7 @@ def _give(log_dir: Path, user: int) -> None:
 
 def _restore(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> Ended:
     nodes = ("--broker", f"1={new}", "--controller", new)
-    return run_here(kidx, "restore", *sources, "--bucket", str(bucket), *nodes, *options, "--json")
+    return kidx_here("restore", *sources, "--bucket", str(bucket), *nodes, *options, "--json")
 
 
 def _applied(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> dict[str, Any]:

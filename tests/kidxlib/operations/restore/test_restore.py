@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -32,7 +31,7 @@ from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTIT
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.disks import mounted
-from tests.faults.processes import kidx as kidx_here
+from tests.faults.processes import kidx
 from tests.support.cluster_metadata import (
     change,
     config,
@@ -51,7 +50,7 @@ from tests.support.restored import id_of as _id
 from tests.support.restored import killed_log_dir as _old
 from tests.support.restored import write_folder as _folder
 from tests.support.restored import write_properties as _properties
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_here
 from tests.support.unlistable import unlistable_directory
 
 _EPOCH_AT: Final = 12
@@ -74,7 +73,7 @@ def new(tmp_path: Path) -> dict[int, Path]:
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
     brokers = [word for node, log_dir in new.items() for word in ("--broker", f"{node}={log_dir}")]
     controllers = ("--controller", controller or next(iter(new.values())))
-    return run_here(kidx, "restore", *old, *brokers, *controllers, *options, "--json")
+    return kidx_here("restore", *old, *brokers, *controllers, *options, "--json")
 
 
 def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
@@ -384,7 +383,7 @@ def test_a_partition_on_two_disks_of_a_broker(old: Path, new: dict[int, Path], t
     assert line.startswith(f"{other}: {old} has that partition too") and f"compare {old / _PARTITION} {other}" in line
     (other / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {_TOPIC_ID}\n")
     until = ("--propose-until", "1000", "--until-offsets", str(tmp_path / "ends"))
-    proposed = kidx_here("restore", f"{old},{second}", *until, "--json")
+    proposed = kidx("restore", f"{old},{second}", *until, "--json")
     assert (proposed.code, proposed.json["ends"]) == (ExitCode.OK, []), "no end is proposed for either"
 
 
