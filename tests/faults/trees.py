@@ -202,6 +202,11 @@ def write_log(directory: Path, base_offset: int, content: bytes) -> Path:
     return log
 
 
+def topic_log(log_dir: Path, base_offset: int, *batches: bytes, partition: int = 0) -> Path:
+    """Write a segment's log of a topic called `topic`."""
+    return write_log(log_dir / f"topic-{partition}", base_offset, b"".join(batches))
+
+
 def lying_log(directory: Path, base_offset: int, size: int, sound: bytes = b"", claimed: int | None = None) -> Path:
     """A sparse log of `size` bytes: `sound` batches, and a v2 header that claims all the rest, with a wrong checksum.
 

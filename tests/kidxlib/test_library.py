@@ -22,10 +22,9 @@ from kidxlib.errors import UnknownVersionError
 from kidxlib.indexing.finish_partition import FinishedPartition
 from kidxlib.jit import compiler
 from kidxlib.log.log import EpochEndOffset
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from tests.support.cluster_metadata import data, leader_change, of_broker, topic_id, write_copy
-from tests.support.logs.golden import SAMPLES, committed
-from tests.support.seeks import golden_directory
+from tests.support.cluster_metadata import of_broker, put_metadata, topic_id
+from tests.support.logs.golden import SAMPLES
+from tests.support.seeks import sample_directory
 
 PACKAGE: Final = Path(kidxlib.__file__).parent
 PROJECT: Final = PACKAGE.parent
@@ -168,8 +167,7 @@ def test_a_path_may_be_text() -> None:
 
 def test_what_differs_between_releases_goes_by_the_node(tmp_path: Path) -> None:
     """Aborted transactions of a version that Kafka 4.3 takes: by what is asked for, else by what was registered."""
-    directory = tmp_path / "txn-mixed-0"
-    golden_directory([each for each in committed() if each.log.parent.name == directory.name], directory)
+    directory = sample_directory(tmp_path / "txn-mixed-0")
     index = directory / "00000000000000000084.txnindex"
     index.write_bytes(b"\0\1" + index.read_bytes()[2:])
 
@@ -181,7 +179,7 @@ def test_what_differs_between_releases_goes_by_the_node(tmp_path: Path) -> None:
     node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=30)
     for registered in (False, True):
         if registered:
-            write_copy(tmp_path / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [node])})
+            put_metadata(tmp_path, [node])
         for kafka_version, is_taken in ((None, registered), ("4.3.1", True), ("4.4", False)):
             if is_taken:
                 assert aborted(kafka_version) > 0

@@ -1,10 +1,11 @@
-"""Audits within this process, and their findings."""
+"""Audits within this process, their findings, and log dirs to be audited."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from kidxlib.operations.backend import open_without_catalog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_audit_summary
 from kidxlib.terminal.outcome import Outcome
+from tests.support.logs import golden
 from tests.support.plans import plan_of
 
 
@@ -103,6 +105,15 @@ def _json_of(command: str, *arguments: object, code: int) -> dict[str, Any]:
 verified = partial(_json_of, "verify")
 verified_tiered = partial(_json_of, "verify-tiered")
 repaired = partial(_json_of, "repair-tiered")
+
+
+def sound_copies(log_dir: Path, *names: str) -> Path:
+    """Copy partitions of the sample into a log dir, and make all files that a broker keeps beside its logs."""
+    for name in names:
+        shutil.copytree(golden.SAMPLES / name, log_dir / name)
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0, built.output
+    return log_dir
 
 
 def spoil(directory: Path) -> list[str]:

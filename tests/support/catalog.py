@@ -1,8 +1,9 @@
-"""Rows of the catalog's tables: made up for tests, or read from whole catalogs to compare them."""
+"""Rows of the catalog's tables: made up for tests, kept from earlier releases, or read to compare whole catalogs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import tarfile
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.delta_tables import DeltaTables
 
+_KEPT: Final = Path(__file__).parents[1] / "catalogs"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,10 +38,21 @@ def _empty(kind: pa.DataType) -> Any:
     return False if pa.types.is_boolean(kind) else "-"
 
 
+def filled_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of a table with some values, as `filled`; what is no column is left out."""
+    return pa.Table.from_pylist([filled(table.schema(), row) for row in rows], table.schema())
+
+
 def append_rows(catalog: Path, table: Table, *rows: Mapping[str, Any]) -> None:
     """Add rows to a table, which is made if it is missing."""
-    whole = [filled(table.schema(), row) for row in rows]
-    DeltaTables(str(catalog)).append(table, pa.Table.from_pylist(whole, table.schema()))
+    DeltaTables(str(catalog)).append(table, filled_rows(table, rows))
+
+
+def kept_catalog(version: int, directory: Path) -> Path:
+    """A catalog that an earlier release has made, in a directory."""
+    with tarfile.open(_KEPT / f"version-{version}.tar.gz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory / "catalog"
 
 
 def rows_of_catalog(catalog: Path, left_out: Collection[str]) -> dict[str, list[dict[str, Any]]]:

@@ -117,9 +117,9 @@ def topic_id(letter: str) -> str:
     return letter * 21 + "A"
 
 
-def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0) -> bytes:
+def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0, **fields: Any) -> bytes:
     records = [Record(base_offset + number, timestamp_ms, None, value) for number, value in enumerate(values)]
-    return encoded.batch_v2(records)
+    return encoded.batch_v2(records, **fields)
 
 
 def leader_change(offset: int, voters: Iterable[int]) -> bytes:
@@ -161,6 +161,12 @@ def write_copy(directory: Path, logs: dict[int, bytes], snapshots: dict[tuple[in
     return directory
 
 
+def put_metadata(log_dir: Path, values: Iterable[bytes], timestamp_ms: int = 0) -> Path:
+    """The copy of the only voter in a log dir: all of these records count."""
+    log = leader_change(0, [1]) + data(1, [*values], timestamp_ms)
+    return write_copy(log_dir / METADATA_DIRECTORY, {0: log})
+
+
 #: The ids of topic t and of another topic.
 ID_OF_T: Final = topic_id("a")
 OTHER_ID: Final = topic_id("b")
@@ -179,5 +185,5 @@ def log_dir_of_t(directory: Path, node_id: int = 1, cluster_id: str = "c", *, ha
             *(topic("t", ID_OF_T), config("t", INTERVAL, "512"), topic("u", OTHER_ID)),
             *(config("1", "log.retention.ms", "5", BROKER), config("t", MAX_INDEX, "4")),
         ]
-        write_copy(directory / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values, 1_000)})
+        put_metadata(directory, values, 1_000)
     return directory

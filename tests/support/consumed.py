@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from kidxlib.errors import DamagedLogError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.records.batch_headers import BatchHeader
@@ -50,3 +52,16 @@ def read_rows(table: pa.Table) -> list[Row]:
         table = table.set_column(number, "timestamp", table["timestamp"].cast(pa.int64()))
     rows: list[Row] = table.to_pylist()
     return rows
+
+
+def rows_until_damage(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> tuple[list[Row], str | None]:
+    """The rows that come, and what is said to be wrong then."""
+    found: list[pa.RecordBatch] = []
+    error: str | None = None
+    try:
+        for rows in batches:
+            rows.validate(full=True)
+            found.append(rows)
+    except DamagedLogError as damage:
+        error = str(damage)
+    return read_rows(pa.Table.from_batches(found, schema)), error

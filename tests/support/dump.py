@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 from click.testing import CliRunner, Result
@@ -25,10 +24,3 @@ def run(*arguments: str) -> Result:
 
 def objects(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run("--json", *arguments).stdout.splitlines()]
-
-
-def flip(path: Path, *places: int) -> None:
-    data = bytearray(path.read_bytes())
-    for place in places:
-        data[place] ^= 1
-    path.write_bytes(data)

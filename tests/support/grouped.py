@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kidxlib.catalog.conditions import Among, Between, Condition, rows_where
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.protocol import FirstAndLast, TablesToRead
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
 
 #: The next offset and the status, by topic, partition and base offset.
 Segments: TypeAlias = dict[tuple[str, int, int], tuple[int | None, str]]
@@ -32,7 +32,7 @@ def rows_of(segments: Segments) -> pa.Table:
         | {"status": status}
         for (topic, partition, base_offset), (following, status) in segments.items()
     ]
-    return pa.Table.from_pylist([filled(SEGMENTS.schema(), row) for row in rows], SEGMENTS.schema())
+    return filled_rows(SEGMENTS, rows)
 
 
 def assert_grouped(tables: TablesToRead, rows: pa.Table) -> None:

@@ -1,4 +1,6 @@
-"""Questions to a log, and a check that the answers are those of `Log`, which is tested against Kafka's `UnifiedLog`."""
+"""Logs to question, in files and in a catalog, and a check that the answers are those of `Log`, which is tested against
+Kafka's `UnifiedLog`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
+from kidxlib.catalog.partitions import PartitionToSearch
+from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.format import checkpoint_files
 from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.lookup.answers import FAR, GAP, HIDDEN, MARKER
+from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.records import batch_headers, reader
-from tests.support.logs.golden import GoldenSegment
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.recover import recover
+from kidxlib.storage.opened_log import LogFile
+from tests.support.logs.golden import SAMPLES, GoldenSegment, committed
 
 SPECIAL: Final = range(EARLIEST_PENDING_UPLOAD, 0)
 
@@ -27,6 +37,38 @@ def golden_directory(segments: Sequence[GoldenSegment], directory: Path) -> None
         mtime_ns = segment.log.stat().st_mtime_ns
         os.utime(directory / segment.log.name, ns=(mtime_ns, mtime_ns))
     (directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
+
+
+def sample_directory(directory: Path) -> Path:
+    """Make the directory of the sample's `txn-mixed-0` after a broker has recovered it."""
+    golden_directory([each for each in committed() if each.log.parent == SAMPLES / "txn-mixed-0"], directory)
+    return directory
+
+
+def cataloged_row(log: Path) -> dict[str, Any]:
+    """The row of a segment with its indexes beside the log, as a build records it."""
+    recovered, status = recover(LogFile(str(log)), int(log.stem), RecoverOptions()), log.stat()
+    return dict.fromkeys(SegmentToSearch.names()) | {
+        "base_offset": int(log.stem),
+        "status": recovered.end.status,
+        "log_path": str(log),
+        "log_bytes": status.st_size,
+        "valid_bytes": recovered.end.position,
+        "log_mtime_ns": status.st_mtime_ns,
+        "max_timestamp_ms": recovered.facts.max_timestamp_ms,
+        "offset_of_max_timestamp": recovered.facts.offset_of_max_timestamp,
+        "index_directory": str(log.parent),
+        "offset_index_bytes": len(recovered.offset_index),
+        "time_index_bytes": len(recovered.time_index),
+    }
+
+
+def cataloged(*rows: dict[str, Any], log_end_offset: int | None = None) -> CatalogedPartition:
+    """A partition of these segments, none of whose columns need be there."""
+    place = {"source": "a", "topic": "t", "partition": 0, "directory": rows[0]["index_directory"]}
+    schema = pa.schema([field.with_nullable(True) for field in SEGMENTS.schema(SegmentToSearch.names())])
+    facts = PartitionToSearch.of({**place, "log_end_offset": log_end_offset})
+    return CatalogedPartition(facts, pa.Table.from_pylist(list(rows), schema))
 
 
 def some_offsets(log: Log, rng: random.Random, count: int) -> list[int]:

@@ -40,6 +40,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.opened_log import LogFile
 from tests.docs.pages import PROJECT
+from tests.support.files import flip
 from tests.support.tiered import copied, update, write_metadata
 
 _HOUR_MS: Final = 60 * 60 * 1000
@@ -80,6 +81,7 @@ class Site:
         return max(last_ms for last_ms in times if last_ms is not None)
 
 
+#: What a broker has uploaded, and its log dir.
 SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 
 
@@ -369,9 +371,6 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
         indexed = [segment for segment in segments if not segment.row["transaction_index_empty"]]
         shutil.copyfile(indexed[-1].object(TRANSACTION_INDEX_SUFFIX), indexed[0].object(TRANSACTION_INDEX_SUFFIX))
 
-    def flip(path: Path) -> None:
-        path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
-
     def taken(suffix: str, of: _Choose, to: _Choose) -> Callable[[Site], None]:
         def take(site: Site) -> None:
             shutil.copyfile(of(site).object(suffix), to(site).object(suffix))
@@ -408,7 +407,7 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
             "indexes",
         ),
         "snapshot damaged": Damage(
-            lambda site: flip(middle(site).object(SNAPSHOT_SUFFIX)), (SNAPSHOT_SUFFIX, "unreadable"), "indexes"
+            lambda site: flip(middle(site).object(SNAPSHOT_SUFFIX), -1), (SNAPSHOT_SUFFIX, "unreadable"), "indexes"
         ),
         "epochs of another log": Damage(
             lambda site: _write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
@@ -432,12 +431,6 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
         segment = aborted(site)
         segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
         segment.change(txnIndexEmpty=True)
-
-    def flip(site: Site) -> None:
-        path = middle(site).object(LOG_SUFFIX)
-        data = bytearray(path.read_bytes())
-        data[-1] ^= 1
-        path.write_bytes(data)
 
     def one_on(name: str) -> Callable[[NDArray[Any]], None]:
         def change(entries: NDArray[Any]) -> None:
@@ -471,7 +464,9 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
             (TIME_INDEX_SUFFIX, "misses-records"),
             "full",
         ),
-        "log damaged": Damage(flip, (LOG_SUFFIX, "crc-mismatch"), "full"),
+        "log damaged": Damage(
+            lambda site: flip(middle(site).object(LOG_SUFFIX), -1), (LOG_SUFFIX, "crc-mismatch"), "full"
+        ),
         "last offset wrong": Damage(
             lambda site: last(site).change(endOffset=last(site).offsets[1] - 1),
             ("metadata", "wrong-end-offset"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import tarfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -36,7 +35,7 @@ from kidxlib.operations.maintenance import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
-from tests.support.catalog import append_rows
+from tests.support.catalog import append_rows, kept_catalog
 from tests.support.grouped import Segments, assert_grouped, rows_of
 from tests.support.spark.sessions import use_shared_session
 
@@ -46,7 +45,6 @@ COMMITS: Final = (3,)
 COMMITS_EXHAUSTIVE: Final = (1, 1, 3, 4)
 #: Of which the rows in the kept catalog need some.
 FILE_BYTES: Final = 8_000
-KEPT: Final = Path(__file__).parents[2] / "catalogs" / f"version-{KEPT_VERSION}.tar.gz"
 
 
 def test_groups_of_rows(spark: SparkSession, tmp_path: Path, rng: random.Random) -> None:
@@ -70,11 +68,10 @@ def fresh_spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """Of version 6."""
-    with tarfile.open(KEPT) as archive:
-        archive.extractall(tmp_path, filter="data")
+    catalog = kept_catalog(KEPT_VERSION, tmp_path)
     for path in tmp_path.rglob("*"):
         os.utime(path)  # Spark reads no version that is older than a week
-    return tmp_path / "catalog"
+    return catalog
 
 
 def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(

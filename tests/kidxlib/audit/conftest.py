@@ -6,20 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kidxlib.cli.main import kidx
-from tests.support.logs import golden
+from tests.support.audits import sound_copies
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The partition that damages are made from, with all its index and auxiliary files."""
-    log_dir = tmp_path_factory.mktemp("sound")
-    directory = Path(shutil.copytree(golden.SAMPLES / "txn-mixed-0", log_dir / "txn-mixed-0"))
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0
-    return directory
+    return sound_copies(tmp_path_factory.mktemp("sound"), "txn-mixed-0") / "txn-mixed-0"
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tests.conftest import one_in
 from tests.support.audits import audited, problems_of, verified
 from tests.support.damages.damage import ACTIVE, END, LARGE
 from tests.support.logs import encoded
-from tests.support.logs.batches import Batch
+from tests.support.logs.batches import Batch, batch_positions
 
 #: Bytes that are appended at a time, which end amid batches and amid headers.
 _PIECE: Final = 9_997
@@ -62,12 +62,9 @@ def _growing(patch: pytest.MonkeyPatch, log: Path, rest: bytes) -> None:
     patch.setattr(segment, "recover_task", appended_to)
 
 
-def _batch_at(content: bytearray, position: int) -> int:
+def _batch_at(content: bytes | bytearray, position: int) -> int:
     """Where the first batch begins that begins at a byte or behind it."""
-    at = 0
-    while at < position:
-        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
-    return at
+    return next(at for at in batch_positions(content) if at >= position)
 
 
 def _preallocated(directory: Path, base_offset: int) -> None:
@@ -111,7 +108,7 @@ def test_a_log_that_grows_after_it_was_read_with_others_is_read_again(
     expected = audited(tree)
     log = tree / "txn-mixed-0" / segment_file(LARGE, LOG_SUFFIX)
     content = log.read_bytes()
-    log.write_bytes(content[: _batch_at(bytearray(content), len(content) // 4)])
+    log.write_bytes(content[: _batch_at(content, len(content) // 4)])
     short = log.stat().st_size
 
     def scanned(logs: Sequence[LogBytes], *arguments: Any) -> ScannedLogs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.catalog import kept_catalog
 
-KEPT = Path(__file__).parents[2] / "catalogs"
 #: Of the oldest one that is upgraded here, which Spark alone wrote.
 KEPT_VERSION = 6
 #: Of the sample and of tests/data.
@@ -42,12 +41,6 @@ ROWS_KEPT = {
 }
 #: The next build makes those that a later version has added.
 KEPT_TABLES = tuple(table for table in TABLES if table.name in ROWS_KEPT)
-
-
-def kept_catalog(version: int, directory: Path) -> Path:
-    with tarfile.open(KEPT / f"version-{version}.tar.gz") as archive:
-        archive.extractall(directory, filter="data")
-    return directory / "catalog"
 
 
 @pytest.fixture(scope="module")

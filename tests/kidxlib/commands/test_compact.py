@@ -18,8 +18,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_I
 from tests.faults import children
 from tests.faults.processes import Child, run_child
 from tests.jobs.archive import Archive, Copies, assert_refused
+from tests.support.catalog import kept_catalog
+from tests.support.files import tree
 from tests.support.logs import golden
-from tests.support.spark.jobs import PROJECT, Ended, kidx_compact_here, kidx_tables_here, rows
+from tests.support.spark.jobs import Ended, kidx_compact_here, kidx_tables_here, rows
 
 _NOW: Final = datetime(2026, 12, 1, tzinfo=UTC)
 _SPARSE: Final = 65536
@@ -27,8 +29,6 @@ _SPARSE: Final = 65536
 _INACTIVE: Final = 7
 #: One of them has so few bytes that its indexes are the same at any interval.
 _TINY: Final = 1
-
-Tree = dict[str, bytes]
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,6 @@ def archive(copies: Copies) -> Archive:
     return copies.archive
 
 
-def _tree(directory: Path) -> Tree:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def _rows(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["topic"], row["base_offset"]): row for row in rows(archive.catalog, "SELECT * FROM segments")}
 
@@ -66,10 +62,10 @@ def _intervals(archive: Archive) -> dict[tuple[str, int], tuple[int, str]]:
 
 def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archive) -> None:
     """Coarsened and back: the rows follow the files, the next build reads nothing, and 4096 brings every byte back."""
-    before, rows_before = _tree(archive.directory), _rows(archive)
+    before, rows_before = tree(archive.directory), _rows(archive)
     asked = ("--interval-bytes", str(_SPARSE), "--trim", "--orphans", "--now", _NOW.isoformat())
     plan = archive.compact(*asked)
-    assert _tree(archive.directory) == before
+    assert tree(archive.directory) == before
     assert (plan["applied"], plan["changed_count"], plan["kept_count"]) == (False, _INACTIVE - _TINY, 0)
     assert plan["unchanged_count"] == _TINY
 
@@ -89,17 +85,17 @@ def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archiv
             assert change["mean_scan_bytes_before"] < change["mean_scan_bytes_after"] <= change["max_scan_bytes_after"]
         else:  # so small a segment that it has one entry in any case
             assert change["outcome"] == "unchanged" and change["bytes_after"] == change["bytes_before"]
-    compacted = _tree(archive.index_dir)
+    compacted = tree(archive.index_dir)
     assert archive.build().json["segments"] == 0
     assert archive.compact(*asked, "--apply")["changes"] == []
-    assert _tree(archive.index_dir) == compacted
+    assert tree(archive.index_dir) == compacted
     assert sum(change["outcome"] == "written" for change in done["changes"]) >= 4
 
     back = archive.compact("--interval-bytes", "4096", "--apply")
     assert {change["action"] for change in done["changes"]} == {"coarsen"}
     assert {change["action"] for change in back["changes"]} == {"densify"}
     index = {path: content for path, content in before.items() if path.startswith("index/")}
-    assert {f"index/{path}": content for path, content in _tree(archive.index_dir).items()} == index
+    assert {f"index/{path}": content for path, content in tree(archive.index_dir).items()} == index
     for key, row in _rows(archive).items():
         assert {name for name in row if row[name] != rows_before[key][name]} <= {"interval_source"}
 
@@ -161,12 +157,12 @@ def test_a_log_dir_that_is_in_use_is_left_alone(archive: Archive) -> None:
     padded.write_bytes((archive.index_dir / "compacted-0" / padded.name).read_bytes() + bytes(8000))
     left = archive.index_dir / "compacted-0" / segment_file(3, OFFSET_INDEX_SUFFIX)
     left.write_bytes(b"left")
-    before = _tree(archive.directory)
+    before = tree(archive.directory)
     with Child(children.hold_lock, archive.log_dir / ".lock") as holder:
         assert holder.received.recv() == "held"
         refused = kidx_compact_here("--catalog", archive.catalog, "--trim", "--apply", "--json")
         assert_refused(refused, f"{archive.log_dir}/.lock: held by another process")
-        assert {path for path in _tree(archive.directory).items() ^ before.items() if ".lock" not in path[0]} == set()
+        assert {path for path in tree(archive.directory).items() ^ before.items() if ".lock" not in path[0]} == set()
         archive.compact("--orphans", "--apply")
         assert not left.exists()
     (change,) = archive.compact("--trim", "--apply")["changes"]
@@ -195,8 +191,7 @@ def test_wrong_options_are_one_line(arguments: tuple[str, ...], message: str, co
 
 @pytest.mark.parametrize("run", [kidx_compact_here, kidx_tables_here])
 def test_a_catalog_of_an_older_release_is_refused(run: Callable[..., Ended], tmp_path: Path) -> None:
-    shutil.unpack_archive(PROJECT / "tests" / "catalogs" / "version-6.tar.gz", tmp_path, filter="data")
-    ended = run("--catalog", tmp_path / "catalog", *(["--trim"] if run is kidx_compact_here else []))
+    ended = run("--catalog", kept_catalog(6, tmp_path), *(["--trim"] if run is kidx_compact_here else []))
     assert (ended.code, ended.out) == (1, "")
     assert "made by an older release" in ended.err and "run ./spark-submit.sh build_index once" in ended.err
 
@@ -227,9 +222,9 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
     assert {found["expired_rows"] for found in in_future["tables"]} == {0}, "rows expire by the clock"
     policy.write_text("[tables]\nbuilds.older.than = '1ms'\ngone.segments.older.than = '1ms'\n")
     asked = ("--tables", "--policy", policy)
-    before = _tree(archive.catalog)
+    before = tree(archive.catalog)
     plan = {found["table"]: found for found in archive.compact(*asked)["tables"]}
-    assert _tree(archive.catalog) == before
+    assert tree(archive.catalog) == before
     done = {found["table"]: found for found in archive.compact(*asked, "--apply")["tables"]}
     for name, found in plan.items():
         assert found["after"] is None
@@ -258,17 +253,17 @@ def test_a_run_that_is_killed_is_finished_by_the_next(
 ) -> None:
     """Kill -9 just before one of the steps that it does to files, twice, or thirty times with --exhaustive."""
     asked = ["compact", "--catalog", str(archive.catalog), "--interval-bytes", str(_SPARSE), "--orphans", "--apply"]
-    before = _tree(archive.index_dir)
+    before = tree(archive.index_dir)
     *_, steps = run_child(children.run_kidx_until_step, asked, None)
-    after, rows_after = _tree(archive.index_dir), _rows(archive)
+    after, rows_after = tree(archive.index_dir), _rows(archive)
     assert after != before
     for _ in range(30 if exhaustive else 2):
         copies.restore()
         with Child(children.run_kidx_until_step, asked, rng.randrange(steps)) as child:
             _, code = child.end()
         assert code == -signal.SIGKILL
-        for path, content in _tree(archive.index_dir).items():
+        for path, content in tree(archive.index_dir).items():
             assert Path(path).name.startswith(".kidx-") or content in (before[path], after[path])
         archive.compact(*asked[3:])
-        found = {path: content for path, content in _tree(archive.index_dir).items() if ".kidx-" not in path}
+        found = {path: content for path, content in tree(archive.index_dir).items() if ".kidx-" not in path}
         assert (found, _rows(archive)) == (after, rows_after)

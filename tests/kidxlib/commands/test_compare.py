@@ -22,7 +22,9 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
-from tests.support.logs import golden
+from tests.support.audits import sound_copies
+from tests.support.files import flip
+from tests.support.logs.batches import batch_positions
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
 _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-offset-checkpoint": 10333}
@@ -31,11 +33,7 @@ _CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-o
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log dir with all of its files, as a broker leaves it."""
-    log_dir = tmp_path_factory.mktemp("original") / "data"
-    for name in (_ORDERS, _PLAIN):
-        shutil.copytree(golden.SAMPLES / name, log_dir / name)
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0
+    log_dir = sound_copies(tmp_path_factory.mktemp("original") / "data", _ORDERS, _PLAIN)
     for name, offset in _CHECKPOINTS.items():
         (log_dir / name).write_text(f"0\n2\nplain-zstd 0 20000\ntxn-mixed 0 {offset}\n")
     (log_dir / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")
@@ -71,23 +69,8 @@ def sides(original: Path, tmp_path: Path) -> Sides:
     return Sides(tmp_path / "a", tmp_path / "b")
 
 
-def _batches(log: bytes) -> list[int]:
-    """Where its batches begin."""
-    found, at = [], 0
-    while at < len(log):
-        found.append(at)
-        at += 12 + struct.unpack_from(">i", log, at + 8)[0]
-    return found
-
-
 def _cut(log: Path, less: int) -> None:
     os.truncate(log, log.stat().st_size - less)
-
-
-def _flip(log: Path, at: int) -> None:
-    data = bytearray(log.read_bytes())
-    data[at] ^= 0x40
-    log.write_bytes(data)
 
 
 def _without_segment(base_offset: int) -> Callable[[Sides], None]:
@@ -118,7 +101,7 @@ def _without_logs(sides: Sides) -> None:
 
 def _last_batch(sides: Sides) -> bytes:
     data = sides.log(5891).read_bytes()
-    return data[_batches(data)[-1] :]
+    return data[batch_positions(data)[-1] :]
 
 
 def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable[[Sides], None]:
@@ -131,7 +114,9 @@ def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable
 
 def _damage(at: Callable[[list[int]], int], base_offset: int = 84) -> Callable[[Sides], None]:
     """Change a byte of a log, at a place that the starts of its batches tell."""
-    return lambda sides: _flip(sides.log(base_offset), at(_batches(sides.log(base_offset).read_bytes())))
+    return lambda sides: flip(
+        sides.log(base_offset), at(batch_positions(sides.log(base_offset).read_bytes())), bits=0x40
+    )
 
 
 def _swap(sides: Sides) -> None:
@@ -177,7 +162,7 @@ def _dangling(sides: Sides) -> None:
 def _other_segments(sides: Sides) -> None:
     """The first segment's log divided into two."""
     data = sides.log(84).read_bytes()
-    at = _batches(data)[5]
+    at = batch_positions(data)[5]
     (base_offset,) = struct.unpack_from(">q", data, at)
     sides.log(84).write_bytes(data[:at])
     sides.log(base_offset).write_bytes(data[at:])
@@ -285,7 +270,7 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
         "neither",
     ),
     "all logs, on both sides": (_of_both(_without_logs), "neither"),
-    "an .index that differs": (lambda sides: _flip(sides.log(84).with_suffix(".index"), 3), "file-differs"),
+    "an .index that differs": (lambda sides: flip(sides.log(84).with_suffix(".index"), 3, bits=0x40), "file-differs"),
     "the end of an old .index": (lambda sides: _cut(sides.log(84).with_suffix(".index"), 8), "file-differs"),
     "bytes behind an old .index": (
         lambda sides: sides.log(84).with_suffix(".index").write_bytes(_old_index(sides) + bytes(8) + b"\1"),
@@ -397,7 +382,7 @@ def _merged(sides: Sides) -> None:
 def _merged_without_batches(sides: Sides) -> None:
     _merged(sides)
     data = sides.log(0).read_bytes()
-    batches = _batches(data)
+    batches = batch_positions(data)
     sides.log(0).write_bytes(data[: batches[-4]] + data[batches[-3] :])
 
 
@@ -405,7 +390,7 @@ def _merged_and_cleaned(sides: Sides) -> None:
     """A batch of B has fewer records than offsets, and another checksum."""
     _merged(sides)
     data = bytearray(sides.log(0).read_bytes())
-    at, end = _batches(bytes(data))[-2:]
+    at, end = batch_positions(data)[-2:]
     (count,) = struct.unpack_from(">i", data, at + 57)
     struct.pack_into(">i", data, at + 57, count - 1)
     struct.pack_into(">I", data, at + 17, google_crc32c.value(bytes(data[at + 21 : end])))
@@ -414,7 +399,7 @@ def _merged_and_cleaned(sides: Sides) -> None:
 
 def _merged_and_damaged(sides: Sides) -> None:
     _merged(sides)
-    _flip(sides.log(0), sides.log(0).stat().st_size - 200)
+    flip(sides.log(0), -200, bits=0x40)
 
 
 def _merged_and_behind(sides: Sides) -> None:
@@ -493,7 +478,7 @@ def _log_start_moved(sides: Sides) -> None:
 OLDER: Final[dict[str, tuple[Callable[[Sides], Any], Callable[[Sides], Any]]]] = {
     "files of the last log": (
         _last_index_is_behind,
-        lambda sides: _flip(sides.log(5891).with_suffix(".index"), 3),
+        lambda sides: flip(sides.log(5891).with_suffix(".index"), 3, bits=0x40),
     ),
     "files at the end": (
         _new_segment,
@@ -620,14 +605,14 @@ def _resegmented(sides: Sides) -> None:
 
 def _with_epoch(sides: Sides) -> None:
     data = bytearray(sides.log(84).read_bytes())
-    struct.pack_into(">i", data, _batches(bytes(data))[3] + 12, 7)
+    struct.pack_into(">i", data, batch_positions(data)[3] + 12, 7)
     sides.log(84).write_bytes(data)
 
 
 def _cleaned(sides: Sides) -> None:
     """A cleaner has taken a batch out of B, and says how far it has come."""
     data = sides.log(84).read_bytes()
-    first, end = _batches(data)[3:5]
+    first, end = batch_positions(data)[3:5]
     sides.log(84).write_bytes(data[:first] + data[end:])
     (sides.b / "cleaner-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 5891\n")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import segment_file
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.trees import write_log
 from tests.support.dump import RECORDS, run
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -20,9 +20,7 @@ from tests.support.logs.golden import SAMPLES
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    path = tmp_path / segment_file(7, ".log")
-    path.write_bytes(encoded.batch_v2(RECORDS))
-    return path
+    return write_log(tmp_path, 7, encoded.batch_v2(RECORDS))
 
 
 def test_no_decoder_classes(log: Path) -> None:

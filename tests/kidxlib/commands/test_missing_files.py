@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
 from kidxlib.errors import KidxError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import count
 from kidxlib.records.reader import Record
+from tests.faults.trees import write_log
 from tests.support.logs import encoded
 
 _WITHOUT_LOG = "no .log in the directory of 1 partition: lacking-0"
@@ -24,9 +24,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log dir of two partitions with all their files."""
     log_dir = tmp_path_factory.mktemp("logs")
     for name in ("lacking-0", "other-0"):
-        (log_dir / name).mkdir()
         batch = encoded.batch_v2([Record(offset, 1_700_000_000_000, b"k", b"v") for offset in range(10)])
-        (log_dir / name / segment_file(0, LOG_SUFFIX)).write_bytes(batch)
+        write_log(log_dir / name, 0, batch)
         (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {name[0] * 21}A\n")
     assert _run("build", log_dir, "--in-place", "--snapshots", "--epochs") == ""
     return log_dir

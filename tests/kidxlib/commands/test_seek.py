@@ -30,18 +30,9 @@ from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.conftest import Say
+from tests.faults.trees import write_log
 from tests.support.catalog import append_rows
-from tests.support.cluster_metadata import (
-    ID_OF_T,
-    change,
-    data,
-    leader_change,
-    log_dir_of_t,
-    partition,
-    topic,
-    topic_id,
-    write_copy,
-)
+from tests.support.cluster_metadata import ID_OF_T, log_dir_of_t, of_broker, partition, put_metadata, topic, topic_id
 from tests.support.logs import encoded, golden
 from tests.support.seeks import check_offset, check_timestamp, some_offsets, some_timestamps
 from tests.support.spark.jobs import Ended, kidx_build_here, run_here
@@ -255,33 +246,20 @@ def _two_log_dirs(place: Path) -> tuple[Path, Path]:
         for number in numbers:
             _partition(place / name / f"t-{number}", 0)
         (place / name / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={ids[name]}\n")
-    registration = {
-        "brokerId": 1,
-        "incarnationId": ids["t"],
-        "brokerEpoch": 1,
-        "endPoints": [],
-        "features": [],
-        "rack": None,
-        "isMigratingZkBroker": False,
-        "fenced": False,
-        "inControlledShutdown": False,
-        "logDirs": [ids["a"], ids["b"]],
-    }
     values = [
         topic("t", ids["t"]),
         *(partition(ids["t"], number, [1], [ids[name]]) for number, name in enumerate("aba")),
-        change("RegisterBrokerRecord", 3, **registration),
+        of_broker("RegisterBrokerRecord", 1, [ids["a"], ids["b"]]),
     ]
-    write_copy(place / "a" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(place / "a", values)
     return place / "a", place / "b"
 
 
 def _partition(directory: Path, *bases: int) -> Path:
     """Segments with these base offsets, each of ten records in one batch, whose times are their offsets in seconds."""
-    directory.mkdir(parents=True, exist_ok=True)
     for base in bases:
         records = [Record(offset, 1_000 * offset, b"k", b"v") for offset in range(base, base + 10)]
-        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(encoded.batch_v2(records))
+        write_log(directory, base, encoded.batch_v2(records))
         (directory / segment_file(base, OFFSET_INDEX_SUFFIX)).touch()
         entry = struct.pack(">qi", 1_000 * (base + 9), 9)
         (directory / segment_file(base, TIME_INDEX_SUFFIX)).write_bytes(entry)

@@ -28,8 +28,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
-    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOG_DIR_CHECKPOINTS,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
@@ -43,31 +43,30 @@ from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
-from tests.support.audits import audited, problems_of, show_summary, summarised, verified
-from tests.support.cluster_metadata import config, data, leader_change, topic, topic_id, write_copy
+from tests.faults.trees import write_log
+from tests.support.audits import audited, problems_of, show_summary, sound_copies, summarised, verified
+from tests.support.cluster_metadata import config, put_metadata, topic, topic_id
+from tests.support.files import flip
 from tests.support.logs import encoded, golden
-from tests.support.logs.batches import Batch
+from tests.support.logs.batches import Batch, batch_positions
 
 _DIRECTORY = "txn-mixed-0"
 _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
-_OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    CLEANER_CHECKPOINT,
-)
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log dir with all its files that a broker left with an unclean stop, all that it had flushed."""
-    log_dir = tmp_path_factory.mktemp("sound")
-    shutil.copytree(golden.SAMPLES / _DIRECTORY, log_dir / _DIRECTORY)
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0
+    log_dir = sound_copies(tmp_path_factory.mktemp("sound"), _DIRECTORY)
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         _checkpoint(log_dir, name, _END)
     return log_dir
+
+
+@pytest.fixture
+def log_dir(sound: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(sound, tmp_path / "logs"))
 
 
 def _checkpoint(log_dir: Path, name: str, offset: int, partition: str = "txn-mixed 0") -> None:
@@ -83,9 +82,7 @@ def _flip(base_offset: int, where: float) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
-        data = bytearray(path.read_bytes())
-        data[int(where * (len(data) - 1))] ^= 0x40
-        path.write_bytes(data)
+        flip(path, int(where * (path.stat().st_size - 1)), bits=0x40)
 
     return plant
 
@@ -111,17 +108,9 @@ def _after_clean_stop(plant: Callable[[Path], None]) -> Callable[[Path], None]:
     return planted
 
 
-def _not_all_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
+def _flushed_to(offset: int, plant: Callable[[Path], None]) -> Callable[[Path], None]:
     def planted(log_dir: Path) -> None:
-        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, 6000)
-        plant(log_dir)
-
-    return planted
-
-
-def _not_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
-    def planted(log_dir: Path) -> None:
-        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, 1)
+        _checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT, offset)
         plant(log_dir)
 
     return planted
@@ -140,17 +129,9 @@ def _at_batch(base_offset: int, number: int) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
-        os.truncate(path, _batch_positions(path.read_bytes())[number])
+        os.truncate(path, batch_positions(path.read_bytes())[number])
 
     return plant
-
-
-def _batch_positions(data: bytes) -> list[int]:
-    positions = [0]
-    while positions[-1] < len(data):
-        at = positions[-1]
-        positions.append(at + 12 + int.from_bytes(data[at + 8 : at + 12]))
-    return positions[:-1]
 
 
 def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
@@ -158,7 +139,7 @@ def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
 
     def plant(log_dir: Path) -> None:
         data = _log(log_dir, _ACTIVE).read_bytes()
-        batch = data[_batch_positions(data)[-1] :]
+        batch = data[batch_positions(data)[-1] :]
         _append(_log(log_dir, _ACTIVE), (_END.to_bytes(8) + batch[8:])[:size])
 
     return plant
@@ -166,14 +147,14 @@ def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
 
 def _last_batch_twice(log_dir: Path) -> None:
     data = _log(log_dir, _SMALL).read_bytes()
-    _append(_log(log_dir, _SMALL), data[_batch_positions(data)[-1] :])
+    _append(_log(log_dir, _SMALL), data[batch_positions(data)[-1] :])
 
 
 def _size_of_last_batch(more: int) -> Callable[[Path], None]:
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, _ACTIVE)
         data = bytearray(path.read_bytes())
-        at = _batch_positions(bytes(data))[-1] + 8
+        at = batch_positions(data)[-1] + 8
         data[at : at + 4] = (int.from_bytes(data[at : at + 4]) + more).to_bytes(4)
         path.write_bytes(data)
 
@@ -183,7 +164,7 @@ def _size_of_last_batch(more: int) -> Callable[[Path], None]:
 def _size_in_the_middle(log_dir: Path) -> None:
     path = _log(log_dir, _ACTIVE)
     data = bytearray(path.read_bytes())
-    positions = _batch_positions(bytes(data))
+    positions = batch_positions(data)
     at = positions[len(positions) // 2]
     data[at + 8 : at + 12] = (len(data) - at + 1).to_bytes(4)
     path.write_bytes(data)
@@ -221,10 +202,7 @@ def _swap_of(log_dir: Path, size: Callable[[bytes], int]) -> None:
 
 
 def _half_of_the_batches(content: bytes) -> int:
-    at = 0
-    while at < len(content) // 2:
-        at += 12 + int.from_bytes(content[at + 8 : at + 12])
-    return at
+    return next(at for at in batch_positions(content) if at >= len(content) // 2)
 
 
 def _cut_swap_with_its_index(log_dir: Path) -> None:
@@ -295,9 +273,7 @@ def _metadata(topic_id: str) -> bytes:
 def _base_offset_of_last_batch(log_dir: Path) -> None:
     """A bit of it flips: no checksum is over it."""
     path = _log(log_dir, _ACTIVE)
-    data = bytearray(path.read_bytes())
-    data[_batch_positions(bytes(data))[-1] + 5] ^= 0x40
-    path.write_bytes(data)
+    flip(path, batch_positions(path.read_bytes())[-1] + 5, bits=0x40)
 
 
 def _leader_epoch(base_offset: int) -> Callable[[Path], None]:
@@ -306,7 +282,7 @@ def _leader_epoch(base_offset: int) -> Callable[[Path], None]:
     def plant(log_dir: Path) -> None:
         path = _log(log_dir, base_offset)
         data = bytearray(path.read_bytes())
-        for at in _batch_positions(bytes(data)):
+        for at in batch_positions(data):
             data[at + 12 : at + 16] = (5).to_bytes(4)
         path.write_bytes(data)
 
@@ -437,7 +413,7 @@ _NO_START = [
     Planted((), "metadata of no bytes", _in_partition("partition.metadata"), "line 1: not there"),
     *(
         Planted((), f"{name} of {what}", _file(name, content), f"{name}: {says}; {_OFFLINE}")
-        for name in _OFFSET_CHECKPOINTS
+        for name in LOG_DIR_CHECKPOINTS
         for what, content, says in (
             ("junk", _JUNK, "line 1: 'junk', expected a number"),
             ("fewer lines than it says", _SHORT, "line 2: 3 entries announced, 1 found"),
@@ -484,7 +460,9 @@ _CASES = [
     Planted(
         (), "what recovery would do, clean stop", _after_clean_stop(_flip(_LARGE, 0.5)), "and deletes 2 segments after"
     ),
-    Planted((), "all that is lost", _not_flushed(_flip(_LARGE, 0.999)), "; after it 824,024 bytes with 4,536 records"),
+    Planted(
+        (), "all that is lost", _flushed_to(1, _flip(_LARGE, 0.999)), "; after it 824,024 bytes with 4,536 records"
+    ),
     Planted((), "all that would be lost", _flip(_LARGE, 0.999), "; after it 824,024 bytes"),
     Planted((), "a torn end of a segment that is not the last", _longer(_LARGE, bytes(50)), "only the last segment"),
     Planted((), "a size field that is too large, last batch", _size_of_last_batch(64), "broken: "),
@@ -493,7 +471,7 @@ _CASES = [
     Planted(
         (),
         "the last batch is gone, as far as the high watermark knows",
-        _not_all_flushed(_at_batch(_ACTIVE, -1)),
+        _flushed_to(6000, _at_batch(_ACTIVE, -1)),
         "ends-below-high-watermark",
     ),
     Planted((), "the last segment is gone", _removed(_ACTIVE), "ends-below-recovery-point"),
@@ -576,10 +554,9 @@ _CASES = [
 
 @pytest.mark.parametrize("planted", _CASES, ids=lambda case: " ".join((*case.gate, case.name)))
 def test_no_gate_passes_what_it_is_there_for(
-    planted: Planted, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    planted: Planted, log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the functions that `kidx verify` and the job verify_index both print and end with."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     planted.plant(log_dir)
     tiering = "--require-tiering" in planted.gate
     fail_on = Verdict(planted.gate[1]) if "--fail-on" in planted.gate else Verdict.BROKEN
@@ -598,12 +575,10 @@ def test_no_gate_passes_what_it_is_there_for(
 def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
     is_gone: bool,
     found: dict[str, tuple[str, str]],
-    sound: Path,
-    tmp_path: Path,
+    log_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A running broker has given it its name by then; or its blocks cannot be read, here as it is a directory."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     _swap_of(log_dir, _half_of_the_batches)
     swap = Path(f"{_log(log_dir, _LARGE)}{segment_files.SWAP_SUFFIX}")
 
@@ -619,11 +594,10 @@ def test_a_swap_that_cannot_be_read_after_the_simulation_ends_no_audit(
 
 
 @pytest.mark.parametrize(("policy", "reason"), [("delete, compact", "swapped-in"), ("delete", "swap-lacks-records")])
-def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Path, tmp_path: Path) -> None:
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, log_dir: Path, tmp_path: Path) -> None:
     _swap_of(log_dir, _half_of_the_batches)
     records = [topic("txn-mixed", topic_id("t")), config("txn-mixed", "cleanup.policy", policy)]
-    copy = write_copy(tmp_path / "metadata", {0: leader_change(0, [1]) + data(1, records)})
+    copy = put_metadata(tmp_path / "metadata", records)
     options, sources = RecoverOptions(), [source_at(str(log_dir), "it")]
     index_place = IndexPlace(index_dir=None, by_source=False)
     plan = find_segments(sources, parse_topics(".*"), index_place, lambda _: OptionsOfTopic(options))
@@ -642,10 +616,9 @@ def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, sound: Pat
 
 
 def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever runs this: root may read them all."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
 
     def refused(path: Location | Listed) -> bytes:
         if str(path).endswith(f"/{RECOVERY_POINT_CHECKPOINT}"):
@@ -661,10 +634,9 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
 
 
 def test_a_file_that_this_user_cannot_read_is_told_once(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever runs this: root may read them all."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     secret = log_dir / _DIRECTORY / "partition.metadata"
 
     def refused(path: Location | Listed) -> bytes:
@@ -684,12 +656,12 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
 @pytest.mark.parametrize("mode", [0o600, 0o444])
 @pytest.mark.parametrize("of_root", [True, False])
 def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
-    sound: Path, tmp_path: Path, mode: int, of_root: bool, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, mode: int, of_root: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a restore as root: whoever audits may read it all. Of an owner without a name no groups are known."""
     if os.getuid() != 0:
         pytest.skip("needs root")
-    log_dir, user = Path(shutil.copytree(sound, tmp_path / "logs")), 54321
+    user = 54321
     for path in (log_dir, *log_dir.rglob("*")):
         os.chown(path, user, user)
     assert not summarised(log_dir).fails(Verdict.BROKEN)
@@ -711,10 +683,9 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
 
 
 def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
-    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of two partitions; of each there is also what becomes of its segments, and what it fails for itself."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     shutil.copytree(golden.SAMPLES / "compacted-0", log_dir / "compacted-0")
     (log_dir / "lost+found").mkdir()
     _in_partition("old.index")(log_dir)
@@ -728,9 +699,8 @@ def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
     assert failure is not None and len(failure.split("\n")) == 1
 
 
-def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, tmp_path: Path) -> None:
+def test_beside_a_partition_that_was_given_alone_anything_may_lie(log_dir: Path) -> None:
     """The directory above need not be a log dir."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     (log_dir / "lost+found").mkdir()
     assert not summarised(log_dir / _DIRECTORY).fails(Verdict.BROKEN)
 
@@ -754,10 +724,10 @@ def test_an_archive_may_hold_other_directories(sound: Path, tmp_path: Path) -> N
     ],
 )
 def test_an_index_directory_tells_too_what_has_vanished(
-    plant: Callable[[Path], None], says: str, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plant: Callable[[Path], None], says: str, log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a clean stop a broker looks at none of it; the indexes in a directory of their own know."""
-    log_dir, index_dir = Path(shutil.copytree(sound, tmp_path / "logs")), tmp_path / "indexes"
+    index_dir = tmp_path / "indexes"
     (index_dir / _DIRECTORY).mkdir(parents=True)
     for path in (log_dir / _DIRECTORY).glob("*index"):
         path.rename(index_dir / _DIRECTORY / path.name)
@@ -829,16 +799,13 @@ def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
     data = bytearray(b"".join(offset.to_bytes(8) + batch[8:] for offset in range(4)))
     at = len(batch) + 8
     data[at : at + 4] = (900_000_000).to_bytes(4)
-    directory = tmp_path / "orders-0"
-    directory.mkdir()
-    (directory / segment_files.segment_file(0, segment_files.LOG_SUFFIX)).write_bytes(data)
+    write_log(tmp_path / "orders-0", 0, data)
     [log] = [row for row in audited(tmp_path).files if row.file == segment_files.LOG_SUFFIX]
     assert (log.verdict, log.reason, log.position) == ("broken", "batch-overruns-file", len(batch))
 
 
-def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> None:
+def test_a_repair_does_not_pass_a_broken_log(log_dir: Path) -> None:
     """Whether there is an index to repair or not."""
-    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     repair = ["build", str(log_dir), "--in-place", "--repair"]
     assert CliRunner().invoke(kidx, repair, standalone_mode=False).return_value == ExitCode.OK
     _flip(_LARGE, 0.999)(log_dir)

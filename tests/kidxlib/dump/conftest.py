@@ -8,6 +8,7 @@ import pytest
 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import segment_file
+from tests.faults.trees import write_log
 from tests.support.dump import RECORDS, SEGMENT
 from tests.support.logs import encoded
 from tests.support.logs.golden import DATA, SAMPLES
@@ -25,6 +26,4 @@ def segment(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    path = tmp_path / segment_file(7, ".log")
-    path.write_bytes(encoded.batch_v2(RECORDS))
-    return path
+    return write_log(tmp_path, 7, encoded.batch_v2(RECORDS))

@@ -19,11 +19,13 @@ from kidxlib.messages.interpreter import write_message as message_bytes
 from kidxlib.messages.typed_records import CLUSTER_METADATA, TRANSACTION_STATE
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.cluster_metadata import change, data, leader_change, of_broker, topic_id, write_copy
+from tests.faults.trees import write_log
+from tests.support.cluster_metadata import change, of_broker, put_metadata, topic_id
 from tests.support.dump import objects, run
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
 
+_STATES_LOG = SAMPLES / "__transaction_state-0" / "00000000000000000000.log"
 _CONFIG = {"resourceType": 2, "resourceName": "orders", "name": "retention.ms", "value": "1000"}
 
 
@@ -34,8 +36,7 @@ def _config_record() -> bytes:
 
 
 def test_keys_and_values_as_json() -> None:
-    log = SAMPLES / "__transaction_state-0" / "00000000000000000000.log"
-    records = [each for each in objects("--transaction-log-decoder", str(log)) if each["type"] == "record"]
+    records = [each for each in objects("--transaction-log-decoder", str(_STATES_LOG)) if each["type"] == "record"]
     assert {record["key"]["data"]["transactionalId"] for record in records} >= {"tx-a", "tx-b"}
     assert all(record["value"]["version"] == "1" and record["headers"] == [] for record in records)
 
@@ -61,7 +62,6 @@ def test_records_that_cannot_be_decoded_are_counted(log: Path) -> None:
         )
 
 
-_STATES_LOG = SAMPLES / "__transaction_state-0" / "00000000000000000000.log"
 _ASSUMED = "shown as kafka-dump-log of Kafka 4.4 does; up to 4.3 it prints some of this differently"
 
 
@@ -88,11 +88,9 @@ def test_states_of_transactions_have_names_since_4_4() -> None:
 
 def test_a_log_dir_is_shown_as_its_node_does(tmp_path: Path) -> None:
     """The node's own registration counts, not another's; without it the release is assumed, and the note says so."""
-    log = tmp_path / "__transaction_state-0" / _STATES_LOG.name
-    log.parent.mkdir()
-    log.write_bytes(_STATES_LOG.read_bytes())
+    log = write_log(tmp_path / "__transaction_state-0", 0, _STATES_LOG.read_bytes())
     nodes = [of_broker("RegisterBrokerRecord", node, [topic_id("a")], level=30 + 3 * (node > 1)) for node in (1, 2)]
-    write_copy(tmp_path / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, nodes)})
+    put_metadata(tmp_path, nodes)
     for node, has_names, is_assumed in ((1, False, False), (2, True, False), (3, True, True), (None, True, True)):
         (tmp_path / "meta.properties").write_text("" if node is None else f"version=1\nnode.id={node}\n")
         states, said = _states(log=log)

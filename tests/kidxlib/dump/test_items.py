@@ -9,7 +9,8 @@ import pytest
 
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.dump import RECORDS, SEGMENT, flip, objects, run
+from tests.support.dump import RECORDS, SEGMENT, objects, run
+from tests.support.files import flip
 
 
 def test_the_last_line_says_what_is_wrong(segment: Path) -> None:

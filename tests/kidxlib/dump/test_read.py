@@ -13,7 +13,8 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, segment_file
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.dump import RECORDS, flip, objects, run
+from tests.support.dump import RECORDS, objects, run
+from tests.support.files import flip
 from tests.support.logs import encoded
 
 _PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "dump.md"

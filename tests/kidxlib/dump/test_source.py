@@ -9,7 +9,8 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.dump import SEGMENT, flip, objects, run
+from tests.support.dump import SEGMENT, objects, run
+from tests.support.files import flip
 
 
 @pytest.mark.parametrize(

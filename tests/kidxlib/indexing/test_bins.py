@@ -5,24 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE, into_bins
 from kidxlib.indexing.plan import ScanTask
-from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion
+from tests.support.plans import listed_segment
 
 
 def task(base_offset: int, log_bytes: int) -> ScanTask:
-    segment = SegmentFile(
-        source="it",
-        topic_partition=TopicPartition("t", 0),
-        base_offset=base_offset,
-        path=f"/t-0/{base_offset}.log",
-        version=FileVersion(log_bytes, 0, 0) if log_bytes else None,
-        active=False,
-    )
-    return ScanTask(segment=segment, options=RecoverOptions(), index_directory=Directory("/i", "t-0"))
+    version = FileVersion(log_bytes, 0, 0) if log_bytes else None
+    segment = listed_segment(base_offset, f"/t-3/{base_offset}.log", version)
+    return ScanTask(segment=segment, options=RecoverOptions(), index_directory=Directory("/i", "t-3"))
 
 
 @given(st.lists(st.integers(0, 2**34), max_size=60), st.integers(1, 16))

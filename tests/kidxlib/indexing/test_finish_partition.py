@@ -27,6 +27,7 @@ from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.partition_fold import Producers, StateSource
 from kidxlib.storage.publisher import Published, held_name
+from tests.faults.trees import write_log
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in
@@ -98,9 +99,8 @@ def test_a_brokers_own_directory_is_left_as_it_is(tmp_path: Path, pytestconfig: 
 
 
 def write_partition(directory: Path, segments: Mapping[int, Sequence[Batch]]) -> Path:
-    directory.mkdir(parents=True)
     for base_offset, batches in segments.items():
-        (directory / segment_file(base_offset, ".log")).write_bytes(b"".join(encode(base_offset, batches)))
+        write_log(directory, base_offset, b"".join(encode(base_offset, batches)))
     return directory
 
 

@@ -63,7 +63,7 @@ def test_each_source_has_its_own_part_of_an_index_directory(tmp_path: Path) -> N
     index_place = IndexPlace(index_dir=tmp_path / "indexes", by_source=True)
     topics = parse_topics(".*")
     plan = find_segments(sources, topics, index_place, lambda _: OptionsOfTopic(RecoverOptions()))
-    assert list(without_directory(plan, sources, topics, index_place)) == [("b", "payments", 0)]
+    assert list(without_directory(plan, sources, topics, index_place, {})) == [("b", "payments", 0)]
 
 
 def test_a_build_tells_a_loss_from_a_topic_that_may_have_been_deleted(tmp_path: Path) -> None:

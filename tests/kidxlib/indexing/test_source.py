@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kidxlib
-from kidxlib.cli.main import kidx
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -44,12 +43,12 @@ from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.records.reader import Record
 from kidxlib.storage.location import Directory
 from tests.conftest import one_in
-from tests.docs.pages import PROJECT
+from tests.support.cluster_metadata import topic_id as _id
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written, random_transactions
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 from tests.support.tiered import copied, segment, update, write_metadata
-from tests.support.tiered_sites import Site, as_by_aivens_plugin
+from tests.support.tiered_sites import SAMPLE, as_by_aivens_plugin
 
 
 def test_logs_that_stand_elsewhere_than_their_source_have_no_place() -> None:
@@ -84,14 +83,9 @@ def test_a_directory_is_named_once(tmp_path: Path) -> None:
             ensure_distinct_directories(sources)
 
 
-_PLACE: Final = PROJECT / "samples" / "tiered"
-_SAMPLE: Final = Site(_PLACE / STORAGE_DIRECTORY, _PLACE / "log-dir")
+_PLACE: Final = SAMPLE.bucket.parent
 _COUNTS: Final = {"payments-0": 300, "readings-0": 300, "readings-1": 300}
 _OF: Final = TopicIdPartition("A" * 22, "t", 0)
-
-
-def _id(letter: str) -> str:
-    return letter * 21 + "A"
 
 
 def _partitions(place: Path, **said: Any) -> list[str]:
@@ -106,20 +100,20 @@ def test_a_bucket_is_found_by_its_name(below: str) -> None:
 
 
 def test_one_of_its_directories_is_a_partition() -> None:
-    [directory] = _SAMPLE.bucket.glob("readings-1-*")
+    [directory] = SAMPLE.bucket.glob("readings-1-*")
     assert _partitions(directory) == ["readings-1"]
     assert kidxlib.count(directory) == 300
 
 
 def test_a_bucket_of_another_name_is_told_by_its_layout(tmp_path: Path) -> None:
-    other = shutil.copytree(_SAMPLE.bucket, tmp_path / "archive")
+    other = shutil.copytree(SAMPLE.bucket, tmp_path / "archive")
     with pytest.raises(UsageError, match="no segment found"):
         kidxlib.count(other)
     assert kidxlib.count(other, layout="local") == sum(_COUNTS.values())
     with pytest.raises(UsageError, match="layout 'other': expected local or aiven"):
         kidxlib.count(other, layout="other")
     with pytest.raises(UsageError, match="no bucket of remote segments, for which --tiered-metadata is"):
-        kidxlib.count(other, tiered_metadata=[_SAMPLE.log_dir])
+        kidxlib.count(other, tiered_metadata=[SAMPLE.log_dir])
 
 
 def test_metadata_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -241,9 +235,8 @@ def test_a_catalog_does_not_hide_where_a_transaction_goes_on(tmp_path: Path) -> 
         update(_OF, _id("b"), SegmentState.DELETE_SEGMENT_STARTED),
     ]
     write_metadata(log_dir, 0, messages)
-    built = run_here(
-        kidx, "build", bucket, "--catalog", catalog, "--index-dir", tmp_path / "i", "--tiered-metadata", log_dir
-    )
+    places = ("--catalog", catalog, "--index-dir", tmp_path / "i", "--tiered-metadata", log_dir)
+    built = kidx_here("build", bucket, *places)
     assert built.code == 0, built.err
     options: dict[str, Any] = {"tiered_metadata": [log_dir], "columns": ["offset"], "isolation": "read_committed"}
     for known in (None, catalog):
@@ -256,14 +249,14 @@ def test_a_build_says_which_offsets_are_in_two_segments(
     bucket, log_dir, messages = twice
     write_metadata(log_dir, 0, messages)
     options = ("--index-dir", tmp_path / "index", "--tiered-metadata", log_dir)
-    built = run_here(kidx, "build", bucket, *options)
+    built = kidx_here("build", bucket, *options)
     assert built.code == 0, built.err
     assert "consumers get offsets 0 to 5 of it; its others were copied by a later leader again" in built.err
     asked = ("--topic", "t", "--partition", "0")
-    found = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--offset", "7", "--json")
+    found = kidx_here("seek", bucket, "--tiered-metadata", log_dir, *asked, "--offset", "7", "--json")
     [answer] = found.json["answers"]
     assert answer["segment_base_offset"] == 6
-    by_time = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--timestamp", "1007")
+    by_time = kidx_here("seek", bucket, "--tiered-metadata", log_dir, *asked, "--timestamp", "1007")
     assert by_time.code == 2 and "ask for an offset, or kidx export --times" in by_time.err
 
 
@@ -291,27 +284,27 @@ def test_what_brokers_do_not_read_is_left_out(tmp_path: Path) -> None:
 
 def test_two_topics_of_one_name(tmp_path: Path) -> None:
     """The metadata says which of them is left; other topics are read without."""
-    bucket = Path(shutil.copytree(_SAMPLE.bucket, tmp_path / STORAGE_DIRECTORY))
+    bucket = Path(shutil.copytree(SAMPLE.bucket, tmp_path / STORAGE_DIRECTORY))
     [directory] = bucket.glob("payments-0-*")
     shutil.copytree(directory, bucket / f"payments-0-{'B' * 22}")
     with pytest.raises(UsageError, match="two topics of this name"):
         kidxlib.count(bucket)
     assert kidxlib.count(bucket, topics="readings") == 600
-    assert kidxlib.count(bucket, tiered_metadata=[_SAMPLE.log_dir]) == 900
+    assert kidxlib.count(bucket, tiered_metadata=[SAMPLE.log_dir]) == 900
 
 
 @pytest.fixture
 def aiven(tmp_path: Path) -> Path:
     """The sample, as Aiven's plugin would have named it."""
     places = (("readings", 0), ("readings", 1), ("payments", 0))
-    as_by_aivens_plugin([each for place in places for each in _SAMPLE.segments(*place)], tmp_path / "aiven")
+    as_by_aivens_plugin([each for place in places for each in SAMPLE.segments(*place)], tmp_path / "aiven")
     return tmp_path / "aiven"
 
 
 def test_aivens_plain_objects_are_read(aiven: Path) -> None:
     expected = kidxlib.read(_PLACE).read_all()
     assert kidxlib.read(aiven, layout="aiven").read_all().equals(expected)
-    assert kidxlib.count(aiven, layout="aiven", tiered_metadata=[_SAMPLE.log_dir]) == 900
+    assert kidxlib.count(aiven, layout="aiven", tiered_metadata=[SAMPLE.log_dir]) == 900
 
 
 @pytest.mark.parametrize(
@@ -332,9 +325,9 @@ def test_objects_that_aivens_plugin_has_changed_are_refused(aiven: Path, change:
 
 def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> None:
     """Its catalog knows the objects by their paths, and the second build reads nothing; what is deleted is gone."""
-    site, catalog, index = _SAMPLE.copy(tmp_path), tmp_path / "catalog", tmp_path / "index"
+    site, catalog, index = SAMPLE.copy(tmp_path), tmp_path / "catalog", tmp_path / "index"
     source = ("--source", f"it={site.bucket}", "--layout", "local", "--catalog", catalog, "--index-dir", index)
-    first = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    first = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert first.code == 0, first.err
     for place in (("readings", 0), ("readings", 1), ("payments", 0)):
         for each in site.segments(*place):
@@ -343,13 +336,13 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
                 theirs = each.object(suffix)
                 assert made.exists() == theirs.exists()
                 assert not made.exists() or made.read_bytes() == theirs.read_bytes()
-    audited = run_here(kidx, "verify", *source[:6], "--interval-bytes", "1024")
+    audited = kidx_here("verify", *source[:6], "--interval-bytes", "1024")
     assert audited.code == 0, audited.out
     assert "next start" not in audited.out, "no broker starts with a bucket"
-    second = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    second = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert (second.json["unchanged"], second.json["gone"]) == (17, 0)
     site.segments("readings")[0].remove()
-    third = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    third = kidx_here("build", *source, "--interval-bytes", "1024", "--json")
     assert (third.json["unchanged"], third.json["gone"]) == (16, 1)
 
 
@@ -362,7 +355,7 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
     ],
 )
 def test_what_a_bucket_is_not_for(words: tuple[object, ...], said: str) -> None:
-    refused = run_here(kidx, *map(str, words))
+    refused = kidx_here(*map(str, words))
     assert refused.code == 2
     assert said in refused.err
 

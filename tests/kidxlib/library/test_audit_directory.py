@@ -15,6 +15,7 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.audit_directory import AuditedDirectory, audit_directory
 from kidxlib.library.recover_directory import recover_directory
 from tests.support.audits import audited
+from tests.support.files import flip
 from tests.support.logs.golden import SAMPLES
 
 
@@ -53,9 +54,7 @@ def test_damage_is_found_as_kidx_verify_finds_it(index_dir: Path, tmp_path: Path
     """Each finding, in an order of its own: by partition, segment and file."""
     shutil.copytree(index_dir, tmp_path / "index")
     index = tmp_path / "index" / "txn-mixed-0" / segment_file(84, OFFSET_INDEX_SUFFIX)
-    content = bytearray(index.read_bytes())
-    content[100] ^= 0xFF
-    index.write_bytes(content)
+    flip(index, 100, bits=0xFF)
     found = audit_directory(str(SAMPLES), str(tmp_path / "index"), deep=True)
     assert found.worst is Verdict.BROKEN
     assert [partition.worst is Verdict.BROKEN for partition in found.partitions] == [False] * 4 + [True]

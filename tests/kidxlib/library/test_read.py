@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError, UsageError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.library.read import count, read, read_batches
 from kidxlib.reading.walk import Damage
 from kidxlib.records.arrow_columns import BATCHES, CONSUMED, LISTED_BATCHES
@@ -34,15 +34,16 @@ from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
+from tests.faults.trees import topic_log as _log
 from tests.model.consume import crc_is_right
 from tests.support import page_cache
-from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition
+from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition, rows_until_damage
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment
 from tests.support.logs.random_indexes import damaged
 from tests.support.logs.random_logs import write_random_log
-from tests.support.seeks import golden_directory
+from tests.support.seeks import sample_directory
 
 #: Four segments, with offsets 0 to 10,333.
 PARTITION: Final = SAMPLES / "txn-mixed-0"
@@ -53,15 +54,7 @@ def _read(path: Path, **options: Any) -> list[Row]:
 
 
 def _until_damage(path: Path, **options: Any) -> tuple[list[Row], str | None]:
-    """The rows that come, and what is said to be wrong then."""
-    reader, found = read(path, include_headers=True, **options), []
-    try:
-        for rows in reader:
-            rows.validate(full=True)
-            found.append(rows)
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
-    return read_rows(pa.Table.from_batches(found, CONSUMED)), None
+    return rows_until_damage(read(path, include_headers=True, **options), CONSUMED)
 
 
 # ---- what is in it ----
@@ -157,14 +150,6 @@ def test_whatever_a_record_holds(tmp_path: Path) -> None:
     ]
 
 
-def _log(tmp_path: Path, base_offset: int, data: bytes) -> Path:
-    directory = tmp_path / "topic-0"
-    directory.mkdir(exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(data)
-    return log
-
-
 # ---- what is pushed down ----
 
 _LIMITS: Final = st.one_of(st.none(), st.integers(0, 60))
@@ -216,10 +201,9 @@ def _is_within(number: int, limits: tuple[int | None, int | None]) -> bool:
     return (start is None or start <= number) and (end is None or number < end)
 
 
-def test_an_index_saves_reading(golden_segments: list[GoldenSegment], tmp_path: Path, caplog: Any) -> None:
+def test_an_index_saves_reading(tmp_path: Path, caplog: Any) -> None:
     """And segments are told by their names."""
-    directory = tmp_path / PARTITION.name
-    golden_directory([segment for segment in golden_segments if segment.log.parent == PARTITION], directory)
+    directory = sample_directory(tmp_path / PARTITION.name)
     with caplog.at_level(logging.INFO, "kidxlib"):
         found = _read(directory, offsets=(5_000, 5_010))
     assert [row["offset"] for row in found] == [

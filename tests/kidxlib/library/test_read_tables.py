@@ -25,12 +25,13 @@ from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
 from kidxlib.records.wanted_records import WantedRecords
+from tests.faults.trees import write_log
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import SAMPLES, GoldenSegment
 from tests.support.logs.guarded import whole
-from tests.support.seeks import golden_directory
+from tests.support.seeks import sample_directory
 
 Row = dict[str, Any]
 
@@ -164,8 +165,7 @@ def test_whatever_a_record_holds(tmp_path: Path) -> None:
         Record(6, -1, b"", b""),
         Record(9, 0, b"\xff", b"value", headers),
     ]
-    path = tmp_path / segment_file(5, LOG_SUFFIX)
-    path.write_bytes(encoded.batch_v2(written))
+    path = write_log(tmp_path, 5, encoded.batch_v2(written))
     rows = read_records(path).to_pylist()
     names = ("offset", "timestamp_ms", "key", "value")
     assert [tuple(row[name] for name in names) for row in rows] == [
@@ -177,14 +177,13 @@ def test_whatever_a_record_holds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("first", "expected"), [(2**31 - 2, [2**31 - 2, 2**31 - 1, 0, 3]), (-1, [-1] * 4)])
 def test_sequences_go_round(first: int, expected: list[int], tmp_path: Path) -> None:
     """After the largest int comes 0 (`DefaultRecordBatch.incrementSequence`)."""
-    path = tmp_path / segment_file(0, LOG_SUFFIX)
-    path.write_bytes(encoded.batch_v2([Record(offset, 0, b"", b"") for offset in (0, 1, 2, 5)], base_sequence=first))
+    records = [Record(offset, 0, b"", b"") for offset in (0, 1, 2, 5)]
+    path = write_log(tmp_path, 0, encoded.batch_v2(records, base_sequence=first))
     assert read_records(path)["sequence"].to_pylist() == expected
 
 
 def test_a_log_without_batches_gives_no_rows(tmp_path: Path) -> None:
-    path = tmp_path / segment_file(0, LOG_SUFFIX)
-    path.touch()
+    path = write_log(tmp_path, 0, b"")
     assert read_batches(path).schema == BATCHES and read_batches(path).num_rows == 0
     assert read_records(path).schema == RECORDS and read_records(path).num_rows == 0
 
@@ -226,11 +225,9 @@ def test_other_columns_are_refused(columns: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def partition(golden_segments: list[GoldenSegment], tmp_path_factory: pytest.TempPathFactory) -> Log:
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """The sample's, with indexes."""
-    directory = tmp_path_factory.mktemp("partition") / PARTITION.name
-    golden_directory([segment for segment in golden_segments if segment.log.parent == PARTITION], directory)
-    return Log.open(directory)
+    return Log.open(sample_directory(tmp_path_factory.mktemp("partition") / PARTITION.name))
 
 
 @pytest.mark.parametrize(
@@ -271,10 +268,8 @@ def test_a_wrapper_belongs_to_a_range_by_the_records_in_it(tmp_path: Path) -> No
     """Its header says the last offset alone."""
     inside = [encoded.message(Record(number, 7, b"k", b"v"), magic=1) for number in range(3)]
     codec, compress = encoded.WAYS["gzip"]
-    path = tmp_path / segment_file(10, LOG_SUFFIX)
-    path.write_bytes(
-        b"".join(encoded.wrapper(inside, last, magic=1, codec=codec, compress=compress) for last in (12, 15))
-    )
+    wrappers = [encoded.wrapper(inside, last, magic=1, codec=codec, compress=compress) for last in (12, 15)]
+    path = write_log(tmp_path, 10, b"".join(wrappers))
     assert read_records(path, 11, 14)["offset"].to_pylist() == [11, 12, 13]
     assert read_batches(path, 11, 13)["last_offset"].to_pylist() == [12]
     assert read_batches(path, 11, 14)["last_offset"].to_pylist() == [12, 15]
@@ -323,9 +318,8 @@ def _sound_then(*rest: Batch) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("columns", [None, ["offset"]])
 def test_what_stands_before_a_malformed_batch_is_given(columns: list[str] | None, tmp_path: Path) -> None:
-    path = tmp_path / segment_file(0, LOG_SUFFIX)
     sound, malformed = _sound_then(Batch(body=b"\x7f", records=3))
-    path.write_bytes(sound + malformed)
+    path = write_log(tmp_path, 0, sound + malformed)
     reader = stream_records(path, columns=columns)
     assert reader.read_next_batch()["offset"].to_pylist() == [0, 1]
     with pytest.raises(MalformedRecordsError, match=f"batch at byte {len(sound)}"):
@@ -336,9 +330,8 @@ def test_what_stands_before_a_malformed_batch_is_given(columns: list[str] | None
 
 def test_a_marker_that_says_nothing_is_malformed_where_its_type_is_asked_for(tmp_path: Path) -> None:
     """Kafka throws, too."""
-    path = tmp_path / segment_file(0, LOG_SUFFIX)
     sound, marker = _sound_then(Batch(**control(key=b"\0")))
-    path.write_bytes(sound + marker)
+    path = write_log(tmp_path, 0, sound + marker)
     with pytest.raises(MalformedRecordsError, match=f"batch at byte {len(sound)}: .* key of a control record"):
         read_records(path)
     assert read_records(path, columns=["offset", "control"])["control"].to_pylist() == [False, False, True]

@@ -19,6 +19,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.publisher import Published
+from tests.faults.trees import write_log
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import DATA, SAMPLES, GoldenSegment
 from tests.support.object_store import ObjectStore
@@ -88,13 +89,11 @@ def test_damage_is_told_and_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_segment_whose_producers_kafka_fails_on_keeps_no_index(tmp_path: Path) -> None:
     """Its scan is sound; what is wrong lies in what came before."""
-    log_dir = tmp_path / "logs" / "topic-0"
-    log_dir.mkdir(parents=True)
     transaction = Batch(producer_id=7, producer_epoch=0, base_sequence=0, attributes=0b10000)
     outside = Batch(producer_id=7, producer_epoch=0, base_sequence=1)
     segments = {0: (transaction,), 1: (outside,), 2: (Batch(**control()),)}
     for base_offset, batches in segments.items():
-        (log_dir / segment_file(base_offset, ".log")).write_bytes(b"".join(encode(base_offset, batches)))
+        write_log(tmp_path / "logs" / "topic-0", base_offset, b"".join(encode(base_offset, batches)))
     found = recover_directory(tmp_path / "logs", tmp_path / "index")
     (damaged,) = found.damaged
     assert (damaged.base_offset, damaged.end.reason) == (1, "non-transactional-in-transaction")

@@ -21,6 +21,7 @@ from tests.support.cluster_metadata import (
     of_broker,
     of_controller,
     partition,
+    put_metadata,
     snapshot,
     topic,
     topic_id,
@@ -32,7 +33,7 @@ _A, _B = topic_id("a"), topic_id("b")
 
 def image_of(place: Path, values: Sequence[bytes]) -> ClusterMetadata:
     """Of the only voter's copy, in which all counts."""
-    return read_cluster_metadata(write_copy(place, {0: leader_change(0, [1]) + data(1, values)}))
+    return read_cluster_metadata(put_metadata(place, values))
 
 
 def test_what_is_committed_counts(tmp_path: Path) -> None:

@@ -6,22 +6,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from kidxlib.catalog.partitions import PartitionToSearch
-from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.index.time import TimestampOffset
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.recovery.recover import recover
-from kidxlib.storage.opened_log import LogFile
 from tests.support.logs import golden
-from tests.support.seeks import golden_directory
+from tests.support.seeks import cataloged, cataloged_row, golden_directory
 
 #: What a row has of a log that was not read to its end.
 _NOT_READ: Final = {
@@ -37,40 +30,14 @@ _PROBLEM: Final = {"reason": "some-reason", "reason_position": 7}
 def row(tmp_path: Path) -> dict[str, Any]:
     """The row of a whole segment, as a build records it."""
     first = min((each for each in golden.committed() if each.log.parent.name == "txn-mixed-0"), key=lambda it: it.log)
-    directory = tmp_path / "t-0"
-    golden_directory([first], directory)
-    log = directory / first.log.name
-    recovered = recover(LogFile(str(log)), first.base_offset, RecoverOptions())
-    return dict.fromkeys(SegmentToSearch.names()) | {
-        "base_offset": first.base_offset,
-        "status": Status.OK,
-        "log_path": str(log),
-        "log_bytes": log.stat().st_size,
-        "valid_bytes": recovered.end.position,
-        "log_mtime_ns": log.stat().st_mtime_ns,
-        "max_timestamp_ms": recovered.facts.max_timestamp_ms,
-        "offset_of_max_timestamp": recovered.facts.offset_of_max_timestamp,
-        "index_directory": str(directory),
-        "offset_index_bytes": len(recovered.offset_index),
-        "time_index_bytes": len(recovered.time_index),
-    }
+    golden_directory([first], tmp_path / "t-0")
+    row = cataloged_row(tmp_path / "t-0" / first.log.name)
+    assert row["status"] is Status.OK
+    return row
 
 
 def _seeker(row: dict[str, Any]) -> Seeker:
-    facts = PartitionToSearch(
-        source="a",
-        topic="t",
-        partition=0,
-        directory=row["index_directory"],
-        first_base_offset=None,
-        log_start_offset=None,
-        log_end_offset=None,
-        high_watermark=None,
-    )
-    schema = SEGMENTS.schema(SegmentToSearch.names())
-    nullable = pa.schema([field.with_nullable(True) for field in schema])
-    table = pa.Table.from_pylist([row], nullable)
-    seeker = CatalogedPartition(facts, table).seeker()
+    seeker = cataloged(row).seeker()
     assert isinstance(seeker, Seeker)
     return seeker
 

@@ -17,12 +17,9 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.catalog.partitions import PartitionToSearch
-from kidxlib.catalog.segments import SegmentToSearch
 from kidxlib.commands.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, offset_checkpoint
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.partition import open_partition
 from kidxlib.library.read import read as read_records
@@ -34,14 +31,19 @@ from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
 from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of_answers
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
-from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.recover import recover
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import printable
 from tests.docs.pages import read
+from tests.faults.trees import write_log
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded, golden
-from tests.support.seeks import SPECIAL, check_timestamp, golden_directory
+from tests.support.seeks import (
+    SPECIAL,
+    cataloged,
+    cataloged_row,
+    check_timestamp,
+    golden_directory,
+    sample_directory,
+)
 
 _TOPIC: Final = "txn-mixed"
 _PARTITION: Final = ("--topic", _TOPIC, "--partition", "0")
@@ -51,9 +53,7 @@ _FUTURE: Final = 2_000_000_000_000
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     """A partition with all that a broker leaves."""
-    directory = tmp_path / f"{_TOPIC}-0"
-    golden_directory([each for each in golden.committed() if each.log.parent.name == directory.name], directory)
-    return Log.open(directory)
+    return Log.open(sample_directory(tmp_path / f"{_TOPIC}-0"))
 
 
 def _directory(log: Log) -> Path:
@@ -66,39 +66,8 @@ def _log_of(log: Log, number: int) -> Path:
 
 def _cataloged(log: Log) -> CatalogedPartition:
     """The partition as a build records it."""
-    rows = []
-    for number, segment in enumerate(log.segments):
-        path = _log_of(log, number)
-        recovered = recover(LogFile(str(path)), segment.base_offset, RecoverOptions())
-        facts, end = recovered.facts, recovered.end
-        row: dict[str, Any] = dict.fromkeys(SegmentToSearch.names())
-        rows.append(
-            row
-            | {
-                "base_offset": segment.base_offset,
-                "status": end.status,
-                "log_path": str(path),
-                "log_bytes": path.stat().st_size,
-                "valid_bytes": end.position,
-                "log_mtime_ns": path.stat().st_mtime_ns,
-                "max_timestamp_ms": facts.max_timestamp_ms,
-                "offset_of_max_timestamp": facts.offset_of_max_timestamp,
-                "index_directory": log.name,
-                "offset_index_bytes": len(recovered.offset_index),
-                "time_index_bytes": len(recovered.time_index),
-            }
-        )
-    facts_of_it = PartitionToSearch(
-        source="a",
-        topic="t",
-        partition=0,
-        directory=log.name,
-        first_base_offset=None,
-        log_start_offset=None,
-        log_end_offset=log.log_end_offset,
-        high_watermark=None,
-    )
-    return CatalogedPartition(facts_of_it, pa.Table.from_pylist(rows))
+    rows = [cataloged_row(_log_of(log, number)) for number in range(len(log.segments))]
+    return cataloged(*rows, log_end_offset=log.log_end_offset)
 
 
 def _ask(seeker: Seeker | str, query: str, target: int) -> tuple[bool, bool, str]:
@@ -286,14 +255,11 @@ def test_the_outcome_is_in_the_first_line(
 def test_a_timestamp_of_the_future_is_told(tmp_path: Path) -> None:
     """What is found for a time that it hides; a record that is merely late is said to be late."""
     hour = 3_600_000
-    directory = tmp_path / "t-0"
-    directory.mkdir()
     times = [10, 1_000 * hour, 11, 12]
     batches = [encoded.batch_v2([Record(offset, time, b"k", b"v")]) for offset, time in enumerate(times)]
-    (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
-    notes = [
-        str(each) for each in Seeker.of_directory(directory).timestamps([10, 11, 999 * hour + 5])["note"].to_pylist()
-    ]
+    write_log(tmp_path / "t-0", 0, b"".join(batches))
+    answers = Seeker.of_directory(tmp_path / "t-0").timestamps([10, 11, 999 * hour + 5])
+    notes = [str(each) for each in answers["note"].to_pylist()]
     assert FAR not in notes[0] and FAR not in notes[2]
     assert (
         f"999 hours {FAR}" not in notes[1]
@@ -320,9 +286,8 @@ def test_a_record_that_is_merely_late_has_a_way_out(
 ) -> None:
     """Where no timestamp of the future is in the way; the command that the note names finds what is nearer."""
     hour = 3_600_000
-    (tmp_path / "t-0").mkdir()
     batches = [encoded.batch_v2([Record(offset, time * hour, b"k", b"v")]) for offset, time in enumerate(hours)]
-    (tmp_path / "t-0" / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    write_log(tmp_path / "t-0", 0, b"".join(batches))
     [answer] = Seeker.of_directory(tmp_path / "t-0").timestamps([11]).to_pylist()
     assert note in answer["note"]
     found = read_records(tmp_path, times=(11, answer["timestamp"])).read_all()
@@ -386,11 +351,8 @@ def test_a_log_that_is_not_tiered_has_no_tiered_offset(logs: list[Log]) -> None:
 
 
 @pytest.mark.parametrize(("target", "number"), [(EARLIEST, 0), (LATEST, -1), (MAX_TIMESTAMP, -1)])
-def test_a_log_that_is_gone_makes_its_end_unsure(target: int, number: int, tmp_path: Path) -> None:
-    segments = [each for each in golden.committed() if each.log.parent.name == "txn-mixed-0"]
-    golden_directory(segments, tmp_path / "txn-mixed-0")
-    log = Log.open(tmp_path / "txn-mixed-0")
-    gone = tmp_path / "txn-mixed-0" / segments[number].log.name
+def test_a_log_that_is_gone_makes_its_end_unsure(target: int, number: int, log: Log) -> None:
+    gone = _log_of(log, number)
     gone.unlink()
     answer = asked(log, target)
     assert not answer["answered"] and answer["file_error"] and str(gone) in answer["note"]

@@ -20,14 +20,14 @@ from kidxlib.errors import UsageError
 from kidxlib.operations import catalog as operations_catalog
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_here
 
 #: A name with characters that SQL and patterns interpret.
 _FORGOTTEN: Final = "b'.*"
 
 
 def _forget(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "forget-source", *arguments)
+    return kidx_here("forget-source", *arguments)
 
 
 def _rows(catalog: Path, table: Table) -> list[Any]:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 
 from kidxlib.catalog import tables as catalog_tables
@@ -27,7 +26,7 @@ from kidxlib.tables import data_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
-from tests.support.catalog import append_rows, filled
+from tests.support.catalog import append_rows, filled_rows
 
 NOW: Final = datetime(2026, 6, 1, tzinfo=UTC)
 _OLD, _YOUNG = NOW - timedelta(days=9), NOW - timedelta(days=1)
@@ -106,8 +105,7 @@ def tables() -> MemoryTables:
 
 
 def _add(tables: MemoryTables, table: Table, *rows: Mapping[str, Any]) -> None:
-    whole = [filled(table.schema(), row) for row in rows]
-    tables.append(table, pa.Table.from_pylist(whole, table.schema()))
+    tables.append(table, filled_rows(table, rows))
 
 
 def _build(name: str, started_at: datetime, **values: Any) -> dict[str, Any]:
@@ -206,7 +204,6 @@ def test_audits_and_plans_go_whole(tables: MemoryTables) -> None:
             for name, at in (("old", _OLD), ("young", _YOUNG))
             for each in range(3)
         ]
-        names = set(table.column_names)
-        _add(tables, table, *({name: value for name, value in row.items() if name in names} for row in rows))
+        _add(tables, table, *rows)
         found = expired(tables, table, Expiry(findings=_WEEK, retention_plans=_WEEK), NOW)
         assert found is not None and found.rows == 3 and found.keys.to_pylist() == [{run: "old"}]

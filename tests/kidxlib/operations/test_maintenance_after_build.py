@@ -37,7 +37,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import files_schema
 from tests.conftest import Say, one_in
 from tests.faults.trees import small_log, write_log
-from tests.support.catalog import append_rows, filled
+from tests.support.catalog import append_rows, filled_rows
 from tests.support.opened_files import OpenedFiles
 from tests.support.spark.jobs import kidx_build_here
 
@@ -68,8 +68,7 @@ def _segment(rng: random.Random, topic: int, partition: int, base_offset: int) -
 
 def _write(tables: DeltaTables, rows: Sequence[dict[str, Any]]) -> None:
     """Add rows, or replace those with their keys, as a build does."""
-    whole = [filled(SEGMENTS.schema(), row) for row in rows]
-    found = {"row": pa.Table.from_pylist(whole, SEGMENTS.schema())}
+    found = {"row": filled_rows(SEGMENTS, rows)}
     tables.change_rows(SEGMENTS, found, partial(updates.written, table=SEGMENTS), by=SEGMENTS.key)
 
 

@@ -20,18 +20,16 @@ from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
-from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.storage import packed
 from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.packed_rows import packed_rows
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.kidxlib.catalog.test_tables import kept_catalog
-from tests.support.catalog import append_rows
+from tests.support.catalog import append_rows, kept_catalog
 from tests.support.files import tree
 from tests.support.logs import golden
 from tests.support.logs.random_logs import write_random_log
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_here
 
 #: Damaged logs have problems, of which builds and audits tell.
 _OK: Final = (0, 3)
@@ -40,7 +38,7 @@ _PACK: Final = ("--pack", "--snapshots", "--epochs")
 
 
 def _kidx(*arguments: str | Path, code: int | tuple[int, ...] = 0) -> Ended:
-    ended = run_here(kidx, *arguments)
+    ended = kidx_here(*arguments)
     assert ended.code in ((code,) if isinstance(code, int) else code), ended
     return ended
 

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import SCANNED, TO_FINISH
 from kidxlib.catalog.rows import SEGMENT_KEY
-from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import SegmentFile
 from kidxlib.operations.producer_events import event_batches, from_leader_epochs, to_leader_epochs, with_events
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 from tests.conftest import one_in
+from tests.support.plans import listed_segment
 
 _NUMBERS: Final = {"i4": st.integers(-(2**31), 2**31 - 1), "i8": st.integers(-(2**63), 2**63 - 1)}
 
@@ -33,17 +32,7 @@ def records(dtype: np.dtype[np.void]) -> st.SearchStrategy[NDArray[np.void]]:
 @given(of_segments=st.lists(records(PRODUCER_EVENT), max_size=4), rows_per_batch=st.integers(1, 5))
 def test_each_segment_gets_its_events(of_segments: list[NDArray[np.void]], rows_per_batch: int) -> None:
     """Rows as the catalog gives them, in batches that end anywhere."""
-    segments = [
-        SegmentFile(
-            source="s",
-            topic_partition=TopicPartition("t", 3),
-            base_offset=base_offset,
-            path="p",
-            version=None,
-            active=False,
-        )
-        for base_offset in range(len(of_segments))
-    ]
+    segments = [listed_segment(base_offset, "p", None) for base_offset in range(len(of_segments))]
     keys: list[dict[str, Any]] = [
         dict(zip(SEGMENT_KEY, ("s", "t", 3, segment.base_offset), strict=True)) for segment in segments
     ]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -34,7 +33,9 @@ from kidxlib.records.reader import Record
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.text.words import counted
 from tests.conftest import one_in
-from tests.support.consumed import Row, read_rows
+from tests.faults.trees import write_log
+from tests.support.consumed import Row, rows_until_damage
+from tests.support.files import flip
 from tests.support.logs import encoded, golden
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_indexes import damaged
@@ -54,7 +55,6 @@ _EVENT_OFFSETS: Final = st.none() | st.integers(0, 70)
 
 def _write_log(directory: Path, rng: random.Random, batches: int = 40) -> None:
     """Segments of many batches whose timestamps increase, more or less."""
-    directory.mkdir(parents=True)
     offset, disorder = 0, rng.choice([0, 0, 3, 40])
     for segment in range(3):
         data, base_offset = b"", offset
@@ -67,7 +67,7 @@ def _write_log(directory: Path, rng: random.Random, batches: int = 40) -> None:
             attributes = layouts.ATTRIBUTE_LOG_APPEND_TIME if disorder == 0 and rng.random() < 0.2 else 0
             data += encoded.batch_v2(inside, attributes=attributes)
             offset += len(inside) + rng.choice([0, 0, 2])
-        (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(data)
+        write_log(directory, base_offset, data)
 
 
 def _append(log: Path, rng: random.Random) -> None:
@@ -111,8 +111,12 @@ _CHANGES: Final[list[Callable[[Path, random.Random], None]]] = [
 ]
 
 
+#: What `_build` is to record besides.
+_FACTS: Final = ("--fill-facts", "1GB")
+
+
 def _build(log_dir: Path, catalog: Path, *options: str) -> None:
-    ended = kidx_build_here(log_dir, "--in-place", "--catalog", catalog, "--fill-facts", "1GB", *options)
+    ended = kidx_build_here(log_dir, "--in-place", "--catalog", catalog, *options)
     assert ended.code == 0, ended.err
 
 
@@ -129,7 +133,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             _write_log(directory, rng, rng.choice([5, 40]))
         else:
             write_random_log(directory, rng)
-    _build(log_dir, catalog, "--interval-bytes", "500")
+    _build(log_dir, catalog, *_FACTS, "--interval-bytes", "500")
     for number in range(_PARTITIONS):
         for log in sorted((log_dir / f"topic-{number}").glob(f"*{LOG_SUFFIX}")):
             rng.choice(_CHANGES)(log, rng)
@@ -138,16 +142,11 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def _found(path: Path, **options: Any) -> tuple[list[Row], str | None]:
     """The rows that come, and what is said to be wrong then."""
-    found: list[pa.RecordBatch] = []
     try:
         reader = read(path, threads=1, **options)
     except DamagedLogError as error:
         return [], str(error)  # which transactions were aborted cannot be told
-    try:
-        found.extend(reader)
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, reader.schema)), str(error)
-    return read_rows(pa.Table.from_batches(found, reader.schema)), None
+    return rows_until_damage(reader, reader.schema)
 
 
 @given(
@@ -192,14 +191,13 @@ def _plan(path: Path, catalog: Path | None, **options: Any) -> ReadPlan:
 def ordered(tmp_path: Path) -> tuple[Path, Path]:
     """Three segments with timestamps in order, 100 to 138, and a catalog of them."""
     directory = tmp_path / "logs" / "topic-0"
-    directory.mkdir(parents=True)
     for segment in range(3):
         batches = [
             encoded.batch_v2([Record(1_000 * segment + each, 100 + 13 * segment + each // 77, None, bytes(900))])
             for each in range(1_000)
         ]
-        (directory / segment_file(1_000 * segment, LOG_SUFFIX)).write_bytes(b"".join(batches))
-    _build(tmp_path / "logs", tmp_path / "catalog")
+        write_log(directory, 1_000 * segment, b"".join(batches))
+    _build(tmp_path / "logs", tmp_path / "catalog", *_FACTS)
     return directory, tmp_path / "catalog"
 
 
@@ -220,7 +218,7 @@ def test_an_early_record_at_the_end_is_there(ordered: tuple[Path, Path]) -> None
     with (directory / segment_file(2_000, LOG_SUFFIX)).open("ab") as log:
         log.write(encoded.batch_v2([Record(9_000, 101, None, b"early")]))
     shutil.rmtree(catalog)
-    _build(directory.parent, catalog)
+    _build(directory.parent, catalog, *_FACTS)
     rows, error = _found(directory, catalog=catalog, times=(101, 102))
     assert (len(rows), rows[-1]["offset"], error) == (78, 9_000, None)
 
@@ -240,7 +238,7 @@ def test_records_are_counted_by_the_catalog_alone(ordered: tuple[Path, Path]) ->
 def test_of_transactions_markers_and_what_was_aborted_do_not_count(tmp_path: Path) -> None:
     """Also where no `.txnindex` is there any more."""
     shutil.copytree(SAMPLES, tmp_path / "logs")
-    _build(tmp_path / "logs", tmp_path / "catalog")
+    _build(tmp_path / "logs", tmp_path / "catalog", *_FACTS)
     directory = tmp_path / "logs" / "txn-mixed-0"
     for index in directory.glob("*.txnindex"):
         index.unlink()
@@ -288,11 +286,6 @@ def test_a_catalog_that_is_none(tmp_path: Path) -> None:
         read(SAMPLES, catalog=tmp_path)
 
 
-def _build_events(log_dir: Path, catalog: Path) -> None:
-    ended = kidx_build_here(log_dir, "--in-place", "--catalog", catalog)
-    assert ended.code == 0, ended.err
-
-
 def _logs(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"*{LOG_SUFFIX}"))
 
@@ -307,10 +300,8 @@ def _delete_first(directory: Path, rng: random.Random) -> None:
 
 def _damage(directory: Path, rng: random.Random) -> None:
     log = rng.choice(_logs(directory))
-    data = bytearray(log.read_bytes())
-    if data:
-        data[rng.randrange(len(data))] ^= 1
-    log.write_bytes(data)
+    size = log.stat().st_size
+    flip(log, *([rng.randrange(size)] if size else []))  # an empty one is written anew, as others are
 
 
 def _replace(directory: Path, rng: random.Random) -> None:
@@ -321,9 +312,7 @@ def _replace(directory: Path, rng: random.Random) -> None:
 
 def _change_indexes(directory: Path, rng: random.Random) -> None:
     for index in directory.glob(f"*{TRANSACTION_INDEX_SUFFIX}"):
-        data = bytearray(index.read_bytes())
-        data[rng.randrange(len(data))] ^= 1
-        index.write_bytes(data)
+        flip(index, rng.randrange(index.stat().st_size))
 
 
 def _remove_indexes(directory: Path, _rng: random.Random) -> None:
@@ -353,7 +342,7 @@ def changed_events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
     known = [rng.choice([len(each.batches), rng.randint(1, len(each.batches))]) for each in histories]
     for number, written in enumerate(histories):
         written.write(log_dir / f"topic-{number}", starts[number], until=known[number])
-    _build_events(log_dir, catalog)
+    _build(log_dir, catalog)
     for number, written in enumerate(histories):
         written.write(log_dir / f"topic-{number}", starts[number], since=known[number])
         rng.choice(_EVENT_CHANGES)(log_dir / f"topic-{number}", rng)
@@ -383,10 +372,7 @@ def test_any_range_has_the_same_rows_with_known_events(
     number: int, offsets: tuple[int | None, int | None], to_log_end: bool, changed_events: tuple[Path, Path]
 ) -> None:
     log_dir, catalog = changed_events
-    first, until = offsets
-    if first is not None and until is not None and until < first:
-        first, until = until, first
-    asked: dict[str, Any] = {"offsets": (first, until), "to_log_end": to_log_end}
+    asked: dict[str, Any] = {"offsets": _ordered(offsets), "to_log_end": to_log_end}
     path = log_dir / f"topic-{number}"
     assert _found_events(path, catalog=catalog, **asked) == _found_events(path, **asked)
 
@@ -410,7 +396,7 @@ def four_segments(tmp_path: Path) -> tuple[Path, Path]:
     (tmp_path / "logs").mkdir()
     written.write(tmp_path / "logs" / "topic-0", {2, 4, 6})
     assert len(_logs(tmp_path / "logs" / "topic-0")) == 4
-    _build_events(tmp_path / "logs", tmp_path / "catalog")
+    _build(tmp_path / "logs", tmp_path / "catalog")
     return tmp_path / "logs" / "topic-0", tmp_path / "catalog"
 
 

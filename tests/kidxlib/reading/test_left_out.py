@@ -30,7 +30,7 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
+from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL, OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -59,17 +59,21 @@ from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.trees import write_log
 from tests.support.cluster_metadata import (
     change,
     config,
     data,
     leader_change,
+    of_broker,
     partition,
+    put_metadata,
     snapshot,
     topic,
     topic_id,
     write_copy,
 )
+from tests.support.files import flip
 from tests.support.logs import encoded
 from tests.support.spark.jobs import kidx_build_here, run_here
 
@@ -79,10 +83,8 @@ _DIRECTORY = topic_id("b")
 
 def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: int) -> Path:
     """A log dir of partition t-0 with batches of ten records, in segments, of offsets 0 to 199."""
-    directory = place / "t-0"
-    directory.mkdir(parents=True)
     for base, until in zip(bases, (*bases[1:], 200), strict=True):
-        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(_batches(base, until))
+        write_log(place / "t-0", base, _batches(base, until))
     for name, offset in checkpoints.items():
         (place / f"{name.replace('_', '-')}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
     return place
@@ -295,7 +297,7 @@ def _of_broker(log_dir: Path, replicas: list[int], *, topic_id: str = _ID, has_m
     (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     if has_metadata:
         values = [topic("t", _ID), partition(_ID, 0, replicas, [_DIRECTORY] * len(replicas))]
-        write_copy(log_dir / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(log_dir, values)
     return log_dir
 
 
@@ -362,7 +364,7 @@ def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytes
         _of_node(log_dir, more=f"directory.id={directory_id}\n")
     values = [topic("t", _ID), partition(_ID, 0, [1], [_DIRECTORY])]
     values += [change("PartitionChangeRecord", partitionId=0, topicId=_ID, leader=1)] * 2
-    write_copy(a / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(a, values)
     if sign == "marker":
         for log_dir, epoch in ((a, 9), (b, 7)):
             (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
@@ -458,8 +460,6 @@ def _exported(log_dir: Path, *options: str) -> dict[str, Any]:
 
 
 def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
-    from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
-
     log_dir = _log_dir(tmp_path)
     batch = encoded.batch_v2([Record(200, 1, b"k", b"v")], attributes=ATTRIBUTE_TRANSACTIONAL, producer_id=7)
     with max((log_dir / "t-0").glob("*.log")).open("ab") as file:
@@ -539,7 +539,7 @@ def test_a_short_read_of_a_compacted_topic_tells_of_no_gap(
     elif known_by != "cleaner":
         _of_node(log_dir)
         policy = config("t", "cleanup.policy", "compact, delete" if known_by == "policy" else "delete")
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", _ID), policy])})
+        put_metadata(log_dir, [topic("t", _ID), policy])
     topics = "__consumer_offsets" if known_by == "the name" else ".*"
     assert read(log_dir, topics=topics, offsets=(45, 105)).read_all().num_rows == 10
     told = [record.message for record in caplog.records if "in no log" in record.message]
@@ -576,7 +576,7 @@ def _with_a_foreign_log(place: Path, *, lacks: bool = False) -> Path:
     of 40 and 100, or that of 100 alone, if the log dir `lacks` the other.
     """
     log_dir = _log_dir(place, (0, 40, 100))
-    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).write_bytes(_batches(50, 110, b"x"))
+    write_log(log_dir / "t-0", 50, _batches(50, 110, b"x"))
     if lacks:
         (log_dir / "t-0" / segment_file(40, LOG_SUFFIX)).unlink()
     return log_dir
@@ -620,9 +620,7 @@ def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: 
     """Checksums do not cover it. What stands before and after such a batch is read."""
     log_dir = _log_dir(tmp_path, (0, 40, 100))
     log = log_dir / "t-0" / segment_file(40, LOG_SUFFIX)
-    content = bytearray(log.read_bytes())
-    content[-len(content) // 6 + 6] ^= 0x40  # of the last batch, 16,384 more
-    log.write_bytes(content)
+    flip(log, -log.stat().st_size // 6 + 6, bits=0x40)  # of the last batch, 16,384 more
     met: list[Damage] = []
     assert read(log_dir, on_damage=met.append).read_all().num_rows == 190
     assert [each.first_offset for each in met] == [90]
@@ -751,14 +749,14 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         *(partition(_ID, number, [1], [directory]) for number, directory in enumerate((_DIRECTORY, _DIRECTORY, other))),
         partition(other, 0, [2], [other]),
     ]
-    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(tmp_path, values)
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
         ("t-1", WhyLeftOut.NO_DIRECTORY, True),
         ("t-2", WhyLeftOut.NO_DIRECTORY, True),  # the broker has said of no other log dir
     ]
-    values.append(change("RegisterBrokerRecord", 3, **_registration([_DIRECTORY, other])))
-    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    values.append(of_broker("RegisterBrokerRecord", 1, [_DIRECTORY, other]))
+    put_metadata(tmp_path, values)
     found = planned(".*", _DIRECTORY).left_out
     assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
         ("t-1", WhyLeftOut.NO_DIRECTORY, True),
@@ -842,12 +840,12 @@ def test_a_log_dir_that_does_not_say_whose_it_is_counts_in_the_cluster_that_has_
     """
     brokers = {name: tmp_path / name for name in ("one", "two")}
     for letter, (name, log_dir) in zip("ab", brokers.items(), strict=True):
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", topic_id(letter))])})
+        put_metadata(log_dir, [topic("t", topic_id(letter))])
         _of_node(log_dir, cluster=name)
     unknown = tmp_path / "unknown"
     for letter, told_by in (("a", ["one"]), ("b", ["two"]), ("c", ["one", "two"])):
         values = [topic("t", topic_id(letter))]
-        write_copy(unknown / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(unknown, values)
         (unknown / "meta.properties").write_text("version=1\nnode.id=two\n")
         known = BrokersMetadata([unknown, *brokers.values()])
         assert [name for name, log_dir in brokers.items() if known.unread_copies(log_dir)] == told_by
@@ -862,7 +860,7 @@ def test_each_way_of_reading_tells_what_is_not_there(
     """A partition that the metadata gives to the log dir; and a log dir in which nothing is."""
     log_dir, empty = _of_broker(_log_dir(tmp_path / "logs"), [1]), tmp_path / "empty"
     values = [topic("t", _ID), *(partition(_ID, number, [1], [_DIRECTORY]) for number in range(2))]
-    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(log_dir, values)
     if way in _WAYS:
         _WAYS[way](log_dir)
     else:
@@ -897,8 +895,3 @@ def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
     copy = tmp_path / "t-2"
     (log_dir / f"t-2.{'0' * 32}-stray").rename(copy)
     assert count(copy) == 200
-
-
-def _registration(log_dirs: list[str]) -> dict[str, Any]:
-    named = {"brokerId": 1, "incarnationId": _ID, "brokerEpoch": 1, "endPoints": [], "features": [], "rack": None}
-    return {**named, "isMigratingZkBroker": False, "fenced": False, "inControlledShutdown": False, "logDirs": log_dirs}

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.library.read import read as read_records
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -26,23 +25,21 @@ from kidxlib.reading.walk import fail_on
 from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
-from tests.support.consumed import Row, read_rows, rows_of_partition
+from tests.faults.trees import write_log
+from tests.support.consumed import Row, read_rows, rows_of_partition, rows_until_damage
+from tests.support.files import flip
 from tests.support.logs import encoded
-from tests.support.logs.golden import SAMPLES, GoldenSegment
 from tests.support.logs.random_indexes import damaged
 from tests.support.logs.random_logs import write_random_log
-from tests.support.seeks import golden_directory
+from tests.support.seeks import sample_directory
 
 PARTITION = "txn-mixed-0"
 
 
 @pytest.fixture(scope="module")
-def log_dir(golden_segments: list[GoldenSegment], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample's partition with its indexes."""
-    directory = tmp_path_factory.mktemp("log-dir")
-    segments = [segment for segment in golden_segments if segment.log.parent == SAMPLES / PARTITION]
-    golden_directory(segments, directory / PARTITION)
-    return directory
+    return sample_directory(tmp_path_factory.mktemp("log-dir") / PARTITION).parent
 
 
 def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan:
@@ -50,13 +47,7 @@ def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan
 
 
 def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
-    """The rows that come, and what is said to be wrong then."""
-    found: list[pa.RecordBatch] = []
-    try:
-        found.extend(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1))
-    except DamagedLogError as error:
-        return read_rows(pa.Table.from_batches(found, CONSUMED)), str(error)
-    return read_rows(pa.Table.from_batches(found, CONSUMED)), None
+    return rows_until_damage(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1), CONSUMED)
 
 
 def test_a_part_of_a_plan_may_be_read_elsewhere(log_dir: Path) -> None:
@@ -148,10 +139,8 @@ def test_parts_have_what_the_whole_has(
             index.write_bytes(damaged(rng, content, layouts.OFFSET_INDEX_ENTRY))
     if is_cut:
         log = rng.choice(sorted(directory.glob("*.log")))
-        data = bytearray(log.read_bytes())
-        if data:
-            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            log.write_bytes(data)
+        if size := log.stat().st_size:
+            flip(log, rng.randrange(size), bits=1 << rng.randrange(8))
     start, end = sorted(limits, key=lambda limit: -1 if limit is None else limit)
     whole = _rows(_plan(directory, offsets=(start, None if end is None else end), index_dir=directory.parent / "none"))
     rows, error = _rows(_plan(directory, part_bytes, offsets=(start, end)))
@@ -169,9 +158,7 @@ def test_an_index_that_names_what_is_inside_of_a_record_is_found_out(
     inner = encoded.batch_v2([Record(offset, 0, None, b"inner" * 30) for offset in (7, 8)])
     first = encoded.batch_v2([Record(0, 0, None, b"")])
     outer = encoded.batch_v2([Record(1, 0, None, inner)])
-    log = tmp_path / "topic-0" / segment_file(0, LOG_SUFFIX)
-    log.parent.mkdir()
-    log.write_bytes(first + outer + encoded.batch_v2([Record(9, 0, None, b"")]))
+    log = write_log(tmp_path / "topic-0", 0, first + outer + encoded.batch_v2([Record(9, 0, None, b"")]))
     entry = np.array([(8, len(first) + outer.index(inner))], layouts.OFFSET_INDEX_ENTRY)
     log.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(entry.tobytes())
     rows, error = _rows(_plan(log, part_bytes, offsets=offsets))

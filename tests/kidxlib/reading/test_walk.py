@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import fail_on, first_offset_at
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
+from tests.faults.trees import topic_log as _log
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.random_logs import write_random_log
@@ -41,19 +41,13 @@ def test_it_is_the_first_in_the_log(
     assert found == next((offset for offset in as_late if offset >= (start or 0)), None)
 
 
-def _log(directory: Path, *batches: bytes) -> Path:
-    (directory / "topic-0").mkdir()
-    log = directory / "topic-0" / segment_file(0, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
-
-
 def test_markers_count(tmp_path: Path) -> None:
     """And a consumer that begins there sees what follows them, whenever that was."""
     of_producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0}
     transactional = layouts.ATTRIBUTE_TRANSACTIONAL
     _log(
         tmp_path,
+        0,
         encoded.batch_v2([Record(0, 100, None, b"")], attributes=transactional, **of_producer),
         encoded.batch_v2(
             [Record(1, 130, b"\0\0\0\0", bytes(6))], attributes=transactional | layouts.ATTRIBUTE_CONTROL, **of_producer
@@ -70,7 +64,7 @@ def test_markers_count(tmp_path: Path) -> None:
 
 def test_damage_is_told_that_stands_before_it(tmp_path: Path) -> None:
     sound = encoded.batch_v2([Record(2, 120, None, b"")])
-    log = _log(tmp_path, encoded.batch_v2([Record(0, 110, None, b"")], crc_error=1), sound)
+    log = _log(tmp_path, 0, encoded.batch_v2([Record(0, 110, None, b"")], crc_error=1), sound)
     with pytest.raises(DamagedLogError, match="byte 0: the batch's checksum is not"):
         first_offset_at(_reads(tmp_path), 105, fail_on, goes_on=False)
     told: list[object] = []

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from kidxlib.catalog.segments import IntervalSource
-from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.plan import BuildTask
 from kidxlib.indexing.segments import build_segments
-from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import RecoveredSegment, recover, scan_logs
@@ -22,6 +20,7 @@ from kidxlib.storage.location import Directory, FileVersion
 from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs.batches import Batch, encode
+from tests.support.plans import listed_segment
 
 _OPTIONS: Final = RecoverOptions()
 
@@ -103,14 +102,7 @@ def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool, 
     if not is_changed:
         os.utime(log, ns=(version.mtime_ns, version.mtime_ns))
     task = BuildTask(
-        segment=SegmentFile(
-            source="logs",
-            topic_partition=TopicPartition("t", 0),
-            base_offset=0,
-            path=str(log),
-            version=version,
-            active=False,
-        ),
+        segment=listed_segment(0, str(log), version),
         options=_OPTIONS,
         index_directory=Directory(str(log.parent), ""),
         topic_id=None,

@@ -112,6 +112,18 @@ def _named(path: str) -> bool:
     return any(name.startswith(segment_file(base_offset, ".")) for base_offset in of)
 
 
+def _reach_no_log(patch: pytest.MonkeyPatch, base_offset: int) -> None:
+    """As of a disk that does not answer."""
+    stat = os.stat
+
+    def fails(path: Any, **options: Any) -> os.stat_result:
+        if path == segment_file(base_offset, LOG_SUFFIX):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    patch.setattr(os, "stat", fails)
+
+
 def _apply(deletions: Sequence[PartitionDeletion]) -> list[SegmentResult]:
     with locked(Path(deletions[0].segments_directory.root)):
         return apply_deletions(deletions, lambda _: None, lambda: None)
@@ -355,16 +367,9 @@ def test_what_is_renamed_waits_until_leader_epochs_are_cut(archive: Path, monkey
 
 
 def test_a_log_that_cannot_be_reached_is_not_gone(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that does not answer: the segment stays, and all after it."""
-    stat = os.stat
-
-    def fails(path: Any, **options: Any) -> os.stat_result:
-        if path == segment_file(10, LOG_SUFFIX):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return stat(path, **options)
-
+    """The segment stays, and all after it."""
     deletions = _plan(archive)[1:]
-    monkeypatch.setattr(os, "stat", fails)
+    _reach_no_log(monkeypatch, 10)
     results = _apply(deletions)
     assert [each.outcome for each in results] == [
         DeletionOutcome.DELETED,
@@ -421,7 +426,7 @@ def log(tmp_path: Path) -> Path:
 
 def planned(log: Path) -> PlannedSegment:
     status = log.stat()
-    return PlannedSegment(7, status.st_size, status.st_mtime_ns, status.st_ino)
+    return PlannedSegment(int(log.stem), status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def deletion(root: Path, partition: int, index: str | None = None) -> PartitionDeletion:
@@ -486,7 +491,7 @@ class _Planned:
         (self.directory / "partition.metadata").write_text("version: 0\ntopic_id: abc\n")
         self.checkpoint("replication-offset-checkpoint", 50)
         self.checkpoint("log-start-offset-checkpoint", 3)
-        files = [self._file(base_offset) for base_offset in _BASE_OFFSETS]
+        files = [planned(self.log(base_offset)) for base_offset in _BASE_OFFSETS]
         self.then = PartitionThen(
             topic_id="abc",
             log_start_offset=3,
@@ -510,10 +515,6 @@ class _Planned:
 
     def checkpoint(self, name: str, offset: int) -> None:
         (self.root / name).write_text(f"0\n1\nt 0 {offset}\n")
-
-    def _file(self, base_offset: int) -> PlannedSegment:
-        status = self.log(base_offset).stat()
-        return PlannedSegment(base_offset, status.st_size, status.st_mtime_ns, status.st_ino)
 
     def applied(self, now_ms: int = _NOW, policy: TopicPolicy = _POLICY) -> list[SegmentResult]:
         with Remover() as remover:
@@ -611,10 +612,6 @@ def test_what_would_not_go_now_stays(partition: _Planned) -> None:
     assert str(damaged.detail).endswith("not-well, decided on again") and partition.log(10).exists()
 
 
-def _taken_away(log: Path) -> None:
-    log.unlink()
-
-
 def _emptied(log: Path) -> None:
     os.truncate(log, 0)
 
@@ -628,7 +625,7 @@ def _led_elsewhere(log: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_taken_away, "not there as a file; planned as 100 bytes: run build_index and plan again"),
+        (Path.unlink, "not there as a file; planned as 100 bytes: run build_index and plan again"),
         (_emptied, "0 bytes, modified at "),
         (_led_elsewhere, "not there as a file; planned as 100 bytes"),
     ],
@@ -689,14 +686,7 @@ def test_a_log_of_the_same_size_and_time_is_another(partition: _Planned) -> None
 
 def test_a_log_that_cannot_be_reached_stays(partition: _Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all of its partition: what a limit of size comes to is not known without it."""
-    stat = os.stat
-
-    def fails(path: Any, **options: Any) -> os.stat_result:
-        if path == segment_file(40, LOG_SUFFIX):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return stat(path, **options)
-
-    monkeypatch.setattr(os, "stat", fails)
+    _reach_no_log(monkeypatch, 40)
     results = partition.applied()
     assert _outcomes(results) == ["changed", "behind", "behind"]
     assert "not reached: Input/output error" in str(results[0].detail)

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.cli.main import kidx
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.plan import Plan, find_segments
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source, parse_topics
@@ -29,7 +28,7 @@ from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.settings import BuildSettings, Settings, TopicSettings
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.cluster_metadata import ID_OF_T, OTHER_ID, log_dir_of_t
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 
 _AS_OF: Final = "as of offset 6, 1970-01-01T00:00:01.000Z"
 _WINS: Final = "of 1 topic; options and settings win"
@@ -111,7 +110,7 @@ def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) ->
 
     def build(*options: str | Path) -> tuple[int, int, int]:
         """How many segments it read, for how many topics it took their own interval, and the entries of the index."""
-        ended = run_here(kidx, "build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
+        ended = kidx_here("build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
         assert ended.code == 0, ended.err
         [told] = ended.json["cluster_metadata"]
         own = told["taken"][INTERVAL].get("topic", 0)
@@ -133,7 +132,7 @@ def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) ->
     log.write_bytes(content[:40])
 
     def segments_read(*options: str) -> int:
-        ended = run_here(kidx, "build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
+        ended = kidx_here("build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
         assert ended.code == 0, ended.err
         return int(ended.json["segments"])
 
@@ -146,7 +145,7 @@ def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) ->
     assert build() == (1, 1, 19)
 
     def verdicts(*options: str) -> list[str]:
-        ended = run_here(kidx, "verify", log_dir, *to_index, "--json", *options)
+        ended = kidx_here("verify", log_dir, *to_index, "--json", *options)
         return [each["verdict"] for each in ended.json["files"] if each["path"] == str(offset_index)]
 
     assert (verdicts(), verdicts("--interval-bytes", "4096")) == (["identical"], ["safe"])

@@ -249,10 +249,6 @@ def test_options_that_are_wrong(tmp_path: Path, directory: str | None, file: str
     for name, text in {
         "wrong": "process.roles = broker\nnode.id = one\n",
         "of-node-3": "process.roles = controller, broker\nnode.id = 3\n",
-        "producer": "bootstrap.servers=b:9092\nacks=all\n",
-        "zookeeper": "broker.id=1\nzookeeper.connect=z:2181\n",
-        "no-node": "process.roles=broker\n",
-        "controller": "process.roles=controller\nnode.id=1\n",
     }.items():
         (tmp_path / name).write_text(text)
     options = MetadataOptions(

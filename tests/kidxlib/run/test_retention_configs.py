@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ _OF_T = f"[[topic]]\nmatch = 't'\n{_BLANKET}"
 _DESCRIBED = '{{"t": {{"cleanup.policy": "compact", "retention.ms": {}, "retention.bytes": -1}}}}'
 
 
-def _configured(directory: Path, *settings: tuple[str, str], uncommitted: str | None = None, **ids: Any) -> Any:
-    """What the metadata says of `t`, with these settings in a snapshot, and one that may not be committed behind it."""
+def _configured(
+    directory: Path, *settings: tuple[str, str], is_there: bool = True, uncommitted: Sequence[bytes] = (), **ids: Any
+) -> Any:
+    """What the metadata says of `t`, with it and these settings in a snapshot, and what may not be committed behind."""
     log_dir = log_dir_of_t(directory / "log-dir", has_metadata=False)
-    of_t = [topic("t", ID_OF_T), *(config("t", name, value) for name, value in settings)]
+    of_t = [topic("t", ID_OF_T), *(config("t", name, value) for name, value in settings)] if is_there else []
     log = leader_change(10, [1, 2])
-    if uncommitted is not None:
-        log += data(11, [config("t", "retention.ms", uncommitted)], 1_000)
+    if uncommitted:
+        log += data(11, uncommitted, 1_000)
     write_copy(log_dir / METADATA_DIRECTORY, {10: log}, {(10, 1): snapshot(of_t, 1_000)})
     rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ids.get("topic_id", ID_OF_T)]})
     return RetentionConfigs.from_metadata(MetadataOptions(), {"s": str(log_dir)}, ["s"], lambda: rows)
@@ -71,18 +74,11 @@ def test_the_end_of_the_metadata_keeps_a_compacted_topic(
     tmp_path: Path, committed: str | None, uncommitted: str
 ) -> None:
     """Of several voters nobody knows what is committed behind the last snapshot; not even whether the topic is."""
-    of_t = [] if committed is None else [topic("t", ID_OF_T), config("t", "cleanup.policy", committed)]
-    _configured(tmp_path)
-    log = [*([topic("t", ID_OF_T)] if committed is None else []), config("t", "cleanup.policy", uncommitted)]
-    write_copy(
-        tmp_path / "log-dir" / METADATA_DIRECTORY,
-        {10: leader_change(10, [1, 2]) + data(11, log, 1_000)},
-        {(10, 1): snapshot(of_t, 1_000)},
-    )
-    rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ID_OF_T]})
-    configured = RetentionConfigs.from_metadata(
-        MetadataOptions(), {"s": str(tmp_path / "log-dir")}, ["s"], lambda: rows
-    )
+    change = config("t", "cleanup.policy", uncommitted)
+    if committed is None:
+        configured = _configured(tmp_path, is_there=False, uncommitted=[topic("t", ID_OF_T), change])
+    else:
+        configured = _configured(tmp_path, ("cleanup.policy", committed), uncommitted=[change])
     found, _ = _completed(configured, _policy(tmp_path, _BLANKET), deletes=True)
     assert found.policy.cleanup == {Cleanup.COMPACT}
 
@@ -135,7 +131,8 @@ def test_a_listing_that_the_metadata_contradicts_decides_nothing(
 def test_what_the_end_of_the_metadata_may_have_changed_decides_nothing(tmp_path: Path) -> None:
     """With several voters nobody knows whether that is committed. A what-if goes by what is."""
     for number, (uncommitted, is_known) in enumerate((("-1", False), ("5", True), (None, True))):
-        configured = _configured(tmp_path / str(number), ("retention.ms", "5"), uncommitted=uncommitted)
+        change = [] if uncommitted is None else [config("t", "retention.ms", uncommitted)]
+        configured = _configured(tmp_path / str(number), ("retention.ms", "5"), uncommitted=change)
         found, doubts = _completed(configured, Policy(), deletes=True)
         assert (found.origins["retention.ms"] is Origin.TOPIC) == is_known
         assert [": retention.ms: the end of " in doubt for doubt in doubts] == ([] if is_known else [True])

@@ -19,9 +19,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
 from kidxlib.spark import bulk, task_rows
+from tests.faults.trees import write_log
 from tests.support.logs import encoded
-from tests.support.logs.golden import SAMPLES, GoldenSegment
-from tests.support.seeks import golden_directory
+from tests.support.logs.golden import SAMPLES
+from tests.support.seeks import sample_directory
 from tests.support.spark.jobs import kidx_build_here
 
 
@@ -62,11 +63,9 @@ def test_columns_are_those_of_the_source(spark: SparkSession) -> None:
 
 def test_each_part_is_a_task(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A part is of about 32 MiB: of three segments that are half as large, two are read by one task."""
-    directory = tmp_path / "topic-0"
-    directory.mkdir()
     for base_offset in (0, 20, 40):
         batches = [encoded.batch_v2([Record(base_offset + n, 0, None, bytes(780_000))]) for n in range(20)]
-        (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+        write_log(tmp_path / "topic-0", base_offset, b"".join(batches))
     with caplog.at_level(logging.INFO, "kidxlib"):
         found = kidxlib.spark.read(spark, tmp_path, columns=["offset"])
     assert caplog.messages[0].startswith("3 segments to read, ")
@@ -75,11 +74,11 @@ def test_each_part_is_a_task(spark: SparkSession, tmp_path: Path, caplog: pytest
 
 
 def test_a_large_segment_is_read_by_several_tasks(
-    spark: SparkSession, golden_segments: list[GoldenSegment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large is what is larger than 100 kB here."""
     partition = SAMPLES / "txn-mixed-0"
-    golden_directory([each for each in golden_segments if each.log.parent == partition], tmp_path / partition.name)
+    sample_directory(tmp_path / partition.name)
     monkeypatch.setattr(bulk, "PART_BYTES", 100_000)
     monkeypatch.setattr(task_rows, "_TASK_BYTES", 100_000)
     found = kidxlib.spark.read(spark, tmp_path, columns=["offset"])
@@ -110,10 +109,8 @@ def test_tasks_scan_logs_for_what_was_committed(
 
 
 def test_damage_ends_a_query_unless_it_may_be_passed_over(spark: SparkSession, tmp_path: Path) -> None:
-    directory = tmp_path / "topic-0"
-    directory.mkdir()
     batches = [encoded.batch_v2([Record(n, 0, None, b"")], crc_error=int(n == 1)) for n in range(3)]
-    (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    write_log(tmp_path / "topic-0", 0, b"".join(batches))
     with pytest.raises(PySparkException, match=r"kidxlib.errors.DamagedLogError: .*the batch's checksum is not"):
         kidxlib.spark.read(spark, tmp_path).count()
     assert kidxlib.spark.read(spark, tmp_path, on_damage="skip").count() == 2

@@ -14,26 +14,25 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual, LessThan
+from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from kidxlib.errors import DamagedLogError, UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.reader import Record
-from kidxlib.spark.source import KafkaSegmentSource
+from tests.faults.trees import topic_log as _log
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded
+from tests.support.logs.encoded import one_record as _one
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.streams import reader_of
 
 PARTITIONS: Final = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
 
 
 def _rows(path: Path, **options: str) -> list[dict[str, Any]]:
     """What all tasks read, one after the other."""
-    given: Any = CaseInsensitiveDict({"path": str(path), **options})
-    source = KafkaSegmentSource(given)
-    reader = source.reader(source.schema())
+    reader = reader_of(path, **options)
     found: list[dict[str, Any]] = []
     for partition in reader.partitions():
         for rows in reader.read(partition):
@@ -165,9 +164,7 @@ def test_filters_on_times_reach_segments_by_the_catalog(tmp_path: Path) -> None:
     filters = [GreaterThanOrEqual(("timestamp",), moments[0]), LessThan(("timestamp",), moments[1])]
     start = {"startingOffsets": '{"topic": {"0": 3}}'}
     for options, segments in (({}, [0, 100, 200]), ({"catalog": str(catalog)}, [100])):
-        given: Any = CaseInsensitiveDict({"path": str(log_dir), **start, **options})
-        source = KafkaSegmentSource(given)
-        reader = source.reader(source.schema())
+        reader = reader_of(log_dir, **start, **options)
         assert reader.pushFilters(list(filters)) == []
         tasks: list[Any] = reader.partitions()
         assert [read.base_offset for task in tasks for read in task.reads] == segments
@@ -192,18 +189,6 @@ def test_a_catalog_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 
 # ---- what is lost ----
-
-
-def _log(tmp_path: Path, base_offset: int, *batches: bytes) -> Path:
-    directory = tmp_path / "topic-0"
-    directory.mkdir(exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
-
-
-def _one(offset: int, **fields: Any) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, b"")], **fields)
 
 
 def test_a_start_that_is_gone_is_an_error_unless_losses_may_be(tmp_path: Path) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
-from pyspark.sql.datasource import CaseInsensitiveDict, Filter
+from pyspark.sql.datasource import Filter
 
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.spark.pushed_filters import Pushed, push_filters
-from kidxlib.spark.source import KafkaSegmentReader, KafkaSegmentSource
+from kidxlib.spark.source import KafkaSegmentReader
 from tests.support.logs.random_logs import write_random_log
+from tests.support.spark.streams import reader_of
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARISONS: Final = (
@@ -30,12 +30,6 @@ COMPARISONS: Final = (
     spark.LessThanOrEqual,
 )
 TEXTS: Final = (spark.StringStartsWith, spark.StringEndsWith, spark.StringContains)
-
-
-def _reader(path: Path, **options: str) -> KafkaSegmentReader:
-    given: Any = CaseInsensitiveDict({"path": str(path), **options})
-    source = KafkaSegmentSource(given)
-    return source.reader(source.schema())
 
 
 def _rows(reader: KafkaSegmentReader) -> list[dict[str, Any]]:
@@ -116,8 +110,8 @@ def test_filters_leave_what_they_leave_without(
     options = {"failOnDataLoss": "false"}
     if start is not None:
         options["startingOffsets"] = f'{{"topic": {{"0": {start}, "1": -2}}, "another-topic": {{"0": {start + 1}}}}}'
-    rows = [row for row in _rows(_reader(log_dir, **options)) if all(_holds(each, row) for each in filters)]
-    reader = _reader(log_dir, **options)
+    rows = [row for row in _rows(reader_of(log_dir, **options)) if all(_holds(each, row) for each in filters)]
+    reader = reader_of(log_dir, **options)
     others = list(reader.pushFilters(filters))
     assert [row for row in _rows(reader) if all(_holds(each, row) for each in others)] == rows
 

@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import kidxlib.spark
@@ -31,20 +30,21 @@ from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.planning import shares_of_limit
-from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
+from kidxlib.spark.source import FILTER_PUSHDOWN
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.docs.pages import PROJECT
+from tests.faults.trees import topic_log as _log
 from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
+from tests.support.logs.encoded import one_record as _one
 from tests.support.logs.golden import SAMPLES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
-from tests.support.spark.streams import Places, Stream
+from tests.support.spark.streams import Places, Stream, reader_of
 
 TIERED: Final = PROJECT / "samples" / "tiered"
 #: Of Spark's Kafka source, as its guide lists them (`KafkaRecordToRowConverter`).
@@ -183,9 +183,8 @@ def test_what_is_wrong_is_a_line_of_what_spark_says(
 
 def test_tasks_are_of_neighbouring_segments(caplog: pytest.LogCaptureFixture) -> None:
     """Small ones together: the sample's are read by one task."""
-    source = KafkaSegmentSource({"path": str(SAMPLES)})
     with caplog.at_level(logging.INFO, "kidxlib"):
-        tasks: list[Any] = source.reader(source.schema()).partitions()
+        tasks: list[Any] = reader_of(SAMPLES).partitions()
     assert [len(task.reads) for task in tasks] == [11]
     assert caplog.messages[0].startswith("11 segments to read, ")
 
@@ -359,18 +358,6 @@ def test_shares_take_all_in_the_end(pieces: list[list[int]], limit: int) -> None
 # ---- where it begins and ends ----
 
 
-def _one(offset: int, **fields: Any) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, b"")], **fields)
-
-
-def _log(log_dir: Path, base_offset: int, *batches: bytes, partition: int = 0) -> Path:
-    directory = log_dir / f"topic-{partition}"
-    directory.mkdir(parents=True, exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
-
-
 def _append(log: Path, *batches: bytes) -> None:
     with log.open("ab") as file:
         file.write(b"".join(batches))
@@ -498,9 +485,7 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path, caplog: pytest.LogCaptur
         (log_dir / "meta.properties").write_text(text)
         (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
     named = json.dumps([str(tmp_path / name) for name in "ab"])
-    given: Any = CaseInsensitiveDict({"paths": named})
-    source = KafkaSegmentSource(given)
-    source.reader(source.schema()).partitions()
+    reader_of(tmp_path, paths=named).partitions()
     told = f"{tmp_path}/b/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, "
     assert [f"in an older log dir: 1 partition: topic-1; {told}" in each.message for each in caplog.records] == [True]
     caplog.clear()
@@ -520,11 +505,8 @@ def test_a_partition_without_a_directory_is_told(
     ids, directory = [cluster_metadata.topic_id(letter) for letter in "ab"], cluster_metadata.topic_id("d")
     values = [cluster_metadata.topic(name, each) for name, each in zip(("topic", "other"), ids, strict=True)]
     values += [cluster_metadata.partition(ids[0], number, [1], [directory]) for number in range(2)]
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)}
-    cluster_metadata.write_copy(tmp_path / METADATA_DIRECTORY, log)
-    given: Any = CaseInsensitiveDict({"path": str(tmp_path), **options})
-    source = KafkaSegmentSource(given)
-    source.reader(source.schema()).partitions()
+    cluster_metadata.put_metadata(tmp_path, values)
+    reader_of(tmp_path, **options).partitions()
     Stream(tmp_path, **options).run()
     told = [each.message for each in caplog.records if "no directory of 1 partition" in each.message]
     assert len(told) == (2 if is_told else 0) and all(" this broker: topic-1; " in each for each in told)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
@@ -18,19 +17,9 @@ from kidxlib.reading.walk import fail_on
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
+from tests.faults.trees import topic_log as _log
 from tests.support.logs import encoded
-
-
-def _log(tmp_path: Path, base_offset: int, *batches: bytes) -> Path:
-    directory = tmp_path / "topic-0"
-    directory.mkdir(exist_ok=True)
-    log = directory / segment_file(base_offset, LOG_SUFFIX)
-    log.write_bytes(b"".join(batches))
-    return log
-
-
-def _one(offset: int, value: bytes) -> bytes:
-    return encoded.batch_v2([Record(offset, 0, None, value)])
+from tests.support.logs.encoded import one_record as _one
 
 
 def _reads(path: Path) -> tuple[SegmentRead, ...]:

@@ -4,7 +4,6 @@ each row is in one, and they follow one another.
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Final, Literal
@@ -22,16 +21,13 @@ from kidxlib.storage.store.s3 import file_system_of
 from kidxlib.tables.data_files import KeyRange, files_of, key_ranges, rows_in, sizes_of
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import one_in
-from tests.docs.pages import PROJECT
-from tests.support.catalog import append_rows
+from tests.support.catalog import append_rows, kept_catalog
 
 
 @pytest.mark.parametrize("version", [6, 7], ids=["by Spark", "by delta-rs"])
 def test_rows_are_those_that_delta_rs_reads(version: int, tmp_path: Path) -> None:
     """In the schema of now; columns that an older version has not, or called otherwise, are null."""
-    with tarfile.open(PROJECT / "tests" / "catalogs" / f"version-{version}.tar.gz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    tables = DeltaTables(str(tmp_path / "catalog"))
+    tables = DeltaTables(str(kept_catalog(version, tmp_path)))
     there_are = [(table, delta) for table in TABLES if (delta := tables.opened(table)) is not None]
     assert len(there_are) >= 8
     for table, delta in there_are:

@@ -25,7 +25,7 @@ from kidxlib.errors import CatalogError
 from kidxlib.tables import data_files, delta_maintenance
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.support.catalog import append_rows, filled
+from tests.support.catalog import append_rows, filled_rows
 
 _DAY: Final = 24 * 3600
 _HISTORIES, _HISTORIES_EXHAUSTIVE = 6, 300
@@ -202,7 +202,7 @@ def test_who_is_overtaken_asks_again_what_expires(tables: DeltaTables, maintenan
         found = tables.read(SEGMENTS, SEGMENTS.key, [Among("status", ("gone",))])
         asked.append(found.num_rows)
         if len(asked) == 1:
-            one = pa.Table.from_pylist([filled(SEGMENTS.schema(), segment("t", 0, 1, status="ok"))], SEGMENTS.schema())
+            one = filled_rows(SEGMENTS, [segment("t", 0, 1, status="ok")])
             maintenance.expire(SEGMENTS, lambda: one.select(SEGMENTS.key))
             tables.append(SEGMENTS, one)
         return found

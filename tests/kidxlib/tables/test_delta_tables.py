@@ -46,7 +46,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import HeldChanges
 from kidxlib.tables.protocol import Tables
 from tests.conftest import one_in
-from tests.support.catalog import filled
+from tests.support.catalog import filled, filled_rows
 
 WRITERS: Final = 3
 ROUNDS, ROUNDS_EXHAUSTIVE = 6, 40
@@ -263,12 +263,12 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def whole(keys: Sequence[Key], number: int) -> pa.Table:
     """Rows that a commit has written, with something that files do not make small."""
-    noise, schema = random.Random(number), TABLE.schema()
-    rows = [
+    noise = random.Random(number)
+    rows = (
         {**dict(zip(_NAMES, key, strict=True)), "source": "s", "producer_id": number, "first_offset": bits}
         for key, bits in ((key, noise.getrandbits(62)) for key in keys)
-    ]
-    return pa.Table.from_pylist([filled(schema, row) for row in rows], schema)
+    )
+    return filled_rows(TABLE, rows)
 
 
 def commit(

@@ -26,7 +26,7 @@ from kidxlib.tables.memory_tables import HeldChanges, MemoryTables
 from kidxlib.tables.protocol import FirstAndLast, Tables
 from tests.conftest import one_in
 from tests.kidxlib.tables.test_delta_tables import record, scanned, segment
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
 
 
 @pytest.mark.parametrize("in_files", [False, True])
@@ -68,11 +68,8 @@ _NUMBERS: Final = st.lists(st.integers(0, 3), max_size=4, unique=True)
 
 
 def _rows(numbers: list[int], directory: str) -> pa.Table:
-    rows = [
-        filled(PARTITIONS.schema(), {"source": "s", "topic": "t", "partition": number, "directory": directory})
-        for number in numbers
-    ]
-    return pa.Table.from_pylist(rows, PARTITIONS.schema())
+    of_all = {"source": "s", "topic": "t", "directory": directory}
+    return filled_rows(PARTITIONS, ({**of_all, "partition": number} for number in numbers))
 
 
 def _write(numbers: list[int], directory: str, tables: Tables) -> int:

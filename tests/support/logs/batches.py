@@ -84,6 +84,15 @@ def encode(base_offset: int, batches: Iterable[Batch]) -> list[bytes]:
     return encoded
 
 
+def batch_positions(log: bytes | bytearray) -> list[int]:
+    """Where the batches of a log begin, all of which are whole."""
+    found, at = [], 0
+    while at < len(log):
+        found.append(at)
+        at += layouts.LOG_OVERHEAD + int.from_bytes(log[at + 8 : at + layouts.LOG_OVERHEAD])
+    return found
+
+
 def control(
     key: bytes | None = b"\0\0\0\1", value: bytes | None = bytes(6), *, trailing: bytes = b"", codec: int = 0
 ) -> dict[str, Any]:

@@ -50,6 +50,11 @@ def batch_v2(
     return replace(batch, **fields).encode(inside[-1].offset)
 
 
+def one_record(offset: int, value: bytes = b"", **fields: Any) -> bytes:
+    """A batch of a record at time 0."""
+    return batch_v2([Record(offset, 0, None, value)], **fields)
+
+
 def message(record: Record, magic: int, attributes: int = 0) -> bytes:
     body = legacy_sized(record.key) + legacy_sized(record.value)
     return Batch(magic=magic, attributes=attributes, timestamp=record.timestamp, body=body).encode(record.offset)

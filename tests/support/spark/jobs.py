@@ -30,6 +30,7 @@ from jobs.seek import seek
 from jobs.verify_index import verify_index
 from jobs.verify_tiered import verify_tiered
 from kidxlib.catalog.tables import TABLES
+from kidxlib.cli.main import kidx
 from kidxlib.commands.build import build as kidx_build
 from kidxlib.commands.compact import compact as kidx_compact
 from kidxlib.commands.report import report as kidx_report
@@ -84,6 +85,7 @@ retention_here: RunHere = partial(_job_here, retention)
 seek_here: RunHere = partial(_job_here, seek)
 verify_here: RunHere = partial(_job_here, verify_index)
 verify_tiered_here: RunHere = partial(_job_here, verify_tiered)
+kidx_here: RunHere = partial(run_here, kidx)
 kidx_build_here: RunHere = partial(run_here, kidx_build)
 kidx_compact_here: RunHere = partial(run_here, kidx_compact)
 kidx_report_here: RunHere = partial(run_here, kidx_report)

@@ -1,4 +1,4 @@
-"""A stream of the source, called as Spark calls it, without Spark's Java: with a checkpoint, and a sink that takes a
+"""The source, called as Spark calls it, without Spark's Java; a stream with a checkpoint, and a sink that takes a
 micro-batch once.
 """
 
@@ -11,9 +11,21 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kidxlib.spark.source import KafkaSegmentSource, KafkaSegmentStreamReader
+from kidxlib.spark.source import KafkaSegmentReader, KafkaSegmentSource, KafkaSegmentStreamReader
 
 Places = list[tuple[str, int]]
+
+
+def source_of(path: Path | str, **options: str) -> KafkaSegmentSource:
+    """The source of a path, or of the `paths` among the options."""
+    place = {} if "paths" in options else {"path": str(path)}
+    given: Any = CaseInsensitiveDict({**place, **options})
+    return KafkaSegmentSource(given)
+
+
+def reader_of(path: Path | str, **options: str) -> KafkaSegmentReader:
+    source = source_of(path, **options)
+    return source.reader(source.schema())
 
 
 class Stream:
@@ -32,9 +44,7 @@ class Stream:
 
     def start_again(self, **options: str) -> None:
         """Start anew from the checkpoint, without the state of the process that ended."""
-        place = {} if "paths" in options else {"path": str(self._path)}
-        given: Any = CaseInsensitiveDict({**place, **options})
-        source = KafkaSegmentSource(given)
+        source = source_of(self._path, **options)
         self.reader: KafkaSegmentStreamReader = source.streamReader(source.schema())
         self._schema_names = source.schema().names
         if len(self.sunk) < len(self.offsets):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -91,23 +92,21 @@ def _consumers_right(content: bytes, logs: _Logs) -> bool:
     return True
 
 
+def _of_segment(aborted: list[AbortedTransaction], **fields: Any) -> TransactionsOfSegment:
+    """What the logs say of a segment at the start of the log, if nothing else is said."""
+    at_start: dict[str, Any] = {"base_offset": 0, "state_source": StateSource.LOG_START, "markers": frozenset()}
+    entries = np.frombuffer(_file(aborted), layouts.ABORTED_TRANSACTION)
+    return TransactionsOfSegment(aborted=entries, **{**at_start, "later_first_offset": None, **fields})
+
+
 def test_verdicts_hold_for_every_fetch(rng: random.Random, exhaustive: bool, say: Say) -> None:
     """Goal: what is called safe tells consumers what it should, for all fetches; what is called broken does not."""
     verdicts = Counter[str]()
     for _ in range(10_000 if exhaustive else 150):
         logs = _logs(rng)
         content = _file(_changed(rng, logs.aborted))
-        aborted = np.frombuffer(_file(logs.aborted), layouts.ABORTED_TRANSACTION)
-        finding = audit_transaction_index(
-            np.frombuffer(content, np.uint8),
-            TransactionsOfSegment(
-                base_offset=0,
-                aborted=aborted,
-                state_source=StateSource.LOG_START,
-                markers=frozenset(),
-                later_first_offset=min(logs.later, default=None),
-            ),
-        )
+        of_segment = _of_segment(logs.aborted, later_first_offset=min(logs.later, default=None))
+        finding = audit_transaction_index(np.frombuffer(content, np.uint8), of_segment)
         refused = any(each.last_offset < 0 for each in TransactionIndex.from_bytes(content).all())
         right = _consumers_right(content, logs)
         assert (finding.verdict is Verdict.BROKEN) == (refused or not right), (finding, logs)
@@ -118,13 +117,9 @@ def test_verdicts_hold_for_every_fetch(rng: random.Random, exhaustive: bool, say
 
 def test_transactions_that_began_before_the_log() -> None:
     """Where earlier segments are missing, the file may know of beginnings that the log does not show any more."""
-    logs = TransactionsOfSegment(
-        base_offset=100,
-        aborted=np.frombuffer(_file([AbortedTransaction(1, 100, 120, 121)]), layouts.ABORTED_TRANSACTION),
-        state_source=StateSource.UNKNOWN,
-        markers=frozenset({(1, 120), (2, 130)}),
-        later_first_offset=None,
-    )
+    markers = frozenset({(1, 120), (2, 130)})
+    transaction = AbortedTransaction(1, 100, 120, 121)
+    logs = _of_segment([transaction], base_offset=100, state_source=StateSource.UNKNOWN, markers=markers)
     begun_earlier = _file([AbortedTransaction(1, 90, 120, 80), AbortedTransaction(2, 80, 130, 131)])
     finding = audit_transaction_index(np.frombuffer(begun_earlier, np.uint8), logs)
     assert (finding.verdict, finding.reason) == (Verdict.SAFE, "earlier-transactions")
@@ -141,13 +136,7 @@ def test_files_that_are_missing_or_not_whole() -> None:
     end.
     """
     aborted = [AbortedTransaction(1, 0, 2, 3), AbortedTransaction(1, 4, 6, 7)]
-    logs = TransactionsOfSegment(
-        base_offset=0,
-        aborted=np.frombuffer(_file(aborted), layouts.ABORTED_TRANSACTION),
-        state_source=StateSource.LOG_START,
-        markers=frozenset(),
-        later_first_offset=None,
-    )
+    logs = _of_segment(aborted)
     assert audit_transaction_index(None, logs).reason == "missing"
     nothing = replace(logs, aborted=logs.aborted[:0])
     assert audit_transaction_index(None, nothing).verdict is Verdict.IDENTICAL

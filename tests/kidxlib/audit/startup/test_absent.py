@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import pytest
 from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
 from kidxlib.audit.startup.directories import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stops
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -22,7 +21,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
 from tests.support.cluster_metadata import (
@@ -32,6 +30,7 @@ from tests.support.cluster_metadata import (
     leader_change,
     of_broker,
     partition,
+    put_metadata,
     snapshot,
     topic,
     topic_id,
@@ -40,7 +39,7 @@ from tests.support.cluster_metadata import (
     write_properties,
 )
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 
 _HERE, _THERE = topic_id("h"), topic_id("t")
 _METADATA = "the cluster's metadata as of "
@@ -94,10 +93,6 @@ def _write_checkpoint(log_dir: Path, name: str, offsets: Mapping[TopicPartition,
     (log_dir / name).write_bytes(offset_checkpoint(offsets))
 
 
-def _put_metadata(log_dir: Path, values: Iterable[bytes]) -> Location:
-    return write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [*values])})
-
-
 def _absent(log_dir: Path, metadata: list[ClusterMetadata]) -> list[AbsentPartition]:
     return list(absent_partitions([ListedLogDir.of(log_dir, last_stops([log_dir])[log_dir])], metadata))
 
@@ -114,7 +109,7 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
     metadata = []
     if case.assigned is not None:
         of_topic = [topic("orders", OTHER_ID), partition(OTHER_ID, 1, [1], [case.assigned])] if case.assigned else []
-        metadata = [read_cluster_metadata(_put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
+        metadata = [read_cluster_metadata(put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
     found = _absent(tmp_path, metadata)
     assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
     assert all(each.known_to.startswith(str(case.known_to)) for each in found)
@@ -142,7 +137,7 @@ def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp
     """Recovery points come late: after a crash most partitions have 0 there."""
     put(tmp_path / "orders-0", 0, [Batch()])
     _write_checkpoint(tmp_path, HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 20})
-    ended = run_here(kidx, "verify", tmp_path)
+    ended = kidx_here("verify", tmp_path)
     assert ended.code == 3
     [line] = [line for line in ended.out.splitlines() if line.startswith("fail: ")]
     assert line == (
@@ -160,13 +155,13 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
         put(log_dir / name, 0, [Batch()])
         write_properties(log_dir, directory_id)
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE, _THERE))]
-    node = _put_metadata(
+    node = put_metadata(
         tmp_path / "node",
         [of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE]), topic("orders", OTHER_ID), *assigned],
     )
 
     def failures(*arguments: str | Path) -> str:
-        ended = run_here(kidx, "verify", *arguments, "--cluster-metadata", str(node))
+        ended = kidx_here("verify", *arguments, "--cluster-metadata", str(node))
         assert ended.code == 3, ended.err
         return "\n".join(line for line in ended.out.splitlines() if line.startswith("fail: "))
 
@@ -176,9 +171,9 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
     assert f"{b}/orders-2: no segment is there" in failures(a, b) and "orders-2" not in failures(a)
     shutil.rmtree(b / "orders-1")  # a new disk in the place of the old one, of which nothing is left
     assert all(f"{b}/orders-{number}: no segment is there" in failures(a, b) for number in (1, 2))
-    assert_refused(run_here(kidx, "verify", a, a), "given twice; name each log dir once")
+    assert_refused(kidx_here("verify", a, a), "given twice; name each log dir once")
     (b / "meta.properties").write_text((a / "meta.properties").read_text())
-    assert_refused(run_here(kidx, "verify", a, b), "one of the two is a copy; leave it out")
+    assert_refused(kidx_here("verify", a, b), "one of the two is a copy; leave it out")
 
 
 def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_missing(tmp_path: Path) -> None:
@@ -186,16 +181,16 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
     put(tmp_path / "orders-0", 0, [Batch()])
     write_properties(tmp_path, _HERE)
     values = [topic("orders", OTHER_ID), *(partition(OTHER_ID, number, [1], [_HERE]) for number in range(2))]
-    node = _put_metadata(tmp_path, values)
-    write_copy(Path(str(node)), {}, {(4, 0): snapshot(values, 0)[:-9]})
-    ended = run_here(kidx, "verify", tmp_path, "--json")
+    node = put_metadata(tmp_path, values)
+    write_copy(node, {}, {(4, 0): snapshot(values, 0)[:-9]})
+    ended = kidx_here("verify", tmp_path, "--json")
     failures = "\n".join(row["failure"] or "" for row in ended.json["partitions"])
     of_log_dir = "\n".join(ended.json["log_dir_failures"])
     assert ended.code == 3 and "-0000000000.checkpoint: no whole snapshot" in of_log_dir
     assert "there is no such directory, and the cluster's metadata as of offset 4" in failures
     assert ended.json["without_metadata"] == []
     shutil.rmtree(str(node))
-    said = run_here(kidx, "verify", tmp_path).out.splitlines()
+    said = kidx_here("verify", tmp_path).out.splitlines()
     told = [line for line in said if line.startswith(f"not compared: {tmp_path}: ")]
     assert told == [
         f"not compared: {tmp_path}: topic ids and assignments of directories, and which partitions should be there, as "
@@ -216,14 +211,14 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
         (log_dir / "meta.properties").write_text(properties)
         (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
         write_checkpoints(log_dir)
-        assert run_here(kidx, "build", log_dir, "--in-place").code == 0
+        assert kidx_here("build", log_dir, "--in-place").code == 0
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE))]
     of_node = of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE])
-    _put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
+    put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
     lacks = f"{a}, {b}: node 1 has __cluster_metadata-0 in none of these log dirs: "
 
     def told(*options: str | Path) -> tuple[int, bool, bool]:
-        ended = run_here(kidx, "verify", a, b, *options)
+        ended = kidx_here("verify", a, b, *options)
         return ended.code, f"fail: {lacks}" in ended.out, f"warning: {lacks}" in ended.err
 
     assert told() == ((3, True, False) if version else (0, False, False))
@@ -238,7 +233,7 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
     shutil.rmtree(node / METADATA_DIRECTORY)
     write_copy(node / METADATA_DIRECTORY, {0: values})
     assert told("--cluster-metadata", node) == (0, False, version == 1)
-    assert len(run_here(kidx, "verify", a, b, "--json").json["node_failures"]) == version
+    assert len(kidx_here("verify", a, b, "--json").json["node_failures"]) == version
     shutil.copytree(node / METADATA_DIRECTORY, b / METADATA_DIRECTORY)
     assert told()[1:] == (False, False)
 
@@ -250,7 +245,7 @@ def test_a_copy_that_a_start_takes_for_the_partition_ends_where_checkpoints_say(
     put(folder, 0, [Batch()] * 2)  # two records, and no index
     (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
     write_properties(tmp_path, _HERE)
-    node = _put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
+    node = put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
     write_checkpoints(tmp_path, {TopicPartition("orders", 0): end})
     obstacles = last_stops([tmp_path], metadata=read_cluster_metadata(node))[tmp_path].obstacles
     assert [(each.where, each.is_loss) for each in obstacles] == [(folder, True)] * (end > 2)
@@ -274,10 +269,10 @@ def test_a_log_dir_of_a_fresh_broker_may_have_no_partition(
         write_properties(log_dir, directory_id)
         write_checkpoints(log_dir)
     ids = [_HERE, *filter(None, [registered])]
-    _put_metadata(
+    put_metadata(
         a, [of_broker("RegisterBrokerRecord", 1, ids), topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [place])]
     )
     for directory in (a / "orders-0", a / METADATA_DIRECTORY):
-        assert run_here(kidx, "build", directory, "--in-place").code == 0
-    ended = run_here(kidx, "verify", a, b)
+        assert kidx_here("build", directory, "--in-place").code == 0
+    ended = kidx_here("verify", a, b)
     assert (ended.code, "no segment found" in ended.err) == (code, code != 0), ended.out + ended.err

@@ -24,7 +24,8 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference
 from tests.support.audits import audited, verified
-from tests.support.cluster_metadata import data, leader_change, of_broker, topic, topic_id, write_copy
+from tests.support.cluster_metadata import data, leader_change, of_broker, put_metadata, topic, topic_id, write_copy
+from tests.support.files import flip
 
 #: Bytes a second that one thread of a broker recovers, as docs/audit.md says of the forecast.
 RECOVERY_RATE = 250_000_000
@@ -111,7 +112,7 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_the_node(tree: Path
         (33, None, NEWEST),
     ):
         node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=level)
-        copy = write_copy(tree.parent / f"metadata-{level}", {0: leader_change(0, [1]) + data(1, [node])})
+        copy = put_metadata(tree.parent / f"metadata-{level}", [node])
         stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end, kafka_version=given)[tree]
         kafka = stop.of(TopicPartition("txn-mixed", 0)).kafka
         assert (kafka.release, kafka.is_assumed) == (release, (level, given) == (None, None))
@@ -133,9 +134,8 @@ def test_what_a_start_would_cost_is_told(tree: Path) -> None:
     directory = tree / "txn-mixed-0"
     records = {base_offset: valid[0] for base_offset, valid in _valid(directory).items()}
     log = directory / segment_files.segment_file(84, segment_files.LOG_SUFFIX)
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    log_bytes = log.stat().st_size
+    flip(log, log_bytes // 2)
     kept_records, kept_bytes = _valid(directory)[84]
     (directory / segment_files.segment_file(9000, segment_files.TIME_INDEX_SUFFIX)).touch()
     (directory / f"{segment_files.segment_file(0, segment_files.LOG_SUFFIX)}{segment_files.DELETED_SUFFIX}").touch()
@@ -147,14 +147,14 @@ def test_what_a_start_would_cost_is_told(tree: Path) -> None:
         5797: ("delete", records[5797]),
         5891: ("delete", records[5891]),
     }
-    assert [row.lost_bytes for row in rows.startup][:2] == [0, len(data) - kept_bytes]
+    assert [row.lost_bytes for row in rows.startup][:2] == [0, log_bytes - kept_bytes]
     [partition] = rows.partitions
     assert {each["file"].partition(".")[2]: each["why"] for each in partition.removed} == {
         "timeindex": Removal.ORPHAN.value,
         "log.deleted": Removal.DELETED.value,
     }
     shown = CliRunner().invoke(kidx, ["verify", str(tree)]).stdout
-    lost = f"{len(data) - kept_bytes:,} of {len(data):,} bytes, {records[84] - kept_records:,} whole records"
+    lost = f"{log_bytes - kept_bytes:,} of {log_bytes:,} bytes, {records[84] - kept_records:,} whole records"
     assert f"truncate: txn-mixed-0 84: {lost}\n  crc-mismatch at byte {kept_bytes}: " in shown
     assert "a broker will remove: 1 index file without a log\n" in shown
 

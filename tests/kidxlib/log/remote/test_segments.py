@@ -19,16 +19,13 @@ from kidxlib.log.remote.segments import EpochRead, FoldedMetadata, VisibleOffset
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.remote_log_metadata import PartitionDeleteState, SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
+from tests.support.cluster_metadata import topic_id as _id
 from tests.support.tiered import PARTITION_DELETE, copied, segment, update, write_metadata
 
 _OF = TopicIdPartition("A" * 22, "t", 0)
 _STARTED, _FINISHED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
 
 _OFFSETS = 40
-
-
-def _id(letter: str) -> str:
-    return letter * 21 + "A"
 
 
 def _folded(directory: Path, messages: Sequence[FramedMessage]) -> FoldedMetadata:

@@ -11,16 +11,14 @@ import pytest
 import kidxlib
 from kidxlib.errors import RemoteLogMetadataError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, ObjectLayout
+from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, LOCAL, MANIFEST_SUFFIX, ObjectLayout
 from kidxlib.log.remote.metadata_topic import metadata_partitions
 from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.log.remote.uploaded import as_read, read_uploaded, read_uploaded_part
 from kidxlib.messages.remote_log_metadata import read_remote_log_metadata, write_remote_log_metadata
-from tests.docs.pages import PROJECT
 from tests.support.logs.golden import DATA
-from tests.support.tiered_sites import Site, as_by_aivens_plugin
+from tests.support.tiered_sites import SAMPLE, Site, as_by_aivens_plugin
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 #: Written by Aiven's plugin 1.1.1 in a broker of Kafka 4.3.1.
 _OF_PLUGIN: Final = Site(DATA / "aiven" / "bucket", DATA / "aiven" / "log-dir")
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
@@ -78,28 +76,28 @@ def test_the_manifest_of_another_upload_of_the_segment_is_told(tmp_path: Path) -
 
 @pytest.mark.parametrize("layout", [LOCAL, AIVEN], ids=lambda layout: layout.name)
 def test_objects_say_what_the_broker_wrote(layout: ObjectLayout, tmp_path: Path) -> None:
-    bucket = _SAMPLE.bucket
+    bucket = SAMPLE.bucket
     if layout is AIVEN:
-        as_by_aivens_plugin([each for place in _PARTITIONS for each in _SAMPLE.segments(*place)], tmp_path)
+        as_by_aivens_plugin([each for place in _PARTITIONS for each in SAMPLE.segments(*place)], tmp_path)
         bucket = tmp_path
     for partition, directory in layout.list_partitions(bucket).items():
         uploaded = read_uploaded(layout, partition, directory, 1)
         made = fold_remote_segments(as_read(uploaded.records())).segments.to_pylist()
         assert uploaded.unusable == []
-        written = [segment.row for segment in _SAMPLE.segments(partition.topic, partition.partition)]
+        written = [segment.row for segment in SAMPLE.segments(partition.topic, partition.partition)]
         assert _rows(made) == _rows(written) and len(made) > 3
 
 
 def test_what_is_written_reads_back() -> None:
-    [partition, *_] = LOCAL.list_partitions(_SAMPLE.bucket)
-    directory = LOCAL.list_partitions(_SAMPLE.bucket)[partition]
+    [partition, *_] = LOCAL.list_partitions(SAMPLE.bucket)
+    directory = LOCAL.list_partitions(SAMPLE.bucket)[partition]
     for record in read_uploaded(LOCAL, partition, directory, 3).records():
         assert read_remote_log_metadata(write_remote_log_metadata(record))[1] == record
 
 
 def test_a_log_that_is_not_whole_is_told(tmp_path: Path) -> None:
     """As an upload leaves it that was broken off, also where it ends with a whole batch."""
-    site = _SAMPLE.copy(tmp_path)
+    site = SAMPLE.copy(tmp_path)
     first, second, *others = site.segments("readings")
     content = first.object(LOG_SUFFIX).read_bytes()
     first.object(LOG_SUFFIX).write_bytes(content[:-1])

@@ -16,7 +16,6 @@ from deltalake import DeltaTable
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.rows import ActionCounts, AuditSummary
-from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import Plan
@@ -26,28 +25,15 @@ from tests.conftest import Say
 from tests.docs.log_dirs import put
 from tests.docs.test_catalog_tables import operations
 from tests.faults import processes
-from tests.jobs.archive import assert_refused
+from tests.jobs.archive import Archive, assert_refused
 from tests.support.audits import spoil
+from tests.support.files import flip
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
+from tests.support.spark.jobs import Ended, kidx_build_here, kidx_here, rows
 
 _PARTITION = "txn-mixed-0"
 _KILLS, _KILLS_EXHAUSTIVE = 2, 20
-
-
-class Archive:
-    """A log dir, its index directory and its catalog; the source is called `it`."""
-
-    def __init__(self, directory: Path) -> None:
-        self.log_dir, self.index_dir, self.catalog = (directory / name for name in ("kafka-logs", "index", "catalog"))
-
-    def build(self, *arguments: str | Path) -> Ended:
-        """It, indexed and cataloged."""
-        places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
-        ended = kidx_build_here(*places, "--json", *arguments)
-        assert ended.code in (0, 3), ended.err
-        return ended
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +58,7 @@ def archive(built: Archive, tmp_path: Path) -> Iterator[Archive]:
 
 
 def _verify_here(*arguments: str | Path) -> Ended:
-    return run_here(kidx, "verify", *arguments)
+    return kidx_here("verify", *arguments)
 
 
 def _verify(archive: Archive, *arguments: str | Path, code: int = 0) -> Ended:
@@ -144,14 +130,14 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     sound = {path: path.read_bytes() for path in archive.index_dir.rglob("*") if path.is_file()}
     broken = [directory / name for name in spoil(directory)]
     shown = _verify(archive, "--catalog", archive.catalog, code=3).out.splitlines()
-    command = run_here(kidx, "verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
+    command = kidx_here("verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
     said = [line for line in shown[1:-2] if not line.startswith("read: ")]
     assert said == command.out.splitlines()[1:], "but for the title, what was audited, and where it is recorded"
     assert shown[-2] == f"source:  it ({archive.log_dir})"
     safe = directory / segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sound if path not in broken}
     looked_at = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "for now", "--apply")
-    assert run_here(kidx, "accept", "--catalog", archive.catalog, *looked_at).code == 0
+    assert kidx_here("accept", "--catalog", archive.catalog, *looked_at).code == 0
     metrics = tmp_path / "audit.prom"
     partly = _verify(archive, "--catalog", archive.catalog, "--metrics-file", metrics, code=3).out
     accepted = [path for path in broken if "84." in path.name]
@@ -173,10 +159,8 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     found = _verify(archive, "--catalog", archive.catalog, "--json").json["files"]
     assert [each["path"] for each in found if each["verdict"] not in ("identical", "whole")] == [str(safe)]
     nothing = kidx_build_here(*places, "--index-dir", archive.index_dir)
-    assert (nothing.code, nothing.out.splitlines()[0]) == (
-        0,
-        "repair:      nothing, the last audit found nothing broken",
-    )
+    assert nothing.code == 0
+    assert nothing.out.splitlines()[0] == "repair:      nothing, the last audit found nothing broken"
 
 
 def test_partitions_that_have_vanished_are_named_by_audits_and_builds(tmp_path: Path) -> None:
@@ -210,15 +194,8 @@ def test_partitions_that_have_vanished_are_named_by_audits_and_builds(tmp_path: 
 
 def test_an_audit_that_is_run_again_replaces_its_own_findings(archive: Archive) -> None:
     """In one commit: what was found before and is not found now goes, and what is another is as now."""
-    asked = (
-        "--source",
-        f"it={archive.log_dir}",
-        "--catalog",
-        archive.catalog,
-        "--now",
-        "2026-11-22T00:00:00Z",
-        "--json",
-    )
+    source = ("--source", f"it={archive.log_dir}", "--catalog", archive.catalog)
+    asked = (*source, "--now", "2026-11-22T00:00:00Z", "--json")
     sound = _verify_here(*asked).json
     spoil(archive.index_dir / _PARTITION)
     for directory in (archive.index_dir, archive.log_dir):  # a broker's own is looked at, too
@@ -253,9 +230,7 @@ def test_what_is_accepted_changes_no_start(tmp_path: Path) -> None:
     """What a broker would do as it starts is shown as before: the log is as damaged as it was."""
     shutil.copytree(golden.SAMPLES / _PARTITION, tmp_path / "logs" / _PARTITION)
     log = tmp_path / "logs" / _PARTITION / segment_files.segment_file(84, segment_files.LOG_SUFFIX)
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    flip(log, log.stat().st_size // 2)
     catalog = ("--catalog", tmp_path / "catalog")
     audited = ("--source", f"it={tmp_path / 'logs'}", *catalog)
     kidx_build_here(*audited, "--index-dir", tmp_path / "index")
@@ -267,7 +242,7 @@ def test_what_is_accepted_changes_no_start(tmp_path: Path) -> None:
 
     before = start()
     accepted = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "seen", "--apply")
-    assert run_here(kidx, "accept", *catalog, *accepted).code == 0
+    assert kidx_here("accept", *catalog, *accepted).code == 0
     assert start() == before and any("truncate" in line for line in before), before
 
 

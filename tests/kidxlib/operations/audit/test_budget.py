@@ -11,13 +11,11 @@ from typing import Final
 
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from tests.docs.log_dirs import put
-from tests.jobs.archive import assert_refused
-from tests.kidxlib.operations.audit.test_audit import Archive
+from tests.jobs.archive import Archive, assert_refused
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, rows, run_here
+from tests.support.spark.jobs import Ended, kidx_here, rows
 
 _DAY_0: Final = datetime(2026, 11, 1, tzinfo=UTC)
 #: Records of each partition, one a batch: `e` is larger than all others together, `f` is empty.
@@ -39,7 +37,7 @@ class _Audited(Archive):
         self.days += day is None
         now = _day(self.days if day is None else day)
         source = ("--source", f"it={self.log_dir}", "--catalog", str(self.catalog))
-        ended = run_here(kidx, "verify", *source, "--now", now, *map(str, options))
+        ended = kidx_here("verify", *source, "--now", now, *map(str, options))
         assert ended.code == code, ended.err or ended.out
         return ended
 
@@ -103,9 +101,9 @@ def test_what_is_left_out_stands_beside_the_result(archive: _Audited, tmp_path: 
     assert "; unchanged since they were last read in full: 0 logs\n" in whole and "not audited" not in whole
     archive.verify("--max-bytes", 1)
     audit = ("--source", archive.log_dir, "--catalog", archive.catalog)
-    assert_refused(run_here(kidx, "verify", archive.log_dir, "--max-bytes", "1"), "--max-bytes: only for an audit with")
-    assert_refused(run_here(kidx, "verify", *audit, "--max-bytes", "0"), "--max-bytes 0: no log would be read;")
-    tiering = run_here(kidx, "verify", *audit, "--max-bytes", "1", "--require-tiering")
+    assert_refused(kidx_here("verify", archive.log_dir, "--max-bytes", "1"), "--max-bytes: only for an audit with")
+    assert_refused(kidx_here("verify", *audit, "--max-bytes", "0"), "--max-bytes 0: no log would be read;")
+    tiering = kidx_here("verify", *audit, "--max-bytes", "1", "--require-tiering")
     assert_refused(tiering, "--max-bytes and --require-tiering: give one of them; a part says nothing")
     metrics, line = tmp_path / "kidx.prom", tmp_path / "line.json"
     shown = archive.verify("--max-bytes", 1, "--metrics-file", metrics, "--json-line", line).out
@@ -206,7 +204,7 @@ def test_damage_that_an_earlier_audit_found_counts_until_it_is_mended(archive: _
     assert "; with 1 finding of earlier audits, of files that are as they were" in ended.out
     assert "broken: a-0 0 .index: " in ended.out
     accept = ("--source", "it", "--segment", "a-0/0", "--reason", "known", "--apply")
-    assert run_here(kidx, "accept", "--catalog", archive.catalog, *accept).code == 0
+    assert kidx_here("accept", "--catalog", archive.catalog, *accept).code == 0
     assert "accepted: 1 finding, not counted above" in archive.verify("--max-bytes", 1).out
     index.write_bytes(sound)
     assert "of earlier audits" not in archive.verify("--max-bytes", 1).out

@@ -36,7 +36,8 @@ from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.location import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say, one_in
-from tests.support.catalog import filled
+from tests.docs.log_dirs import put
+from tests.support.catalog import filled, filled_rows
 from tests.support.files import tree
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.spark.jobs import Ended, kidx_build_here
@@ -192,15 +193,15 @@ def test_a_log_that_vanished_or_a_snapshot_that_came_behind_the_state(tmp_path: 
     no aborted transaction any more. The snapshot tells of a transaction that the states did not know.
     """
     vanishing, told = (tmp_path / "kafka-logs" / name for name in _PARTITIONS[:2])
-    _write_log(vanishing, 0, _DATA)
+    put(vanishing, 0, [_DATA])
     for partition, base_offset in ((vanishing, 1), (told, 5), (told, 6)):
-        _write_log(partition, base_offset, Batch(**{**control(bytes(4)), "producer_id": 8}))
+        put(partition, base_offset, [Batch(**{**control(bytes(4)), "producer_id": 8})])
     _build(tmp_path, "kept")
     assert _aborted(tmp_path) == [("orders", 0, 0, 1)]
     (vanishing / segment_file(1, LOG_SUFFIX)).unlink()
     (told / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(_snapshot(8, 4))
     for partition, base_offset in ((vanishing, 2), (told, 7)):
-        _write_log(partition, base_offset, _DATA)
+        put(partition, base_offset, [_DATA])
     _build(tmp_path, "kept")
     assert _aborted(tmp_path) == [("orders", 1, 4, 6)]
     assert taken == [1, 1], "each from the state after its first log"
@@ -291,11 +292,6 @@ def _of_partition(draw: st.DrawFn) -> list[dict[str, Any]]:
     return rows
 
 
-def _write_log(partition: Path, base_offset: int, batch: Batch) -> None:
-    partition.mkdir(parents=True, exist_ok=True)
-    (partition / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(encode(base_offset, [batch])))
-
-
 def _aborted(place: Path) -> list[tuple[Any, ...]]:
     """Topic, partition, first and last offset of each."""
     rows = _rows(place / "kept", ABORTED_TRANSACTIONS)
@@ -364,22 +360,10 @@ def _states(heads: pa.Table) -> pa.Table:
     change = PartitionChange(topic_id=None, first_present=0, changed_from=None, segments=0)
     partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
     assert partition is not None and partition.task.start is None
-    rows = [
-        filled(
-            PARTITION_STATES.schema(),
-            {
-                "source": "broker",
-                "topic": "orders",
-                "base_offset": base_offset,
-                **logs.values(),
-                "state_source": "log-start",
-                "producer_snapshot": b"",
-                "leader_epochs": [],
-            },
-        )
-        for base_offset, logs in partition.logs.items()
-    ]
-    return pa.Table.from_pylist(rows, PARTITION_STATES.schema())
+    of_all: dict[str, Any] = {"source": "broker", "topic": "orders", "state_source": "log-start"}
+    of_all |= {"producer_snapshot": b"", "leader_epochs": []}
+    rows = ({**of_all, "base_offset": number, **logs.values()} for number, logs in partition.logs.items())
+    return filled_rows(PARTITION_STATES, rows)
 
 
 def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) -> int:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -24,7 +23,8 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
-from tests.support.catalog import filled
+from tests.faults.trees import write_log
+from tests.support.catalog import filled_rows
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.guarded import whole
 
@@ -100,8 +100,7 @@ def _tables(copies: Sequence[_Copy], **partition: Any) -> MemoryTables:
         partitions.append({**key, "present": True, **ends, **partition, **copy.values})
         segments += rows
     for table, found in ((PARTITIONS, partitions), (SEGMENTS, segments)):
-        rows = [filled(table.schema(), row) for row in found]
-        tables.append(table, pa.Table.from_pylist(rows, table.schema()))
+        tables.append(table, filled_rows(table, found))
     return tables
 
 
@@ -112,9 +111,7 @@ def _segment_row(copy: _Copy, number: int) -> dict[str, Any]:
     found = recover(whole(log), base_offset, RecoverOptions())
     facts, file = found.facts, {}
     if copy.directory is not None:
-        path = copy.directory / segment_file(base_offset, LOG_SUFFIX)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(log)
+        path = write_log(copy.directory, base_offset, log)
         file = {"log_path": str(path), "log_mtime_ns": path.stat().st_mtime_ns}
     return {
         "base_offset": base_offset,

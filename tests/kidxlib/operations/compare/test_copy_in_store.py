@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +28,7 @@ from kidxlib.storage.store.client import HeadAnswer, ObjectHead
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
 
 _COPY = ObjectPath("bucket/logs")
 _REQUEST = CopyRequest(
@@ -43,12 +42,12 @@ _REQUEST = CopyRequest(
 
 def _row(source: str, topic: str, partition: int, base_offset: int, **values: Any) -> dict[str, Any]:
     key = {"source": source, "topic": topic, "partition": partition, "base_offset": base_offset}
-    return filled(SEGMENTS.schema(), {**key, "status": "ok", "log_bytes": base_offset, **values})
+    return {**key, "status": "ok", "log_bytes": base_offset, **values}
 
 
 def _tables(*rows: dict[str, Any]) -> MemoryTables:
     tables = MemoryTables("catalog")
-    tables.append(SEGMENTS, pa.Table.from_pylist(random.sample(rows, len(rows)), SEGMENTS.schema()))
+    tables.append(SEGMENTS, filled_rows(SEGMENTS, random.sample(rows, len(rows))))
     return tables
 
 

@@ -18,9 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from kidxlib import audit_directory
 from kidxlib.audit.gaps import GAP, GapEvidence
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.rows import SEGMENT_KEY, Table
+from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -31,7 +30,6 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.known_segments import KEYS
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.damage.acceptances import (
     AcceptableDamage,
     Selected,
@@ -48,14 +46,11 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
-from tests.support.catalog import filled
-from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, topic_id, write_copy
+from tests.support.catalog import append_rows
+from tests.support.cluster_metadata import OTHER_ID, config, put_metadata, topic, topic_id
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
-
-
-def _kidx(command: str, *arguments: str | Path) -> Ended:
-    return run_here(kidx, command, *arguments)
+from tests.support.spark.jobs import Ended, kidx_build_here, rows
+from tests.support.spark.jobs import kidx_here as _kidx
 
 
 class Scene:
@@ -285,24 +280,18 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else(tmp_path: Path)
     assert other.is_accepted.tolist() == covered
     assert other.knows_consequence.tolist() == [one and is_gap for one, is_gap in zip(covered, gaps, strict=True)]
 
-    tables = DeltaTables(str(tmp_path))
-    _append(tables, ACCEPTED, accepted)
-    _append(tables, FINDINGS, [{**row, "verdict": row["found"]} for row in found])
+    append_rows(tmp_path, ACCEPTED, *accepted)
+    append_rows(tmp_path, FINDINGS, *({**row, "verdict": row["found"]} for row in found))
     names = {"found": "status", "position": "reason_position", "path": "log_path", "detail": "reason_detail"}
     names |= {"file_bytes": "log_bytes", "file_mtime_ns": "log_mtime_ns", "file_inode": "log_inode"}
-    segments = [{names.get(name, name): value for name, value in row.items() if name != "file"} for row in found]
-    _append(tables, SEGMENTS, segments)
+    segments = ({names.get(name, name): value for name, value in row.items()} for row in found)
+    append_rows(tmp_path, SEGMENTS, *segments)
     by_audit = {number for number, row in enumerate(found) if row["found"] in ("broken", "torn")}
     of_logs = {number for number, is_gap in enumerate(gaps) if not is_gap}
+    tables = DeltaTables(str(tmp_path))
     for question, numbers in ((questions.LOCAL_FINDINGS, by_audit), (questions.DAMAGED, of_logs)):
         answer = {row["base_offset"]: row["is_accepted"] for row in tables.ask(question).to_pylist()}
         assert {number: answer[number] for number in numbers} == {number: covered[number] for number in numbers}
-
-
-def _append(tables: DeltaTables, table: Table, rows: list[dict[str, Any]]) -> None:
-    names = set(table.column_names)
-    kept = [filled(table.schema(), {name: row[name] for name in row.keys() & names}) for row in rows]
-    tables.append(table, pa.Table.from_pylist(kept, table.schema()))
 
 
 @pytest.mark.parametrize(
@@ -494,7 +483,7 @@ def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
     log_dir = site.log_dir("a")
     for policy, code, counts in (("delete", 3, (1, 0)), ("compact", 0, (0, 1))):
         values = [topic("orders", OTHER_ID), config("orders", "cleanup.policy", policy)]
-        node = write_copy(site.root / "node" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        node = put_metadata(site.root / "node", values)
         ended = _kidx("verify", log_dir, "--cluster-metadata", node, "--index-dir", site.root / "index" / "a", "--json")
         assert (len(ended.json["gaps"]), len(ended.json["gaps_explained"])) == counts, ended.err
         evidence = [each["evidence"] for name in ("gaps", "gaps_explained") for each in ended.json[name]]

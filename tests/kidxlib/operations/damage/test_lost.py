@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing import plan
 from kidxlib.indexing.plan import Plan
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
 from kidxlib.operations.report.sections import State
@@ -23,19 +21,10 @@ from kidxlib.storage import log_dir as log_dir_module
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA
 from tests.docs.log_dirs import put
-from tests.support.cluster_metadata import (
-    OTHER_ID,
-    change,
-    data,
-    leader_change,
-    partition,
-    topic,
-    topic_id,
-    write_copy,
-    write_properties,
-)
+from tests.support.cluster_metadata import OTHER_ID, change, partition, put_metadata, topic, topic_id, write_properties
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended
+from tests.support.spark.jobs import kidx_here as _kidx
 
 _HERE = topic_id("h")
 _BELOW = "the log ends at offset 3, replication-offset-checkpoint says 5"
@@ -57,10 +46,6 @@ def log_dir(tmp_path: Path) -> Path:
 def _write(log_dir: Path, *watermarks: int) -> None:
     offsets = {TopicPartition("orders", number): offset for number, offset in enumerate(watermarks)}
     (log_dir / checkpoint_files.HIGH_WATERMARK_CHECKPOINT).write_bytes(checkpoint_files.offset_checkpoint(offsets))
-
-
-def _kidx(command: str, *arguments: str | Path) -> Ended:
-    return run_here(kidx, command, *arguments)
 
 
 def _accept(catalog: Path, segment: str) -> None:
@@ -120,9 +105,7 @@ def test_the_metadata_names_partitions_too(log_dir: Path) -> None:
     """Those of other log dirs are none of this one."""
     there = topic_id("t")
     assigned = [partition(OTHER_ID, number, [1], [_HERE if number < 4 else there]) for number in range(5)]
-    write_copy(
-        log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("orders", OTHER_ID), *assigned])}
-    )
+    put_metadata(log_dir, [topic("orders", OTHER_ID), *assigned])
     built = _build(log_dir, "--json")
     assert _lost(built) == (3, [(3, 0)], [])
     [found] = built.json["damage"]["partitions_missing"]
@@ -250,7 +233,7 @@ def test_a_directory_with_another_partitions_name_is_named_by_build_report_and_r
     if sign in ("topic id", "its own topic"):
         values = [topic("orders", own), *([topic(".orders", other)] if sign == "its own topic" else [])]
         values += [partition(own, number, [1], [_HERE]) for number in range(2)]
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(log_dir, values)
     ids = {"topic id": own, "name": own, "another topic": other, "its own topic": other}
     for name, its_id in ((".orders-1", ids.get(sign)), ("orders-1", own)):
         if its_id is not None:
@@ -275,7 +258,7 @@ def test_log_dirs_of_two_stops_are_named_by_build_report_and_retention(sign: str
     write_properties(other, OTHER_ID)
     values = [topic("users", ids), partition(ids, 0, [1], [OTHER_ID])]
     values += [change("PartitionChangeRecord", partitionId=0, topicId=ids, leader=1)] * 2
-    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(log_dir, values)
     if sign == "marker":
         for place, epoch in ((log_dir, 9), (other, 7)):
             (place / CLEAN_SHUTDOWN_FILE).write_bytes(checkpoint_files.clean_shutdown(epoch))

@@ -33,6 +33,7 @@ from kidxlib.operations.export.export import (
 )
 from kidxlib.reading.walk import Damage
 from kidxlib.records.arrow_columns import CONSUMED
+from tests.support.files import flip
 from tests.support.logs.golden import SAMPLES
 
 _PARTS: Final = 2
@@ -138,9 +139,7 @@ def _damaged(logs: Path, number: int) -> Path:
     for partition in ("txn-mixed-0", "plain-zstd-0"):
         shutil.copytree(SAMPLES / partition, logs / partition)
     log = sorted((logs / "txn-mixed-0").glob("*.log"))[number]
-    data = bytearray(log.read_bytes())
-    data[200_000] ^= 1
-    log.write_bytes(data)
+    flip(log, 200_000)
     return log
 
 

@@ -6,26 +6,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.kidxlib.operations.recover.plans import ENDS
 from tests.support import cluster_metadata
-from tests.support.logs import golden
+from tests.support.audits import sound_copies
 
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two partitions of the sample as the log dir of a broker of before 3.7, all of whose files are there."""
     log_dir = tmp_path_factory.mktemp("recover-run") / "whole"
-    for partition in ENDS:
-        shutil.copytree(golden.SAMPLES / partition.directory, log_dir / partition.directory)
+    log_dir.mkdir()
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0, built.output
+    sound_copies(log_dir, *(partition.directory for partition in ENDS))
     cluster_metadata.write_checkpoints(log_dir, ENDS)
     return log_dir
 
@@ -54,6 +49,5 @@ def two(log_dir: Path, tmp_path: Path) -> list[Path]:
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             (place / name).write_bytes(offset_checkpoint({partition: ENDS[partition]}))
         cluster_metadata.write_checkpoints(place)
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
-    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
+    cluster_metadata.put_metadata(log_dir, values, 1_000)
     return [log_dir, more]

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT, clean_shutdown, offset_checkpoint
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
@@ -17,7 +16,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden
 from tests.support.report_fleet import run_kidx
-from tests.support.spark.jobs import run_here
+from tests.support.spark.jobs import kidx_here
 
 _RATES: Final = ("--broker-rate", "100kB", "--kidx-rate", "1MB", "--recovery-threads", "3")
 
@@ -60,7 +59,7 @@ def test_each_source_is_told_as_beside_its_disks(fleet: Path) -> None:
     assert {each["source"] for each in said["sources"]} == {"new", "old"}
     for each in said["sources"]:
         log_dir = fleet / each["source"]
-        plan = run_here(kidx, "recover", log_dir, "--json").json
+        plan = kidx_here("recover", log_dir, "--json").json
         assert each["log_bytes"] == plan["start_bytes"] > each["last_bytes"]
         assert each["partitions"] == len(plan["partitions"])
         last_logs = [max(Path(of["directory"]).glob("*.log")) for of in plan["partitions"]]
@@ -100,7 +99,7 @@ def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bo
     if is_empty:
         (fleet / "clean").mkdir()
     try:
-        ended = run_here(kidx, "fleet", "--catalog", fleet / "catalog", *_RATES)
+        ended = kidx_here("fleet", "--catalog", fleet / "catalog", *_RATES)
         told = f"source clean ({fleet}/clean): {why}: is the disk mounted?"
         assert ended.code == ExitCode.PROBLEMS_FOUND and told in ended.out, ended
         assert "so nothing is recovered" not in ended.out and "nobody has looked since: clean" in ended.out
@@ -120,6 +119,6 @@ def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bo
     ],
 )
 def test_what_does_not_go_together(arguments: tuple[str, ...], line: str) -> None:
-    ended = run_here(kidx, *arguments)
+    ended = kidx_here(*arguments)
     errors = [each for each in ended.err.splitlines() if not each.startswith("warning: recover --catalog is now ")]
     assert ended.code == ExitCode.USAGE and len(errors) == 1 and line in errors[0], ended

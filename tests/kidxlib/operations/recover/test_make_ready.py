@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
 
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
+from tests.support.audits import sound_copies
 from tests.support.cluster_metadata import write_checkpoints
-from tests.support.logs import golden
-from tests.support.terminal import without_progress
+from tests.support.spark.jobs import Ended, kidx_here
 
 _PARTITION: Final = "txn-mixed-0"
 
@@ -32,12 +26,10 @@ _PARTITION: Final = "txn-mixed-0"
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A killed broker's log dir with one partition, all files of which are whole."""
     log_dir = tmp_path_factory.mktemp("sound") / "logs"
-    shutil.copytree(golden.SAMPLES / _PARTITION, log_dir / _PARTITION)
+    log_dir.mkdir()
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
     write_checkpoints(log_dir)
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0, built.output
-    return log_dir
+    return sound_copies(log_dir, _PARTITION)
 
 
 @pytest.fixture
@@ -46,11 +38,7 @@ def log_dir(sound: Path, tmp_path: Path) -> Path:
 
 
 def _recover(log_dir: Path, *arguments: str) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", ["recover", str(log_dir), *arguments])
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    return kidx_here("recover", log_dir, *arguments)
 
 
 def _truncate(log_dir: Path, *arguments: str) -> Ended:

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts as formats
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.report import savings
 from kidxlib.operations.report.savings import (
     CODECS,
@@ -42,8 +40,10 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.tables.memory_tables import MemoryTables
 from tests.conftest import one_in
+from tests.faults.trees import write_log
 from tests.model.producer import contents_of
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
+from tests.support.files import flip
 from tests.support.logs.batches import Batch, control
 from tests.support.logs.encoded import WAYS, batch_v2, gzip, lz4, message, record_v2, snappy, wrapper, xerial, zstd
 from tests.support.logs.guarded import whole
@@ -73,9 +73,7 @@ class _Logs:
     def add(self, batches: Sequence[bytes], base_offset: int = 0, topic: str = "t", partition: int = 0) -> Path:
         """Add a segment; its log."""
         log = b"".join(batches)
-        path = self.directory / f"{topic}-{partition}" / segment_file(base_offset, LOG_SUFFIX)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(log)
+        path = write_log(self.directory / f"{topic}-{partition}", base_offset, log)
         found = recover(whole(log), base_offset, RecoverOptions())
         self.rows.append(
             {
@@ -98,8 +96,7 @@ class _Logs:
 
     def tables(self) -> MemoryTables:
         tables = MemoryTables("catalog")
-        rows = [filled(SEGMENTS.schema(), row) for row in self.rows]
-        tables.append(SEGMENTS, pa.Table.from_pylist(rows, SEGMENTS.schema()))
+        tables.append(SEGMENTS, filled_rows(SEGMENTS, self.rows))
         return tables
 
     def measured(self, sample: int = 1_000, **more: Any) -> TopicSavings:
@@ -265,9 +262,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_measured(logs: _Logs) -> No
     logs.add([malformed, *batches[1:]], partition=4)
     missing.unlink()
     cut.write_bytes(cut.read_bytes()[:-1])
-    content = bytearray(wrong.read_bytes())
-    content[len(batches[0]) + 80] ^= 1
-    wrong.write_bytes(bytes(content))
+    flip(wrong, len(batches[0]) + 80)
     found = logs.measured(**_LARGE)
     assert found.sampled_batches == 9 + 10 + 9
     assert [str(path) in line for path, line in zip((missing, cut, wrong), found.not_read, strict=False)] == [True] * 3

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import kidxlib
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.segment_files import (
     BOOTSTRAP_SNAPSHOT,
@@ -22,26 +19,22 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_remote_segments
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.docs.pages import PROJECT
-from tests.faults.processes import Ended
+from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3, levels
 from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
-from tests.support.cluster_metadata import data, leader_change, partition, topic, write_copy
+from tests.support.cluster_metadata import partition, put_metadata, topic
 from tests.support.object_store import BUCKET, ObjectStore, use
-from tests.support.terminal import without_progress
-from tests.support.tiered_sites import Site, as_by_aivens_plugin
+from tests.support.spark.jobs import Ended, kidx_here
+from tests.support.tiered_sites import SAMPLE, Site, as_by_aivens_plugin
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PARTITIONS: Final = [("payments", 0), ("readings", 0), ("readings", 1)]
 _NOBODY: Final = 65534
 _SAID: Final = ("--bucket-protected", "read-only", "--living-cluster-stopped")
@@ -51,7 +44,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return _SAMPLE.copy(tmp_path)
+    return SAMPLE.copy(tmp_path)
 
 
 @pytest.fixture
@@ -68,13 +61,8 @@ def _give(log_dir: Path, user: int) -> None:
 
 
 def _restore(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> Ended:
-    arguments = ["restore", *map(str, sources), "--bucket", str(bucket)]
-    arguments += ["--broker", f"1={new}", "--controller", str(new), *options, "--json"]
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", arguments)
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    nodes = ("--broker", f"1={new}", "--controller", new)
+    return kidx_here("restore", *sources, "--bucket", str(bucket), *nodes, *options, "--json")
 
 
 def _applied(bucket: object, new: Path, *options: str, sources: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -136,7 +124,7 @@ def _old_with_metadata(site: Site, directory: Path, values: Sequence[bytes]) -> 
     (old / BOOTSTRAP_SNAPSHOT).unlink()
     text = (old / META_PROPERTIES).read_text()
     (old / META_PROPERTIES).write_text(text.replace("cluster.id=c", "cluster.id=o").replace("d" * 21, "e" * 21))
-    write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    put_metadata(old, values)
     return old
 
 
@@ -249,15 +237,9 @@ def test_what_is_refused(site: Site, new: Path, spoil: Callable[[Site, Path], tu
 
 def test_a_read_only_mount_protects_from_root(site: Site, new: Path, tmp_path: Path) -> None:
     _give(new, 0)
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    if os.system(f"mount --bind {site.bucket} {mounted} 2>/dev/null") != 0:
-        pytest.skip("needs the right to mount")
-    try:
-        assert os.system(f"mount -o remount,bind,ro {mounted}") == 0
-        assert _restore(mounted, new, *_SAID, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
-    finally:
-        os.system(f"umount {mounted}")
+    with mounted(tmp_path / "mounted", site.bucket, "none", "bind") as place:
+        remount(place, "bind,ro")
+        assert _restore(place, new, *_SAID, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
 
 
 def test_nothing_is_written_into_the_bucket(site: Site, new: Path) -> None:

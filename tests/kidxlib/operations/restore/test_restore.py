@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pytest
 
-from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -33,10 +29,9 @@ from kidxlib.storage.location import overlapping_directory
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.faults.processes import Ended
-from tests.faults.processes import kidx as kidx_here
+from tests.faults.disks import mounted
+from tests.faults.processes import kidx
 from tests.support.cluster_metadata import (
     change,
     config,
@@ -55,7 +50,7 @@ from tests.support.restored import id_of as _id
 from tests.support.restored import killed_log_dir as _old
 from tests.support.restored import write_folder as _folder
 from tests.support.restored import write_properties as _properties
-from tests.support.terminal import without_progress
+from tests.support.spark.jobs import Ended, kidx_here
 from tests.support.unlistable import unlistable_directory
 
 _EPOCH_AT: Final = 12
@@ -77,12 +72,8 @@ def new(tmp_path: Path) -> dict[int, Path]:
 
 def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
     brokers = [word for node, log_dir in new.items() for word in ("--broker", f"{node}={log_dir}")]
-    controllers = ("--controller", str(controller or next(iter(new.values()))))
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-        run(kidx, "kidx", ["restore", *map(str, old), *brokers, *controllers, *options, "--json"])
-    assert isinstance(ended.value.code, int)
-    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+    controllers = ("--controller", controller or next(iter(new.values())))
+    return kidx_here("restore", *old, *brokers, *controllers, *options, "--json")
 
 
 def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
@@ -258,11 +249,10 @@ def test_each_controller_is_named_once(old: Path, new: dict[int, Path], tmp_path
 def test_a_bind_mount_of_a_controllers_directory_is_the_same_one(
     old: Path, new: dict[int, Path], tmp_path: Path
 ) -> None:
-    first, mounted = _new(tmp_path, 9), tmp_path / "mounted"
-    mounted.mkdir()
-    with _bind_mount(first, mounted):
-        ended = _restore([old], new, "--controller", str(mounted), controller=first)
-        once = f"--controller {mounted}: named twice, also as {first}; name each controller's directory once"
+    first = _new(tmp_path, 9)
+    with mounted(tmp_path / "mounted", first, "none", "bind") as second:
+        ended = _restore([old], new, "--controller", str(second), controller=first)
+        once = f"--controller {second}: named twice, also as {first}; name each controller's directory once"
         assert ended.json["refused"] == [once]
 
 
@@ -287,31 +277,21 @@ def test_another_path_of_a_source_is_no_target(tmp_path: Path) -> None:
     """A bind mount has a path that does not tell."""
     old = _old(tmp_path, 1)
     _new(tmp_path, 1).rename(inside := old / "in side")
-    (elsewhere := tmp_path / "else where").mkdir()
+    elsewhere = tmp_path / "else where"
 
     def is_refused(new: Path) -> bool:
         ended = _restore([old], {1: new}, controller=controller)
         return f"{new}: it is, holds or lies in {old}, a source" in "".join(ended.json["refused"])
 
     controller = _new(tmp_path, 9)
-    with _bind_mount(old, elsewhere):
+    with mounted(elsewhere, old, "none", "bind"):
         assert is_refused(elsewhere / inside.name) and is_refused(elsewhere)
         assert overlapping_directory(old, [elsewhere / inside.name]) == elsewhere / inside.name
         assert overlapping_directory(tmp_path / "new", [old]) is None
-    with _bind_mount(inside, elsewhere):
+    with mounted(elsewhere, inside, "none", "bind"):
         assert is_refused(elsewhere), "a directory of the source under another name"
         assert overlapping_directory(elsewhere / "not" / "there", [old]) == old
         assert overlapping_directory(old, [elsewhere / "below"]) == elsewhere / "below"
-
-
-@contextmanager
-def _bind_mount(directory: Path, elsewhere: Path) -> Iterator[None]:
-    if subprocess.run(["mount", "--bind", directory, elsewhere], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", elsewhere], check=True)
 
 
 def _twice(old: Path) -> list[str]:
@@ -403,7 +383,7 @@ def test_a_partition_on_two_disks_of_a_broker(old: Path, new: dict[int, Path], t
     assert line.startswith(f"{other}: {old} has that partition too") and f"compare {old / _PARTITION} {other}" in line
     (other / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {_TOPIC_ID}\n")
     until = ("--propose-until", "1000", "--until-offsets", str(tmp_path / "ends"))
-    proposed = kidx_here("restore", f"{old},{second}", *until, "--json")
+    proposed = kidx("restore", f"{old},{second}", *until, "--json")
     assert (proposed.code, proposed.json["ends"]) == (ExitCode.OK, []), "no end is proposed for either"
 
 
@@ -606,10 +586,7 @@ def test_a_second_disk_that_is_not_mounted_is_missed(old: Path, new: dict[int, P
 
 def test_no_source_was_in_sync(old: Path, new: dict[int, Path]) -> None:
     """Where the last that was in sync is lost, records that it had acknowledged may be in no log."""
-    values = [
-        topic("txn-mixed", _TOPIC_ID),
-        partition(_TOPIC_ID, 0, [1, 2], []),
-    ]
+    values = [topic("txn-mixed", _TOPIC_ID), partition(_TOPIC_ID, 0, [1, 2], [])]
     shrunk = change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=[2])
     for metadata, is_lost in ((values, False), ([*values, shrunk], True)):
         _write_metadata(old, metadata)
@@ -620,8 +597,7 @@ def test_no_source_was_in_sync(old: Path, new: dict[int, Path]) -> None:
 
 def test_a_topic_that_was_made_again_after_the_metadata_is_not_said_to_be_nowhere(tmp_path: Path) -> None:
     """Its directory is there, with another id than the metadata has; which of them counts, newer metadata would say."""
-    old = [_old(tmp_path, node) for node in (1, 2)]
-    new = {node: _new(tmp_path, node) for node in (1, 2)}
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
     directory = old[0] / _PARTITION
     for topic_id, made_again in ((_id("before"), old), (_TOPIC_ID, old[1:])):
         for log_dir in old:
@@ -714,10 +690,7 @@ def test_a_part_of_the_topics(old: Path, new: dict[int, Path]) -> None:
     """What is left out has a line, and is not in the metadata, where it would be served empty."""
     for name in ("left", "__transaction_state"):
         _folder(old, f"{name}-0", _id(name))
-    values = [
-        *(record for name in ("txn-mixed", "left", "nowhere") for record in _topic_of(name)),
-    ]
-    _write_metadata(old, values)
+    _write_metadata(old, [record for name in ("txn-mixed", "left", "nowhere") for record in _topic_of(name)])
     _restore([old], new, "--topics", "txn").assert_one_line(ExitCode.USAGE, "--topics txn: no topic", "txn-mixed")
     applied = _applied([old], new, "--topics", "txn.*")
     assert applied.code == ExitCode.OK

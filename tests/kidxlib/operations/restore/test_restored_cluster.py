@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import (
     CLUSTER_METADATA,
     CONSUMER_OFFSETS,
@@ -43,17 +42,7 @@ from kidxlib.operations.restore.restored_cluster import (
 )
 from kidxlib.operations.restore.surviving_metadata import surviving_metadata
 from tests.kidxlib.operations.restore.formatted_log_dir import LEVELS, formatted_by_4_3, levels, properties, user
-from tests.support.cluster_metadata import (
-    BROKER,
-    change,
-    config,
-    data,
-    leader_change,
-    partition,
-    topic,
-    topic_id,
-    write_copy,
-)
+from tests.support.cluster_metadata import BROKER, change, config, partition, put_metadata, topic, topic_id
 
 _A, _B, _C, _D = (topic_id(letter) for letter in "abcd")
 
@@ -68,7 +57,7 @@ def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any)
     log_dir = tmp_path / "old"
     if values is not None:
         properties(log_dir)
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        put_metadata(log_dir, values)
     controller = read_formatted(formatted_by_4_3(tmp_path / "new"))
     known = RestoreEvidence(
         surviving=None if values is None else surviving_metadata([log_dir]),
@@ -212,7 +201,6 @@ def test_a_shell_takes_a_command_as_it_is_printed(tmp_path: Path) -> None:
     ]
 
 
-_A, _D = topic_id("a"), topic_id("d")
 _PARTITION = RestoredPartition(
     topic="t", topic_id=_A, partition=0, replicas=(2, 1), in_sync=(2,), leader=2, leader_epoch=8, directories=(_D, _D)
 )
@@ -254,12 +242,8 @@ def test_each_record_names_what_is_before_it() -> None:
         "TopicRecord": 1,
     }
     partition = next(record.values for record in _read([*map(write_framed, found)]) if "replicas" in record.values)
-    assert (partition["replicas"], partition["isr"], partition["leader"], partition["leaderEpoch"]) == (
-        [2, 1],
-        [2],
-        2,
-        8,
-    )
+    expected = {"replicas": [2, 1], "isr": [2], "leader": 2, "leaderEpoch": 8}
+    assert {name: partition[name] for name in expected} == expected
     assert (partition["directories"], partition["eligibleLeaderReplicas"]) == ([_D, _D], None)
 
 

@@ -12,12 +12,12 @@ from kidxlib.errors import ClusterMetadataError
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import write_framed
 from kidxlib.operations.restore.surviving_metadata import surviving_metadata
-from kidxlib.records.reader import Record
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_4, levels, properties, user
 from tests.support.cluster_metadata import (
     BROKER,
     change,
     config,
+    data,
     leader_change,
     of_broker,
     of_controller,
@@ -26,15 +26,13 @@ from tests.support.cluster_metadata import (
     topic_id,
     write_copy,
 )
-from tests.support.logs import encoded
 
 _A, _B = topic_id("a"), topic_id("b")
 _CLIENT_METRICS = 16
 
 
 def _data(base_offset: int, values: list[bytes], epoch: int = 1) -> bytes:
-    records = [Record(base_offset + number, 10, None, value) for number, value in enumerate(values)]
-    return encoded.batch_v2(records, leader_epoch=epoch)
+    return data(base_offset, values, 10, leader_epoch=epoch)
 
 
 def _node(path: Path, node_id: int, log: bytes, snapshots: dict[tuple[int, int], bytes] | None = None) -> Path:

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.kafka_release import METADATA_VERSION
-from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
 from kidxlib.java import hash_of
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.interpreter import write_message
 from kidxlib.messages.typed_records import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kidxlib.operations.restore.until_offsets import quiet_end
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
-from tests.support.cluster_metadata import change, snapshot, topic_id
+from tests.faults.trees import write_log
+from tests.support.cluster_metadata import topic_id
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written
+from tests.support.restored import formatted_log_dir, write_properties
 
 _TIMES_MS: Final = (1_000, 5_000, 2_000, 9_000)
 _OFFSETS: Final = "__consumer_offsets"
@@ -49,33 +50,22 @@ def test_nothing_is_open_at_the_end(drawn: list[tuple[int, int, bool]], end: int
     assert quiet_end(transactions, end) == next(offset for offset in range(end, -1, -1) if is_quiet(offset))
 
 
-def _properties(log_dir: Path, cluster: str) -> None:
-    log_dir.mkdir()
-    ids = f"cluster.id={topic_id(cluster)}\ndirectory.id={topic_id(log_dir.name[0])}\n"
-    (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id=1\n{ids}")
-
-
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A log dir without metadata."""
-    _properties(tmp_path / "old", "o")
+    (tmp_path / "old").mkdir()
+    write_properties(tmp_path / "old", 1, "old")
     return tmp_path / "old"
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    """A log dir that was just formatted."""
-    _properties(tmp_path / "new", "n")
-    level = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30)
-    (tmp_path / "new" / BOOTSTRAP_SNAPSHOT).write_bytes(snapshot([level], 0))
-    return tmp_path / "new"
+    return formatted_log_dir(tmp_path, 1)
 
 
 def _write(log_dir: Path, name: str, batches: Sequence[bytes], base_offset: int = 0) -> None:
-    directory = log_dir / name
-    directory.mkdir(exist_ok=True)
-    (directory / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id(name[:1])}\n")
-    (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    write_log(log_dir / name, base_offset, b"".join(batches))
+    (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id(name[:1])}\n")
 
 
 def _transactions(log_dir: Path) -> Written:

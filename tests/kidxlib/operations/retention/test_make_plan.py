@@ -28,6 +28,7 @@ from kidxlib.records.reader import Record
 from kidxlib.retention.policy import PlanWarning, Policy, TopicPolicy
 from kidxlib.text.times import show_time
 from tests.docs.log_dirs import put
+from tests.faults.trees import write_log
 from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
 from tests.support import cluster_metadata
@@ -78,18 +79,13 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "small": {"retention.ms": -1, "retention.bytes": 200000},
 }
 
-_NOW_MS = 1_795_224_739_000
 _THEN_MS = 1_760_000_000_935
-
-
-def _archive(directory: Path) -> Archive:
-    return Archive(directory)
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The sample, built once; who changes it takes a copy."""
-    archive = _archive(tmp_path_factory.mktemp("retention"))
+    archive = Archive(tmp_path_factory.mktemp("retention"))
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
     return archive
@@ -137,22 +133,9 @@ def test_policies_are_compared_and_each_decides_as_kafka(
     assert ("by-topic", "plain-zstd", "log-start") in reasons and ("by-topic", "plain-zstd", "compacted") in reasons
     recorded = rows(archive.catalog, f"SELECT * FROM retention_plans WHERE plan_id = '{plan['plan_id']}'")
     assert len(recorded) == len(plan["segments"]) == 3 * 12
-    as_json = {
-        (*(s[name] for name in ("policy", "topic", "partition", "base_offset")),): (
-            s["decision"],
-            s["reason"],
-            s["bytes"],
-        )
-        for s in plan["segments"]
-    }
-    assert as_json == {
-        (row["policy"], row["topic"], row["partition"], row["base_offset"]): (
-            row["decision"],
-            row["reason"],
-            row["bytes"],
-        )
-        for row in recorded
-    }
+    names = ("policy", "topic", "partition", "base_offset", "decision", "reason", "bytes")
+    as_json = sorted([segment[name] for name in names] for segment in plan["segments"])
+    assert as_json == sorted([row[name] for name in names] for row in recorded)
     for topic in plan["topics"]:
         of_topic = [s for s in plan["segments"] if (s["policy"], s["topic"]) == (topic["policy"], topic["topic"])]
         going = [s for s in of_topic if s["decision"] == "delete"]
@@ -191,7 +174,7 @@ def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
     """Each partition has its own; one that is past the log end keeps nothing. Of the only replica, as the metadata has
     it, the broker goes by the log end when it starts, and what stays otherwise is told. So is what is missing.
     """
-    archive, ids = _archive(tmp_path), {topic: cluster_metadata.topic_id(topic) for topic in "tuv"}
+    archive, ids = Archive(tmp_path), {topic: cluster_metadata.topic_id(topic) for topic in "tuv"}
     for topic, base_offset in itertools.product("tuv", (0, 10, 20)):
         put(archive.log_dir / f"{topic}-0", base_offset, [Batch(offset_step=10, timestamp=1)])
         (archive.log_dir / f"{topic}-0/partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}\n")
@@ -202,8 +185,7 @@ def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
     values += [cluster_metadata.partition(ids[topic], 0, of, [ids[topic]] * len(of)) for topic, of in replicas.items()]
     lost = cluster_metadata.topic_id("w")
     values += [cluster_metadata.topic("w", lost), cluster_metadata.partition(lost, 0, [1], [lost])]
-    log = cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)
-    cluster_metadata.write_copy(archive.log_dir / "__cluster_metadata-0", {0: log})
+    cluster_metadata.put_metadata(archive.log_dir, values)
     archive.build()
     policy = tmp_path / "policy.toml"  # said of the topics themselves, whose segments lack offsets as compacted ones do
     policy.write_text("".join(f"[[topic]]\nmatch = '{topic}'\ncleanup.policy = 'delete'\n" for topic in "tuv"))
@@ -225,7 +207,7 @@ def test_time_indexes_that_say_something_else(
     archive: Archive, kafka_retention: KafkaRetention, tmp_path: Path
 ) -> None:
     """Padded with zeros, incomplete, missing: both decisions are reported, and that by files is a broker's."""
-    spoiled = _archive(tmp_path / "spoiled")
+    spoiled = Archive(tmp_path / "spoiled")
     for name in ("kafka-logs", "catalog"):
         shutil.copytree(archive.directory / name, spoiled.directory / name)
     shutil.rmtree(spoiled.catalog)
@@ -304,12 +286,8 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
     policy = tmp_path / "policy.toml"
     policy.write_text(f"{_ALL_SAID}retention.ms = 1\n[[topic]]\nmatch = '.*zstd'\nretention.bytes = -1\n")
     plan = archive.plan("--policy", policy, "--topics", "plain-zstd")
-    origins = {
-        "cleanup.policy": "default",
-        "retention.ms": "default",
-        "retention.bytes": "pattern",
-        "remote.storage.enable": "default",
-    }
+    origins = dict.fromkeys(("cleanup.policy", "retention.ms", "remote.storage.enable"), "default")
+    origins["retention.bytes"] = "pattern"
     assert [s["policy_origins"] for s in plan["segments"]] == [origins] * 2
     query = f"SELECT * FROM retention_plans WHERE plan_id = '{plan['plan_id']}'"
     for row in rows(archive.catalog, query):
@@ -330,15 +308,14 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
 
 def test_the_oldest_record_left_is_one_that_a_consumer_gets(tmp_path: Path) -> None:
     """No marker, and none below the log start offset, which may lie amid a segment."""
-    archive = _archive(tmp_path)
-    (archive.log_dir / "t-0").mkdir(parents=True)
+    archive = Archive(tmp_path)
     marker = Record(1, 3, b"\0\0\0\1", bytes(6))
     batches = [
         encoded.batch_v2([Record(0, 2, None, b"below")]),
         encoded.batch_v2([marker], attributes=layouts.ATTRIBUTE_CONTROL),
         *(encoded.batch_v2([Record(offset, time, None, b"")]) for offset, time in ((2, 5), (3, 4))),
     ]
-    (archive.log_dir / "t-0" / segment_file(0, ".log")).write_bytes(b"".join(batches))
+    write_log(archive.log_dir / "t-0", 0, b"".join(batches))
     (archive.log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
     archive.build()
     [segment] = archive.plan("--now", "6", code=0)["segments"]
@@ -348,7 +325,7 @@ def test_the_oldest_record_left_is_one_that_a_consumer_gets(tmp_path: Path) -> N
 
 def test_timestamps_in_seconds_go_with_a_warning(tmp_path: Path) -> None:
     """A broker takes them for ms of 1970, and so does the plan. Those of a clock that counts from 0 are not meant."""
-    archive = _archive(tmp_path)
+    archive = Archive(tmp_path)
     for base_offset, seconds in ((0, 60), (10, _NOW // 1000), (20, _NOW // 1000)):
         put(archive.log_dir / "t-0", base_offset, [Batch(timestamp=seconds)])
     archive.build()
@@ -371,7 +348,7 @@ def test_timestamps_in_seconds_go_with_a_warning(tmp_path: Path) -> None:
 
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
     """And all after them; a truncated one counts with what a broker would leave of it. The exit code says so."""
-    archive = _archive(tmp_path)
+    archive = Archive(tmp_path)
     well = [Batch(timestamp=1), Batch(timestamp=2)]
     for directory, spoiled in (
         ("quarantined-0", [Batch(magic=2, offset_step=0), *well]),
@@ -427,7 +404,7 @@ def test_each_segment_is_listed_with_its_reason_and_when_it_goes(archive: Archiv
 
 def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) -> None:
     """One partition in two sources: there is no one offset up to which it is to be deleted."""
-    both = _archive(tmp_path)
+    both = Archive(tmp_path)
     shutil.copytree(archive.log_dir / "plain-zstd-0", both.log_dir / "plain-zstd-0")
     copy = shutil.copytree(both.log_dir, tmp_path / "copy")
     places = ("--source", f"a={both.log_dir}", "--source", f"b={copy}", "--index-dir", both.index_dir)
@@ -511,12 +488,12 @@ def test_a_catalog_of_an_older_release_is_refused(tmp_path: Path) -> None:
         (_THEN_MS * 1_000_000 + 7, "; in ns the largest would be 2025-10-09T08:53:20.935Z"),
         (2_056_320_000_000, ""),  # 2035, in whatever unit
         (2**63 - 1, ""),
-        ((_NOW_MS + 1) * 1_000, ""),
+        ((_NOW + 1) * 1_000, ""),
     ],
 )
 def test_timestamps_of_the_future_may_be_in_another_unit(largest_ms: int, unit: str) -> None:
     """If that gives a time between the year 2000 and now."""
     finding = RetentionFinding(
-        "p", PlanWarning.FUTURE_TIMESTAMP, 1, 1, "s: t-0/0", most_ms=largest_ms - _NOW_MS, largest_ms=largest_ms
+        "p", PlanWarning.FUTURE_TIMESTAMP, 1, 1, "s: t-0/0", most_ms=largest_ms - _NOW, largest_ms=largest_ms
     )
     assert f"keeps such a segment until long after that{unit} (the first: s: t-0/0)" in finding.sentence

@@ -26,17 +26,14 @@ from kidxlib.operations.retention.segments_to_plan import (
 from kidxlib.retention.policy import Policy
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import counts_of
-from tests.support.catalog import filled
+from tests.support.catalog import filled_rows
 
 _NAMES: Final = ("source", "topic", "partition", "base_offset", "next_offset", "status", "records", "topic_id")
 
 
 def _rows(source: str, topic: str, partition: int, *base_offsets: int, **values: Any) -> list[dict[str, Any]]:
     key = {"source": source, "topic": topic, "partition": partition}
-    return [
-        filled(SEGMENTS.schema(), {**key, "base_offset": base_offset, "status": "ok", **values})
-        for base_offset in base_offsets
-    ]
+    return [{**key, "base_offset": base_offset, "status": "ok", **values} for base_offset in base_offsets]
 
 
 def test_partitions_come_in_shares_as_the_catalog_has_them(tmp_path: Path) -> None:
@@ -59,10 +56,9 @@ def test_partitions_come_in_shares_as_the_catalog_has_them(tmp_path: Path) -> No
     ]
     rows = [*wanted, *others]
     random.shuffle(rows)
-    tables.append(SEGMENTS, pa.Table.from_pylist(rows, SEGMENTS.schema()))
+    tables.append(SEGMENTS, filled_rows(SEGMENTS, rows))
     key = {"source": "b", "topic": "t", "partition": 3}
-    known = filled(PARTITIONS.schema(), {**key, "log_start_offset": 5, "high_watermark": 15})
-    tables.append(PARTITIONS, pa.Table.from_pylist([known], PARTITIONS.schema()))
+    tables.append(PARTITIONS, filled_rows(PARTITIONS, [{**key, "log_start_offset": 5, "high_watermark": 15}]))
     assert present_topics(tables) == {"a": {"t", "u", "v"}, "b": {"t", "u"}, "c": {"t"}}
     segments = PresentSegments(tables, tables.version(SEGMENTS), ("a", "b"), ["t", "u"])
     configs = {topic: {"it": Policy().of_topic(topic)} for topic in "tu"}

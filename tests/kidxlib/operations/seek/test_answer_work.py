@@ -18,9 +18,8 @@ from kidxlib.commands.seek import seek
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
-from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
-from tests.support.seeks import check_offset, check_timestamp, golden_directory
+from tests.support.seeks import check_offset, check_timestamp, sample_directory
 from tests.support.spark.jobs import kidx_build_here, run_here
 
 
@@ -75,8 +74,7 @@ class Hurt:
     def __init__(self, directory: Path) -> None:
         self._directory, self._whole = directory, directory / "whole"
         self._log_dir, self._index_dir, self._catalog = directory / "logs", directory / "index", directory / "catalog"
-        golden_directory([each for each in golden.committed() if each.log.parent.name == "txn-mixed-0"], self._whole)
-        self.whole = Log.open(self._whole)
+        self.whole = Log.open(sample_directory(self._whole))
         before, hurt, after = self.whole.segments[:3]
         self.base_offset, self.time = hurt.base_offset, hurt.largest_timestamp
         self.inside_offsets = (hurt.base_offset + 1, after.base_offset - 1)

@@ -11,32 +11,20 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.audit.tiered.finding import AuditLevel
-from kidxlib.format.segment_files import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.log.remote.layout import (
-    AIVEN,
-    INDEXES_SUFFIX,
-    MANIFEST_SUFFIX,
-    STORAGE_DIRECTORY,
-    object_name,
-)
-from tests.docs.pages import PROJECT
+from kidxlib.log.remote.layout import AIVEN, INDEXES_SUFFIX, MANIFEST_SUFFIX, object_name
 from tests.support import cluster_metadata as made_up
 from tests.support.audits import verified_tiered
-from tests.support.tiered_sites import RemoteSegment, Site, as_by_aivens_plugin
+from tests.support.tiered_sites import SAMPLE, RemoteSegment, as_by_aivens_plugin
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
 
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Path:
     """The sample's segments, as the plugin would have named and packed them."""
-    segments = [segment for place in _PARTITIONS for segment in _SAMPLE.segments(*place)]
+    segments = [segment for place in _PARTITIONS for segment in SAMPLE.segments(*place)]
     as_by_aivens_plugin(segments, tmp_path)
     return tmp_path
 
@@ -47,7 +35,7 @@ def _path(bucket: Path, segment: RemoteSegment, suffix: str) -> Path:
 
 
 def _audited(bucket: Path, level: str, code: int) -> list[dict[str, Any]]:
-    where = (bucket, "--layout", "aiven", "--tiered-metadata", _SAMPLE.log_dir, "--level", level)
+    where = (bucket, "--layout", "aiven", "--tiered-metadata", SAMPLE.log_dir, "--level", level)
     found: list[dict[str, Any]] = verified_tiered(*where, code=code)["findings"]
     return found
 
@@ -110,14 +98,14 @@ def _says(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
 def test_damages(
     bucket: Path, suffix: str, plant: Callable[[Path], object], found: tuple[str, str], level: str
 ) -> None:
-    plant(_path(bucket, _SAMPLE.segments("readings")[1], suffix))
+    plant(_path(bucket, SAMPLE.segments("readings")[1], suffix))
     code = 0 if found[1] == "not-read" else 3
     assert [(each["file"], each["reason"]) for each in _audited(bucket, level, code)] == [found]
 
 
 @pytest.mark.parametrize("level", ["indexes", "full"])
 def test_a_transaction_index_that_was_not_copied(bucket: Path, level: str) -> None:
-    segment = next(each for each in _SAMPLE.segments("payments") if not each.row["transaction_index_empty"])
+    segment = next(each for each in SAMPLE.segments("payments") if not each.row["transaction_index_empty"])
     manifest = _path(bucket, segment, MANIFEST_SUFFIX)
     given = json.loads(manifest.read_text())
     size = given["segmentIndexes"]["transaction"]["size"]
@@ -132,7 +120,7 @@ def test_a_transaction_index_that_was_not_copied(bucket: Path, level: str) -> No
 @pytest.mark.parametrize("level", ["indexes", "full"])
 def test_versions_of_aborted_transactions_go_by_the_kafka_of_brokers(tmp_path: Path, level: str) -> None:
     """By what is asked for, or what brokers have registered; the finding names the other answer."""
-    site = _SAMPLE.copy(tmp_path)
+    site = SAMPLE.copy(tmp_path)
     indexes = (segment.objects().get(TRANSACTION_INDEX_SUFFIX) for segment in site.segments("payments"))
     index = next(path for path in indexes if path is not None)
     index.write_bytes(b"\0\1" + index.read_bytes()[2:])
@@ -145,10 +133,9 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_brokers(tmp_path: P
         assert (finding["file"], finding["reason"]) == (TRANSACTION_INDEX_SUFFIX, reason)
         assert said in finding["detail"] and "fetches of offsets" in finding["consequence"], finding
         assert ("from 4.4 on" in finding["consequence"]) == (code == 0)
-    metadata = site.log_dir / METADATA_DIRECTORY
     for level_of_node, reason in ((30, "other-version"), (33, "fails-sanity-check")):
-        shutil.rmtree(metadata)
+        shutil.rmtree(site.log_dir / METADATA_DIRECTORY)
         node = made_up.of_broker("RegisterBrokerRecord", 1, [made_up.topic_id("a")], level=level_of_node)
-        made_up.write_copy(metadata, {0: made_up.leader_change(0, [1]) + made_up.data(1, [node])})
+        made_up.put_metadata(site.log_dir, [node])
         found = verified_tiered(*where, code=3 if level_of_node > 30 else 0)
         assert reason in {finding["reason"] for finding in found["findings"]}

@@ -15,18 +15,15 @@ from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey, bro
 from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.tiered.bucket_audit import record_segments
 from kidxlib.operations.tiered.tiered_request import RecordedAudit
 from kidxlib.run.context import RunContext
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.docs.pages import PROJECT
 from tests.support.audits import verified_tiered
 from tests.support.remote_rows import catalog_at, remote_rows
-from tests.support.tiered_sites import RemoteSegment, Site, damages
+from tests.support.tiered_sites import SAMPLE, RemoteSegment, Site, damages
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _PLACES: Final = [("payments", 0), ("readings", 0), ("readings", 1)]
 _DAMAGES: Final = damages("readings", "payments")
 _ORPHAN: Final = "kidx-" * 4 + "nA"
@@ -38,7 +35,7 @@ _OF_METADATA: Final = REMOTE_SEGMENTS.column_names[2:17]
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     """The sample, older than its metadata by the times of its files, too."""
-    site = _SAMPLE.copy(tmp_path)
+    site = SAMPLE.copy(tmp_path)
     older_ns = (site.last_ms() - 1) * 1_000_000
     for path in site.bucket.rglob("*-*.*"):
         os.utime(path, ns=(0, older_ns))
@@ -140,6 +137,6 @@ def _row(topic: str, partition: int, start_offset: int) -> dict[str, Any]:
 
 def test_delta_readers_see_it(tmp_path: Path) -> None:
     catalog = catalog_at(tmp_path / "catalog")
-    _audited(_SAMPLE, catalog, code=0)
+    _audited(SAMPLE, catalog, code=0)
     table = DeltaTable(catalog / REMOTE_SEGMENTS.name)
     assert table.to_pyarrow_table().num_rows == len(remote_rows(catalog)) > 0

@@ -24,17 +24,15 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX, STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.opened_log import LogFile
-from tests.docs.pages import PROJECT
 from tests.support.audits import repaired
-from tests.support.files import tree
-from tests.support.tiered_sites import RemoteSegment, Site, damages
+from tests.support.files import flip, tree
+from tests.support.tiered_sites import SAMPLE, RemoteSegment, Site, damages
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
-_HERE: Final = (str(PROJECT / "samples" / "tiered"),)
-_METADATA: Final = ("--tiered-metadata", str(_SAMPLE.log_dir))
+_HERE: Final = (str(SAMPLE.bucket.parent),)
+_METADATA: Final = ("--tiered-metadata", str(SAMPLE.log_dir))
 _PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
 _DAMAGES: Final = damages("readings", "payments")
 #: No object mends these.
@@ -49,7 +47,7 @@ _SAFE: Final = (
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return _SAMPLE.copy(tmp_path)
+    return SAMPLE.copy(tmp_path)
 
 
 def _repaired(site: Site, *options: object, code: int) -> dict[str, Any]:
@@ -73,7 +71,7 @@ def test_all_that_a_broker_has_uploaded_is_made_from_logs_alone(site: Site) -> N
     for segment in _segments(site):
         for suffix in SIDE_OBJECTS:
             segment.object(suffix).unlink(missing_ok=True)
-    lost, whole = tree(site.bucket), tree(_SAMPLE.bucket)
+    lost, whole = tree(site.bucket), tree(SAMPLE.bucket)
     planned = _repaired(site, code=3)
     assert tree(site.bucket) == lost
     assert {each["outcome"] for each in planned["objects"]} == {"to-put"}
@@ -96,7 +94,7 @@ def test_each_damage_is_mended_or_left_alone(site: Site, name: str) -> None:
     found = _repaired(site, "--apply", "--level", damage.level, code=0 if can_be_mended or is_safe else 3)
     if can_be_mended:
         assert {(each["file"], each["outcome"]) for each in found["objects"]} == {(damage.found[0], "put")}
-        assert tree(site.bucket) == tree(_SAMPLE.bucket)
+        assert tree(site.bucket) == tree(SAMPLE.bucket)
     else:
         assert "put" not in {each["outcome"] for each in found["objects"]}
         assert tree(site.bucket) == before
@@ -174,7 +172,7 @@ def test_an_index_that_is_right_otherwise_stays(site: Site) -> None:
 @pytest.fixture
 def lost(site: Site) -> RemoteSegment:
     """A segment whose transaction index is gone."""
-    segment = [each for each in site.segments("payments") if not each.row["transaction_index_empty"]][1]
+    segment = _with_aborted(site)[1]
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     return segment
 
@@ -194,14 +192,9 @@ def _log(log_dir: Path, segment: RemoteSegment) -> Path:
     return log_dir / "payments-0" / segment_file(segment.offsets[0], LOG_SUFFIX)
 
 
-def _repaired_from_copies(site: Site, logs: Path, code: int = 0) -> dict[str, Any]:
-    where = (site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
-    return repaired(*where, "--logs", logs, "--apply", code=code)
-
-
 def _theirs(segment: RemoteSegment) -> bytes:
     """What the broker has uploaded."""
-    same = next(each for each in _SAMPLE.segments("payments") if each.id == segment.id)
+    same = next(each for each in SAMPLE.segments("payments") if each.id == segment.id)
     return same.object(TRANSACTION_INDEX_SUFFIX).read_bytes()
 
 
@@ -209,16 +202,14 @@ def test_the_bucket_is_not_asked_for_the_log(site: Site, lost: RemoteSegment, lo
     """It could not give it: its logs cannot be read as such any more. What is made is what was lost."""
     for each in site.segments("payments"):
         each.object(LOG_SUFFIX).write_bytes(bytes(each.row["log_bytes"]))
-    found = _repaired_from_copies(site, logs)
+    found = _repaired(site, "--logs", logs, "--apply", code=0)
     assert found["local_logs"] == {"segments": 1, "bytes": lost.row["log_bytes"]}
     assert [each["outcome"] for each in found["objects"]] == ["put"]
     assert lost.object(TRANSACTION_INDEX_SUFFIX).read_bytes() == _theirs(lost)
 
 
 def _flip(log: Path) -> None:
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
+    flip(log, -1)
 
 
 def _other_epoch(log: Path) -> None:
@@ -251,7 +242,7 @@ def test_a_log_that_is_not_the_same_is_not_used(
 ) -> None:
     """The bucket's is read then, and the same is made."""
     spoil(_log(logs, lost))
-    found = _repaired_from_copies(site, logs)
+    found = _repaired(site, "--logs", logs, "--apply", code=0)
     assert found["local_logs"] == {"segments": 0, "bytes": 0}
     assert lost.object(TRANSACTION_INDEX_SUFFIX).read_bytes() == _theirs(lost)
 
@@ -264,7 +255,7 @@ def test_what_the_metadata_says_otherwise_proves_nothing(
 ) -> None:
     """Of neither log anything is made then: which of the two is right nobody knows."""
     lost.change(**values)
-    found = _repaired_from_copies(site, logs, code=3)
+    found = _repaired(site, "--logs", logs, "--apply", code=3)
     assert found["local_logs"]["segments"] == 0
     assert "not-made" in {each["outcome"] for each in found["objects"]}
     assert not lost.object(TRANSACTION_INDEX_SUFFIX).exists()
@@ -288,6 +279,6 @@ def test_options_that_do_not_go_together(options: tuple[str, ...], said: str, tm
 
 @pytest.mark.parametrize("inside", ["", "kafka-tiered-storage", "kafka-tiered-storage/x", "log-dir/x"])
 def test_the_mirror_is_a_place_of_its_own(inside: str) -> None:
-    options = [*_HERE, *_METADATA, "--index-dir", str(PROJECT / "samples" / "tiered" / inside)]
+    options = [*_HERE, *_METADATA, "--index-dir", str(SAMPLE.bucket.parent / inside)]
     with pytest.raises(UsageError):
         CliRunner().invoke(kidx, ["repair-tiered", *options], standalone_mode=False, catch_exceptions=False)

@@ -15,19 +15,16 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-from tests.docs.pages import PROJECT
 from tests.support import cluster_metadata as made_up
 from tests.support.audits import verified_tiered
-from tests.support.tiered_sites import RemoteSegment, Site
+from tests.support.tiered_sites import SAMPLE, RemoteSegment, Site
 
-_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 _TOPIC: Final = "payments"
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    return _SAMPLE.copy(tmp_path)
+    return SAMPLE.copy(tmp_path)
 
 
 def _numbers(site: Site, *options: object) -> dict[str, Any]:
@@ -126,9 +123,7 @@ def test_copying_that_stands_still(
     _write_log(site.log_dir / f"{_TOPIC}-0", topic_id, logs)
     changes = [made_up.topic(_TOPIC, topic_id), made_up.config(_TOPIC, "remote.storage.enable", "true")]
     changes += [made_up.config(_TOPIC, name, value) for name, value in configs.items()]
-    directory = made_up.write_copy(
-        site.log_dir.parent / "__cluster_metadata-0", {0: made_up.leader_change(0, [1]) + made_up.data(1, changes)}
-    )
+    directory = made_up.put_metadata(site.log_dir.parent, changes)
     where = (site.bucket, "--tiered-metadata", site.log_dir, "--cluster-metadata", directory)
     found = verified_tiered(*where, *options, code=3 if stalls else 0)
     on_copying = [each for each in found["findings"] if each["reason"] == "stalled"]
@@ -231,6 +226,6 @@ def test_what_begins_at_the_last_copied_offset_counts_as_not_copied_up_to_4_3(si
 
 @pytest.mark.parametrize("text", ["retention.ms", "retention.ms=", "retention.ms=-2", "cleanup.policy=1", "x=1"])
 def test_settings_that_do_not_exist_are_refused(text: str) -> None:
-    where = ["verify-tiered", str(_SAMPLE.bucket), "--tiered-metadata", str(_SAMPLE.log_dir)]
+    where = ["verify-tiered", str(SAMPLE.bucket), "--tiered-metadata", str(SAMPLE.log_dir)]
     with pytest.raises(UsageError, match=r"--what-if .*: expected NAME=NUMBER of retention\.ms"):
         CliRunner().invoke(kidx, [*where, "--what-if", text], standalone_mode=False, catch_exceptions=False)
