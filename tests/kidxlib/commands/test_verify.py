@@ -799,7 +799,7 @@ def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
     data = bytearray(b"".join(offset.to_bytes(8) + batch[8:] for offset in range(4)))
     at = len(batch) + 8
     data[at : at + 4] = (900_000_000).to_bytes(4)
-    write_log(tmp_path / "orders-0", 0, data)
+    write_log(tmp_path / "orders-0", 0, bytes(data))
     [log] = [row for row in audited(tmp_path).files if row.file == segment_files.LOG_SUFFIX]
     assert (log.verdict, log.reason, log.position) == ("broken", "batch-overruns-file", len(batch))
 
