@@ -83,7 +83,8 @@ _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _LEAST_LAG: Final = "min.compaction.lag.ms"
 _MOST_LAG: Final = "max.compaction.lag.ms"
-#: Held where retention is not, too.
+#: With it a shorter replica whose broker starts first leads, and the others cut acknowledged records. So it is held
+#: where retention is not, too.
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
 #: With it nothing is uploaded. Kafka takes no local retention of its own beside it, so it is lifted first
