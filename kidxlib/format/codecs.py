@@ -40,7 +40,7 @@ class CodecStream:
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes, or all that are left if there are fewer."""
-        if self._at == len(self._chunk):
+        if size and self._at == len(self._chunk):
             self._chunk, self._at = next(self._chunks, b""), 0
         end = self._at + size
         if end <= len(self._chunk):

@@ -451,10 +451,8 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
 
 
 def _of_replica(directory: Location, replica: MetadataReplica, high_watermark: int | None) -> ClusterMetadata:
-    # All records below it are known to be committed.
-    committed_end = max(replica.snapshot_end, high_watermark or 0)
-    if replica.only_voter is not None:
-        committed_end = replica.end_offset
+    # All records below it are known to be committed: a quorum of one voter commits what it writes.
+    committed_end = max(replica.snapshot_end, high_watermark or 0) if replica.only_voter is None else replica.end_offset
     committed = [batch for batch in replica.log if batch.last_offset < committed_end]
     try:
         metadata = _metadata(directory, replica, committed)

@@ -114,8 +114,8 @@ def _read_index(
 
 
 def _checked_entries(kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None) -> NDArray[np.uint8]:
-    """A file without the zeros at the end of an active segment's preallocated file. Any other file ends with an entry:
-    the last bytes tell which it is.
+    """The entries of a file, without the zeros at the end of an active segment's preallocated file: any other file
+    ends with an entry. A file that a broker would refuse, or of another size, is a CorruptIndexError.
     """
     content = entries = map_file(path)
     size = kind.entry_bytes

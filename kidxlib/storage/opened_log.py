@@ -197,8 +197,8 @@ class OpenedTogether:
         room: for bytes that are copied, uint8 of shape (n,), which the logs use up to the end of the context.
 
     Attributes:
-        logs: their bytes, in the order in which they were opened, as `versions` and `statuses` are; valid within the
-            context.
+        logs: their bytes, in the order in which they were opened; valid within the context.
+        versions, statuses: in the same order.
     """
 
     def __init__(self, room: NDArray[np.uint8]) -> None:

@@ -84,10 +84,12 @@ class Remover:
         """Add the suffix of deleted files to a file's name."""
         try:
             with self._open(directory) as descriptor:
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     os.stat(name + DELETED_SUFFIX, dir_fd=descriptor, follow_symlinks=False)
+                except FileNotFoundError:
+                    os.replace(name, name + DELETED_SUFFIX, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+                else:
                     raise in_the_way(directory, name + DELETED_SUFFIX)
-                os.replace(name, name + DELETED_SUFFIX, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         except OSError as error:
             raise PublishError(f"{directory}/{name}: not renamed: {why_not_opened(error)}") from error
 

@@ -25,7 +25,6 @@ PERIOD: Final = timedelta(minutes=1)
 #: No machine, disk or process stalls for so long and then goes on: a run without a heartbeat for this time was killed.
 DEAD_AFTER: Final = timedelta(hours=1)
 
-
 _PREFIX: Final = "kidx-"
 
 

@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 from jobs.common.submit.call import HELP, MODULES, PROJECT, PYTHON, Call, python_path, visible_names_in
 from kidxlib.errors import UsageError
 
-#: The variables that a run depends on, in the order in which they are printed: always, and where the driver is. YARN
-#: sets `_PYTHONS` for a driver that runs elsewhere.
+#: The variables that a run depends on, in the order in which they are printed: always, and where the driver is.
 _ALWAYS: Final = (
     *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS"),
     *("KIDX_CONF_BY_NAME", "JAVA_HOME"),
 )
+#: YARN sets these two for a driver that runs elsewhere, too.
 _PYTHONS: Final[Sequence[str]] = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _HERE: Final[Sequence[str]] = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", *_PYTHONS, "PYSPARK_SUBMIT_ARGS")
 

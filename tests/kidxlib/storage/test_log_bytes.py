@@ -1,4 +1,4 @@
-"""An object that is read in ranges has the object's bytes, each of them read once."""
+"""An object that is read in ranges has the object's bytes, each of them read once, as has a log that is read ahead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import (
     RANGES_AHEAD,
     ROOM_BYTES,
+    ChunkedLog,
     RangedLog,
     RangeRequests,
+    ReadAhead,
     UncachedReads,
     UncachedWrites,
     WholeLog,
@@ -36,6 +38,17 @@ from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
 
 _Steps = list[tuple[bool, int, int]]
+
+
+@given(st.integers(1, 64), st.lists(st.tuples(st.integers(0, 320), st.integers(0, 160)), max_size=20))
+def test_what_is_read_ahead_is_what_is_there(chunk_bytes: int, reads: list[tuple[int, int]]) -> None:
+    """In any order, across the ends of windows, of more than a window, and beyond the end of the log."""
+    content = np.random.default_rng(chunk_bytes).bytes(300)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        ahead = ReadAhead(ChunkedLog(file.fileno(), len(content), chunk_bytes))
+        assert [ahead.read(*read) for read in reads] == [content[at : at + size] for at, size in reads]
 
 
 def test_windows_are_those_of_the_bytes_in_memory(store: ObjectStore, exhaustive: bool, say: Say) -> None:
