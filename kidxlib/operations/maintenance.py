@@ -197,16 +197,16 @@ class Expired:
 
 def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired:
     """The rows of a table that the maintenance of a catalog removes by their age; none if no age is set for it."""
-    none = Expired(table.schema(table.key).empty_table(), 0)
+    nothing = Expired(table.schema(table.key).empty_table(), 0)
     if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
         )
-        return none if age is None else _expired_runs(tables, table, recorded_at, now - age)
+        return nothing if age is None else _expired_runs(tables, table, recorded_at, now - age)
     if table is BUILDS:
-        return none if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
+        return nothing if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
     if table not in _OF_SEGMENTS or expiry.gone_segments is None:
-        return none
+        return nothing
     gone = _expired_segments(tables, now - expiry.gone_segments)
     return Expired(gone, gone.num_rows) if table is SEGMENTS else _rows_of_no_segment(tables, table, gone)
 
@@ -240,7 +240,8 @@ def _expired_segments(tables: Tables, before: datetime) -> pa.Table:
         [("base_offset", "first"), ("topic_id", "first", with_nulls)]
     )
     first = first.rename_columns([*PARTITIONS.key, "base_offset", "topic_id"])
-    first = taken_at(first, positions_in(absent, first, PARTITIONS.key))
+    at = positions_in(absent, first, PARTITIONS.key)
+    first = taken_at(first.select(["base_offset", "topic_id"]), at)
     is_before_first = flags_of(pc.less(absent["base_offset"], first["base_offset"]))
     not_needed: Values = pa.array(~is_before_first | differing(absent, first, ("topic_id",)))
     return absent.select(SEGMENTS.key).filter(not_needed)

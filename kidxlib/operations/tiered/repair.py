@@ -249,7 +249,7 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
         row = mended.row
         if row.reason is None or mended.outcome.is_mended or (*_recorded_key(mended), row.file) in known:
             continue
-        yield RemoteFindingRow.of({"verdict": Verdict.BROKEN.value, **{name: getattr(row, name) for name in columns}})
+        yield RemoteFindingRow.of({**{name: getattr(row, name) for name in columns}, "verdict": Verdict.BROKEN.value})
 
 
 def _with_objects_put(listed: pa.Table, put: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]]) -> pa.Table:
