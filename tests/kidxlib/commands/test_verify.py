@@ -28,8 +28,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
-    LOG_DIR_CHECKPOINTS,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
@@ -349,6 +349,12 @@ _FLIPS = [
 ]
 _OFFLINE = "a broker that starts takes the log dir out of use, and ends if it has no other"
 _NO_OFFSET = "is no offset; a broker that starts ends with an error (NumberFormatException)"
+_OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
 _JUNK = b"junk\n"
 _SHORT = b"0\n3\ntxn-mixed 0 7\n"
 _NO_NUMBER = b"0\n1\ntxn-mixed 0 x\n"
@@ -413,7 +419,7 @@ _NO_START = [
     Planted((), "metadata of no bytes", _in_partition("partition.metadata"), "line 1: not there"),
     *(
         Planted((), f"{name} of {what}", _file(name, content), f"{name}: {says}; {_OFFLINE}")
-        for name in LOG_DIR_CHECKPOINTS
+        for name in _OFFSET_CHECKPOINTS
         for what, content, says in (
             ("junk", _JUNK, "line 1: 'junk', expected a number"),
             ("fewer lines than it says", _SHORT, "line 2: 3 entries announced, 1 found"),
