@@ -32,7 +32,7 @@ from kidxlib.jit.machine import cores, has_instructions
 from kidxlib.storage.lock import MOUNTS
 
 #: The line by which a module imports the compiler.
-_COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"
+_COMPILES: Final = re.compile(rf"^from {PACKAGE.name}\.jit\.compiler import .*\bnjit\b", re.MULTILINE)
 
 
 def compile_all() -> dict[str, str]:
@@ -42,7 +42,7 @@ def compile_all() -> dict[str, str]:
     lacking = {}
     for module in pkgutil.walk_packages([str(PACKAGE)], f"{PACKAGE.name}."):
         spec = None if module.ispkg else module.module_finder.find_spec(module.name, None)
-        if spec is None or spec.origin is None or _COMPILES not in Path(spec.origin).read_text():
+        if spec is None or spec.origin is None or not _COMPILES.search(Path(spec.origin).read_text()):
             continue
         try:
             importlib.import_module(module.name)

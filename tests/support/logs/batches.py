@@ -94,13 +94,18 @@ def batch_positions(log: bytes | bytearray) -> list[int]:
 
 
 def control(
-    key: bytes | None = b"\0\0\0\1", value: bytes | None = bytes(6), *, trailing: bytes = b"", codec: int = 0
+    key: bytes | None = b"\0\0\0\1",
+    value: bytes | None = bytes(6),
+    *,
+    trailing: bytes = b"",
+    codec: int = 0,
+    records: int = 1,
 ) -> dict[str, Any]:
     """The fields of a producer's control batch: by default a commit marker of 78 bytes, as Kafka writes it."""
     return {
         "producer_id": 7,
         "producer_epoch": 0,
         "attributes": layouts.ATTRIBUTE_TRANSACTIONAL | layouts.ATTRIBUTE_CONTROL | codec,
-        "records": 1,
+        "records": records,
         "body": record(key, value) + trailing,
     }
