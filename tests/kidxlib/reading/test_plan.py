@@ -134,8 +134,9 @@ def test_parts_have_what_the_whole_has(
     write_random_log(directory, rng)
     indexes = sorted(directory.glob(f"*{OFFSET_INDEX_SUFFIX}"))
     if way != "as they are":
-        for index in indexes:
-            content = index.read_bytes() if way == "damaged" else rng.choice(indexes).read_bytes()
+        contents = [index.read_bytes() for index in indexes]
+        for index, own in zip(indexes, contents, strict=True):
+            content = own if way == "damaged" else rng.choice(contents)
             index.write_bytes(damaged(rng, content, layouts.OFFSET_INDEX_ENTRY))
     if is_cut:
         log = rng.choice(sorted(directory.glob("*.log")))
