@@ -278,7 +278,8 @@ def test_copies_are_read_from_the_disk_once(old: Path, tmp_path: Path) -> None:
     ended = end(start_kidx(*arguments))
     assert ended.code == ExitCode.OK, ended
     read = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before) * 512
-    assert 2.9 < read / sum(map(len, logs_in(old).values())) < 3.5
+    # What the processes import is read from the disk, too, where it is not in memory.
+    assert 2.9 < read / sum(map(len, logs_in(old).values())) < 4
     in_memory = [len(page_cache.resident(log)) for log in new.glob("*/*.log")]
     assert max(in_memory) <= 2, "a start looks at the ends of logs"
 
