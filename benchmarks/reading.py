@@ -66,19 +66,20 @@ def _targets(place: Path, megabytes: int, rounds: int) -> Iterator[Target]:
         rates = [_rate(_read, 1, counts[topic], path) for _ in range(rounds)]
         narrow = [_rate(_read, 1, counts[topic], path, ["offset", "timestamp"]) for _ in range(rounds)]
         counted = [_rate(_count, 1, counts[topic], path) for _ in range(rounds)]
+        case = f"{value_bytes:,} B" if codec == "none" else f"{value_bytes:,} B, {codec}"
         required = _TIMES_JAVA[codec] if value_bytes == 100 else None
         for name, found in (("read", rates), ("offset and timestamp", narrow), ("count", counted)):
-            yield Target(name=f"{topic}: {name}", unit="M records/s", values=[rate / 1e6 for rate in found])
+            yield Target(name=f"{case}: {name}", unit="M records/s", values=[rate / 1e6 for rate in found])
         for name, theirs in (("Kafka's consumer", java[topic]), ("confluent-kafka", librdkafka[topic])):
-            yield Target(name=f"{topic}: {name}", unit="M records/s", values=[rate / 1e6 for rate in theirs])
+            yield Target(name=f"{case}: {name}", unit="M records/s", values=[rate / 1e6 for rate in theirs])
         yield Target(
-            name=f"{topic}: read, as often as Kafka's consumer",
+            name=f"{case}: read, as often as Kafka's consumer",
             unit="×",
             values=[max(rates) / max(java[topic])],
             at_least=required,
         )
         yield Target(
-            name=f"{topic}: count, as often as read",
+            name=f"{case}: count, as often as read",
             unit="×",
             values=[max(counted) / max(rates)],
             at_least=_COUNT_TIMES,

@@ -18,7 +18,7 @@ from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_seg
 from kidxlib.audit.startup.metadata_log import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tiered.local_log import NotReady
-from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.partitions import named_key
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
@@ -151,7 +151,7 @@ def _audited_partitions(
     facts: list[dict[str, Any]] = []
     for key, audit in audits.items():
         audited[key], segments = _audited(audit, tasks.get(key, []), deep)
-        facts += [{**dict(zip(PARTITION_KEY, key, strict=True)), **row} for row in segments]
+        facts += [{**named_key(key), **row} for row in segments]
     return audited, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS))
 
 

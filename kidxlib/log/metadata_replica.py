@@ -214,7 +214,7 @@ class _Copy:
         metadata_batches: list[MetadataBatch] = []
         timestamp_ms, is_complete = None, False
         with contextlib.closing(LogFile(str(path))) as log:
-            for batch, controls in self._whole_batches(path, ReadAhead(log), 0):
+            for batch, controls in self._whole_batches(path, log, 0):
                 for name, fields in controls:
                     if name == _HEADER:
                         timestamp_ms = int(fields["lastContainedLogTimestamp"])
@@ -244,7 +244,7 @@ class _Copy:
             path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
             with contextlib.closing(LogFile(str(path))) as log:
                 begin = _position_of(log, start) if base < start else 0
-                for batch, _ in self._whole_batches(path, ReadAhead(log), begin, is_log=True):
+                for batch, _ in self._whole_batches(path, log, begin, is_log=True):
                     if batch.last_offset >= end:
                         yield batch
                         end = batch.last_offset + 1
@@ -255,7 +255,7 @@ class _Copy:
         self, path: Location, log: LogBytes, position: int, *, is_log: bool = False
     ) -> Iterator[tuple[MetadataBatch, _Controls]]:
         """The batches from a position up to the first torn one, each with its control records by name."""
-        self.read_to = position
+        self.read_to, log = position, ReadAhead(log)
         try:
             for batch in _up_to_damage(batches(log, position)) if is_log else batches(log, position):
                 if not is_crc_valid(log, batch):

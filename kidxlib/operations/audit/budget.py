@@ -26,7 +26,7 @@ from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in, taken_at
-from kidxlib.catalog.partitions import partition_keys, rows_of_keys
+from kidxlib.catalog.partitions import named_key, partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
@@ -179,7 +179,7 @@ class NotAudited:
     def as_json(self) -> list[dict[str, Any]]:
         return [
             {
-                **dict(zip(PARTITION_KEY, key, strict=True)),
+                **named_key(key),
                 "segments": left_out.segments,
                 "log_bytes": left_out.log_bytes,
                 "audited_at": None if left_out.audited_at is None else left_out.audited_at.astimezone(UTC).isoformat(),

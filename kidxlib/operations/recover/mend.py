@@ -27,7 +27,7 @@ from kidxlib.format.checkpoint_files import (
     LeaderEpochs,
     offset_checkpoint,
 )
-from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.metadata_image import Assignment, ClusterMetadata
@@ -194,7 +194,7 @@ def _mend_leader_epochs(
     if what == _MISSING_OR_EMPTY and of_log.first is None and remote is None:
         return
     start = max(offsets[0] if offsets else 0, log_dir.stop.log_start_offsets.get(partition, 0))
-    epochs = of_log.within(start, 2**63 - 1)
+    epochs = of_log.within(start, OFFSET_MAX)
     if remote is not None and local is not None:
         mended = mended_epochs(remote.segments, local, of_log)
         if isinstance(mended, str):

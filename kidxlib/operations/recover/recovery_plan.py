@@ -24,7 +24,7 @@ from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
 from kidxlib.audit.startup.node import directory_ids_of
 from kidxlib.catalog.matching import numbers_in
-from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.partitions import named_key
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import KidxError
@@ -457,7 +457,7 @@ def _gaps_of_log_dirs(
     for log_dir, forecasts in by_log_dir.items():
         for partition, forecast in zip(listed[log_dir].partitions, forecasts, strict=True):
             places[partition.key] = partition.directory.path
-            of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
+            of_partition = {**named_key(partition.key), "topic_id": partition.topic_id}
             rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]
     facts = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
     return gaps_in(facts, policy_of, GapEvidence(places)).with_known(facts)

@@ -26,7 +26,7 @@ from kidxlib.catalog.matching import numbers_in
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
-from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.plan import add_segments, find_partitions
 from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
@@ -51,7 +51,6 @@ from kidxlib.text.words import counted
 
 #: The value of a local limit that stands for the limit without `local.`.
 _SAME_AS_TOTAL_LIMIT: Final = -2
-_NO_END: Final = 2**63 - 1
 #: The name and the id of a topic.
 TopicId = tuple[str, str]
 #: The highest copied offset of a partition without a copied segment.
@@ -447,7 +446,7 @@ def _deleted_by_retention(
     if len(remote):
         whole, end = _with_local_segments(remote, sides.furthest(partition), copied_to, release)
         policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
-        bounds = RetentionBounds(0, end, _NO_END if len(whole) > len(remote) else end)
+        bounds = RetentionBounds(0, end, OFFSET_MAX if len(whole) > len(remote) else end)
         # One ms later, as a leader also deletes a segment that is exactly as old as the limit.
         decisions = decide(whole, bounds, policy, sides.as_of_ms + 1)
         gone = min(decisions.deleted, len(remote))
@@ -460,7 +459,7 @@ def _deleted_by_retention(
     in_log_dirs = _Amount()
     for log in sides.logs.get(partition, ()):
         segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
-        decisions = decide(segments, RetentionBounds(start, copied_to, _NO_END), local, sides.as_of_ms)
+        decisions = decide(segments, RetentionBounds(start, copied_to, OFFSET_MAX), local, sides.as_of_ms)
         in_log_dirs += _amount_of_first_segments(segments, decisions.deleted)
     return Deleted(_amount_of_first_segments(remote, gone), in_log_dirs)
 
