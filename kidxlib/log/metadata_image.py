@@ -94,15 +94,15 @@ class Assignment:
         replicas, directories, in_sync = values.get("replicas"), values.get("directories"), values.get("isr")
         leader = values.get("leader", _SAME_LEADER)
         epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
-        changed = replace(
-            self,
+        is_led = leader not in (_SAME_LEADER, _NO_LEADER)
+        return Assignment(
             replicas=self.replicas if replicas is None else tuple(replicas),
             directories=self.directories if directories is None else tuple(directories),
             leader_epoch=epoch,
+            last_leader=leader if is_led else self.last_leader,
+            led_epoch=epoch if is_led else self.led_epoch,
             in_sync=self.in_sync if in_sync is None else tuple(in_sync),
         )
-        is_led = leader not in (_SAME_LEADER, _NO_LEADER)
-        return replace(changed, last_leader=leader, led_epoch=epoch) if is_led else changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
-from kidxlib.format import segment_files
-from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC
+from kidxlib.format import layouts, segment_files
+from kidxlib.format.checksums import crc32c
 from kidxlib.records.batch_headers import BatchHeader, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
@@ -38,6 +38,12 @@ _VOTERS: Final = "KRAFT_VOTERS"
 _WITH_VOTERS: Final = ("LEADER_CHANGE", _VOTERS)
 #: A running node may delete the files of a snapshot while they are read; it has a later snapshot then.
 _TRIES: Final = 3
+
+#: The record of a batch that a controller writes every half second while nothing changes (`NoOpRecord`, KIP-835): its
+#: size, no attributes, the batch's time and offset, no key, and the value, whose type is 20.
+_NO_OP: Final = b"\x14\0\0\0\x01\x08\x01\x14\0\0\0"
+_IDLE_BYTES: Final = layouts.BATCH_V2.itemsize + len(_NO_OP)
+_HEADER_V2: Final = layouts.as_struct(layouts.BATCH_V2)
 
 _Controls: TypeAlias = Sequence[tuple[str, Mapping[str, Any]]]
 #: Whether a data record is to be kept.
@@ -144,7 +150,7 @@ def whole_batches_of_torn(path: Location) -> int | None:
     `MemoryRecords.firstBatchSize` is null.
     """
     with contextlib.closing(LogFile(str(path))) as log, contextlib.suppress(MalformedRecordsError):
-        if log.size == 0 or log.size >= HEADER_SIZE_UP_TO_MAGIC:
+        if log.size == 0 or log.size >= layouts.HEADER_SIZE_UP_TO_MAGIC:
             are_valid = [is_crc_valid(log, batch) for batch in batches(log)]
             return len(are_valid) if all(are_valid) else None
     return None
@@ -257,9 +263,11 @@ class _Copy:
         """The batches from a position up to the first torn one, each with its control records by name."""
         self.read_to, log = position, ReadAhead(log)
         try:
-            for batch in _up_to_damage(batches(log, position)) if is_log else batches(log, position):
-                if not is_crc_valid(log, batch):
-                    return
+            for batch in _sound_batches(log, position, is_log=is_log):
+                if isinstance(batch, MetadataBatch):
+                    self.read_to += _IDLE_BYTES
+                    yield batch, ()
+                    continue
                 self.read_to = batch.next_position
                 controls: list[tuple[str, Mapping[str, Any]]] = []
                 data: list[Record] = []
@@ -282,6 +290,35 @@ class _Copy:
 
     def _add_voters(self, fields: Mapping[str, Any], name: str) -> None:
         self.voters.append(frozenset(voter["voterId"] for voter in fields.get(name, ())))
+
+
+def _sound_batches(log: LogBytes, position: int, *, is_log: bool) -> Iterator[BatchHeader | MetadataBatch]:
+    """The batches from a position up to the first torn one; those of an idle cluster as `_idle_batch` reads them."""
+    while True:
+        while (idle := _idle_batch(log, position)) is not None:
+            position += _IDLE_BYTES
+            yield idle
+        following = batches(log, position)
+        batch = next(_up_to_damage(following) if is_log else following, None)
+        if batch is None or not is_crc_valid(log, batch):
+            return
+        yield batch
+        position = batch.next_position
+
+
+def _idle_batch(log: LogBytes, position: int) -> MetadataBatch | None:
+    """The whole batch at a position, if a `NoOpRecord` is all that it has: an idle cluster writes hardly any other, and
+    an image needs only to know how far it goes. That takes a fifth of what reading its record takes.
+    """
+    content = log.read(position, _IDLE_BYTES)
+    if content[layouts.BATCH_V2.itemsize :] != _NO_OP:
+        return None
+    header = _HEADER_V2.unpack_from(content)
+    offset, length, epoch, magic, crc, attributes, offset_delta, _, timestamp_ms, *_, count = header
+    is_idle = (length + layouts.LOG_OVERHEAD, magic, attributes, offset_delta, count) == (_IDLE_BYTES, 2, 0, 0, 1)
+    if not is_idle or crc != crc32c(content[layouts.V2_ATTRIBUTES_AT :]):
+        return None
+    return MetadataBatch(offset, epoch, timestamp_ms, ())
 
 
 def _up_to_damage(log_batches: Iterator[BatchHeader]) -> Iterator[BatchHeader]:

@@ -40,13 +40,17 @@ class Readable:
         """The big-endian number in the next `size` bytes."""
         return int.from_bytes(self._primitive(size), signed=signed)
 
+    def numbers(self, of_all: struct.Struct) -> list[Any]:
+        """All numbers of an array."""
+        return list(of_all.unpack(self._primitive(of_all.size)))
+
     def double(self) -> float:
         value: float = _DOUBLE.unpack(self._primitive(_DOUBLE.size))[0]
         return value
 
     def uuid(self) -> str:
         """A UUID as Kafka shows it: URL-safe base64 without padding (`Uuid.toString`)."""
-        return base64.urlsafe_b64encode(self.number(8, signed=False).to_bytes(8) + self._primitive(8)).decode()[:-2]
+        return _uuid_text(self._primitive(16))
 
     def unsigned_varint(self) -> int:
         """`ByteUtils.readUnsignedVarint`, whose result Java takes for an int."""
@@ -89,6 +93,11 @@ class Readable:
         raise UnreadableMessageError("more bytes", message)
 
 
+@functools.lru_cache(maxsize=16 * 1024)  # many records have the same topic's and log dirs' ids
+def _uuid_text(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode()[:-2]
+
+
 _Read: TypeAlias = Callable[[Readable], Any]
 
 _STRING_BYTES_MAX: Final = 0x7FFF
@@ -111,6 +120,9 @@ _FIXED: Final[Mapping[str, _Read]] = {
 _NO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 _DOUBLE: Final = struct.Struct(">d")
+
+#: Arrays of these are read at once: they are most of what partitions' records have.
+_ARRAY_FORMATS: Final[Mapping[str, str]] = {"int16": "h", "int32": "i", "int64": "q"}
 
 #: Signed integers are written by their size; these have none.
 _UNSIGNED: Final = frozenset({"uint16", "uint32"})
@@ -270,7 +282,7 @@ def _field_reader(scope: MessageScope, field: Field) -> _Read:
     nullable = scope.is_in(field.nullable)
     if field.element_type is not None:
         read_element = _value_reader(scope, field, field.element_type, f"{field.name} element", nullable=False)
-        return _array_reader(field.name, read_element, scope, nullable)
+        return _array_reader(field, read_element, scope, nullable)
     read_value = _value_reader(scope, field, field.type, field.name, nullable)
     if not nullable or field.type in ("string", "bytes"):
         return read_value
@@ -292,8 +304,9 @@ def _value_reader(scope: MessageScope, field: Field, kind: str, name: str, nulla
     return _struct_reader(scope.within(field), scope.fields_of(field))
 
 
-def _array_reader(name: str, read_element: _Read, scope: MessageScope, nullable: bool) -> _Read:
-    is_flexible, limits_counts = scope.is_flexible, scope.limits_counts
+def _array_reader(field: Field, read_element: _Read, scope: MessageScope, nullable: bool) -> _Read:
+    name, is_flexible, limits_counts = field.name, scope.is_flexible, scope.limits_counts
+    array_format = _ARRAY_FORMATS.get(field.element_type or "")
 
     def read(readable: Readable) -> list[Any] | None:
         count = _length(readable, is_flexible, 4)
@@ -312,9 +325,16 @@ def _array_reader(name: str, read_element: _Read, scope: MessageScope, nullable:
                 f"Tried to read a collection of size {count}, which exceeds the maximum allowed size of "
                 f"{ARRAY_ELEMENTS_MAX}.",
             )
+        if array_format is not None:
+            return readable.numbers(_struct_of(array_format, count))
         return [read_element(readable) for _ in range(count)]
 
     return read
+
+
+@functools.lru_cache
+def _struct_of(array_format: str, count: int) -> struct.Struct:
+    return struct.Struct(f">{count}{array_format}")
 
 
 def _bytes_reader(name: str, is_text: bool, is_flexible: bool, nullable: bool) -> _Read:

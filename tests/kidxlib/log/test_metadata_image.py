@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kidxlib.errors import ClusterMetadataError
+from kidxlib.errors import ClusterMetadataError, MalformedRecordsError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import AsOf, Assignment, ClusterMetadata, read_cluster_metadata, read_despite_damage
+from kidxlib.log.metadata_replica import read_replica
+from kidxlib.records.batch_headers import batches, is_crc_valid
+from kidxlib.records.reader import records
+from kidxlib.storage.log_bytes import WholeLog
 from tests.support.cluster_metadata import (
     BROKER,
     change,
@@ -179,6 +188,54 @@ def test_a_log_ends_at_a_torn_batch(tmp_path: Path) -> None:
     for logs in ({0: first + broken}, {0: first + last[:-3]}, {0: first + broken, 3: data(3, [topic("v", _B)])}):
         found = read_cluster_metadata(write_copy(tmp_path, logs))
         assert (found.topics, found.end_offset, found.as_of) == ({"t": _A}, 2, AsOf(2, 10))
+
+
+_NO_OP = change("NoOpRecord")
+#: The values of a batch, and how it differs from others.
+_BATCHES: list[tuple[list[bytes], dict[str, Any]]] = [
+    ([_NO_OP], {}),
+    ([_NO_OP], {"leader_epoch": 7}),
+    ([_NO_OP], {"attributes": 8}),
+    ([_NO_OP], {"magic": 3}),
+    ([_NO_OP], {"last_offset_delta": 2}),
+    ([_NO_OP, _NO_OP], {}),
+    ([_NO_OP[:-1]], {}),
+    ([topic("t", _A)], {}),
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(_BATCHES), st.integers(-1, 99))),
+    st.none() | st.tuples(st.integers(0, 2**16), st.integers(0, 7)),
+)
+def test_batches_of_an_idle_cluster_are_read_as_others(
+    of_log: Sequence[tuple[tuple[list[bytes], dict[str, Any]], int]], flipped: tuple[int, int] | None
+) -> None:
+    """Also where a bit has changed: which batches there are, and how far each one goes."""
+    content, end = bytearray(), 0
+    for (values, fields), timestamp_ms in of_log:
+        content += data(end, values, timestamp_ms, **fields)
+        end += 1 + fields.get("last_offset_delta", len(values) - 1)
+    if flipped is not None and content:
+        content[flipped[0] % len(content)] ^= 1 << flipped[1]
+    log = WholeLog(np.frombuffer(bytes(content), np.uint8))
+    expected, end = list[tuple[int, int, int, list[bytes | None]]](), 0
+    with contextlib.suppress(MalformedRecordsError):
+        for batch in batches(log):
+            if not is_crc_valid(log, batch):
+                break
+            if batch.last_offset >= end:
+                wanted = [record.value for record in records(log, batch) if record.value != _NO_OP]
+                place = batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp
+                expected.append((*place, wanted))
+                end = batch.last_offset + 1
+    with tempfile.TemporaryDirectory() as directory:
+        copy = write_copy(Path(directory), {0: bytes(content)})
+        found = read_replica(copy, lambda record: record.value != _NO_OP).log
+    assert [
+        (batch.last_offset, batch.epoch, batch.timestamp_ms, [record.value for record in batch.records])
+        for batch in found
+    ] == expected
 
 
 def test_segments_follow_one_another(tmp_path: Path) -> None:
