@@ -39,14 +39,14 @@ _WITH_VOTERS: Final = ("LEADER_CHANGE", _VOTERS)
 #: A running node may delete the files of a snapshot while they are read; it has a later snapshot then.
 _TRIES: Final = 3
 
-#: The record of a batch that a controller writes every half second while nothing changes (`NoOpRecord`, KIP-835): its
-#: size, no attributes, the batch's time and offset, no key, and the value, whose type is 20.
+#: The only record of a batch that a controller writes every half second while nothing changes (`NoOpRecord`, KIP-835):
+#: the size, attributes, deltas of timestamp and offset, no key, and the value, of type 20.
 _NO_OP: Final = b"\x14\0\0\0\x01\x08\x01\x14\0\0\0"
 _IDLE_BYTES: Final = layouts.BATCH_V2.itemsize + len(_NO_OP)
-_HEADER_V2: Final = layouts.as_struct(layouts.BATCH_V2)
+_BATCH_V2: Final = layouts.as_struct(layouts.BATCH_V2)
 
 _Controls: TypeAlias = Sequence[tuple[str, Mapping[str, Any]]]
-#: Whether a data record is to be kept.
+#: Whether a data record is to be kept. It is not asked about each `NoOpRecord`: nobody wants these.
 Wanted: TypeAlias = Callable[[Record], bool]
 
 
@@ -294,26 +294,29 @@ class _Copy:
 
 def _sound_batches(log: LogBytes, position: int, *, is_log: bool) -> Iterator[BatchHeader | MetadataBatch]:
     """The batches from a position up to the first torn one; those of an idle cluster as `_idle_batch` reads them."""
-    while True:
+    is_idle = True
+    while is_idle:
         while (idle := _idle_batch(log, position)) is not None:
             position += _IDLE_BYTES
             yield idle
-        following = batches(log, position)
-        batch = next(_up_to_damage(following) if is_log else following, None)
-        if batch is None or not is_crc_valid(log, batch):
-            return
-        yield batch
-        position = batch.next_position
+        is_idle, following = False, batches(log, position)
+        for batch in _up_to_damage(following) if is_log else following:
+            if not is_crc_valid(log, batch):
+                return
+            yield batch
+            position = batch.next_position
+            if is_idle := log.read(position + layouts.BATCH_V2.itemsize, len(_NO_OP)) == _NO_OP:
+                break
 
 
 def _idle_batch(log: LogBytes, position: int) -> MetadataBatch | None:
-    """The whole batch at a position, if a `NoOpRecord` is all that it has: an idle cluster writes hardly any other, and
-    an image needs only to know how far it goes. That takes a fifth of what reading its record takes.
+    """The whole batch at a position, if a `NoOpRecord` is all that it has. An idle cluster writes hardly any others,
+    and what an image needs of them, how far they go, is read in a sixth of the time in which a record is.
     """
     content = log.read(position, _IDLE_BYTES)
     if content[layouts.BATCH_V2.itemsize :] != _NO_OP:
         return None
-    header = _HEADER_V2.unpack_from(content)
+    header = _BATCH_V2.unpack_from(content)
     offset, length, epoch, magic, crc, attributes, offset_delta, _, timestamp_ms, *_, count = header
     is_idle = (length + layouts.LOG_OVERHEAD, magic, attributes, offset_delta, count) == (_IDLE_BYTES, 2, 0, 0, 1)
     if not is_idle or crc != crc32c(content[layouts.V2_ATTRIBUTES_AT :]):

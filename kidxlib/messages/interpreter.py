@@ -40,9 +40,9 @@ class Readable:
         """The big-endian number in the next `size` bytes."""
         return int.from_bytes(self._primitive(size), signed=signed)
 
-    def numbers(self, of_all: struct.Struct) -> list[Any]:
-        """All numbers of an array."""
-        return list(of_all.unpack(self._primitive(of_all.size)))
+    def numbers(self, layout: struct.Struct) -> list[Any]:
+        """The numbers of an array, at once."""
+        return list(layout.unpack(self._primitive(layout.size)))
 
     def double(self) -> float:
         value: float = _DOUBLE.unpack(self._primitive(_DOUBLE.size))[0]
@@ -122,7 +122,7 @@ _NO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 _DOUBLE: Final = struct.Struct(">d")
 
 #: Arrays of these are read at once: they are most of what partitions' records have.
-_ARRAY_FORMATS: Final[Mapping[str, str]] = {"int16": "h", "int32": "i", "int64": "q"}
+_ARRAY_FORMATS: Final[Mapping[str, str]] = {"int16": "h", "int32": "i"}
 
 #: Signed integers are written by their size; these have none.
 _UNSIGNED: Final = frozenset({"uint16", "uint32"})

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import ClusterMetadataError, MalformedRecordsError
+from kidxlib.format import layouts
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import AsOf, Assignment, ClusterMetadata, read_cluster_metadata, read_despite_damage
 from kidxlib.log.metadata_replica import read_replica
 from kidxlib.records.batch_headers import batches, is_crc_valid
-from kidxlib.records.reader import records
+from kidxlib.records.reader import Record, records
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.cluster_metadata import (
     BROKER,
@@ -191,51 +192,72 @@ def test_a_log_ends_at_a_torn_batch(tmp_path: Path) -> None:
 
 
 _NO_OP = change("NoOpRecord")
-#: The values of a batch, and how it differs from others.
+#: The values of a batch, and fields of its header that are not as usual.
 _BATCHES: list[tuple[list[bytes], dict[str, Any]]] = [
     ([_NO_OP], {}),
     ([_NO_OP], {"leader_epoch": 7}),
-    ([_NO_OP], {"attributes": 8}),
     ([_NO_OP], {"magic": 3}),
     ([_NO_OP], {"last_offset_delta": 2}),
+    ([_NO_OP], {"attributes": layouts.CODEC_ZSTD}),
+    ([_NO_OP], {"records": 2}),
     ([_NO_OP, _NO_OP], {}),
-    ([_NO_OP[:-1]], {}),
+    ([_NO_OP[:-1] + b"\1"], {}),
     ([topic("t", _A)], {}),
 ]
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(_BATCHES), st.integers(-1, 99))),
-    st.none() | st.tuples(st.integers(0, 2**16), st.integers(0, 7)),
-)
-def test_batches_of_an_idle_cluster_are_read_as_others(
-    of_log: Sequence[tuple[tuple[list[bytes], dict[str, Any]], int]], flipped: tuple[int, int] | None
-) -> None:
-    """Also where a bit has changed: which batches there are, and how far each one goes."""
-    content, end = bytearray(), 0
-    for (values, fields), timestamp_ms in of_log:
-        content += data(end, values, timestamp_ms, **fields)
-        end += 1 + fields.get("last_offset_delta", len(values) - 1)
-    if flipped is not None and content:
-        content[flipped[0] % len(content)] ^= 1 << flipped[1]
-    log = WholeLog(np.frombuffer(bytes(content), np.uint8))
-    expected, end = list[tuple[int, int, int, list[bytes | None]]](), 0
+def _is_other(record: Record) -> bool:
+    return record.value != _NO_OP
+
+
+def _batches_of(copy: Path) -> Any:
+    """The batches of a copy's log, each with its place and its records, and where it is torn; or why there is none."""
+    try:
+        replica = read_replica(copy, _is_other)
+    except ClusterMetadataError:
+        return None
+    places = [(batch.last_offset, batch.epoch, batch.timestamp_ms, [*batch.records]) for batch in replica.log]
+    return places, None if replica.torn_at is None else replica.torn_at[1]
+
+
+def _batches_one_by_one(content: bytes) -> Any:
+    """The same, of the log's bytes."""
+    log, places, read_to, end = WholeLog(np.frombuffer(content, np.uint8)), list[Any](), 0, 0
     with contextlib.suppress(MalformedRecordsError):
         for batch in batches(log):
             if not is_crc_valid(log, batch):
                 break
+            try:
+                others = [record for record in records(log, batch) if _is_other(record)]
+            except MalformedRecordsError:
+                return None
             if batch.last_offset >= end:
-                wanted = [record.value for record in records(log, batch) if record.value != _NO_OP]
-                place = batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp
-                expected.append((*place, wanted))
+                places.append((batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, others))
                 end = batch.last_offset + 1
+            read_to = batch.next_position
+    return places, read_to if read_to < len(content) else None
+
+
+@given(st.lists(st.tuples(st.sampled_from(_BATCHES), st.integers(-1, 99))), st.integers(0, 99))
+def test_batches_of_an_idle_cluster_are_read_as_others(
+    of_log: Sequence[tuple[tuple[list[bytes], dict[str, Any]], int]], bytes_lost: int
+) -> None:
+    content, end = bytearray(), 0
+    for (values, fields), timestamp_ms in of_log:
+        content += data(end, values, timestamp_ms, **fields)
+        end += 1 + fields.get("last_offset_delta", len(values) - 1)
+    kept = bytes(content[: max(len(content) - bytes_lost, 0)])
     with tempfile.TemporaryDirectory() as directory:
-        copy = write_copy(Path(directory), {0: bytes(content)})
-        found = read_replica(copy, lambda record: record.value != _NO_OP).log
-    assert [
-        (batch.last_offset, batch.epoch, batch.timestamp_ms, [record.value for record in batch.records])
-        for batch in found
-    ] == expected
+        assert _batches_of(write_copy(Path(directory), {0: kept})) == _batches_one_by_one(kept)
+
+
+def test_each_bit_of_an_idle_batch_counts(tmp_path: Path) -> None:
+    batch, before, after = data(2, [_NO_OP], 20), data(1, [topic("t", _A)], 10), data(3, [_NO_OP], 30)
+    for bit in range(8 * len(batch)):
+        changed = bytearray(batch)
+        changed[bit // 8] ^= 1 << bit % 8
+        content = before + changed + after
+        assert _batches_of(write_copy(tmp_path, {0: content})) == _batches_one_by_one(content), f"bit {bit}"
 
 
 def test_segments_follow_one_another(tmp_path: Path) -> None:
