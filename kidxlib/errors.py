@@ -46,10 +46,6 @@ class OffsetOutOfRangeError(KidxError):
     """An offset is asked for that the log does not have any more, or not yet (`OffsetOutOfRangeException`)."""
 
 
-class InvalidFetchError(KidxError):
-    """A fetch asks for a number of bytes that cannot be (`IllegalArgumentException` of `LogSegment.read`)."""
-
-
 class BrokenSegmentError(KidxError):
     """A segment is asked whose log is known to be damaged."""
 

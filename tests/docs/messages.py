@@ -261,7 +261,6 @@ SECTIONS: Final = (
                 "NoSegmentsError",
                 "BrokenSegmentError",
                 "OffsetOutOfRangeError",
-                "InvalidFetchError",
                 "NoSuchEntryError",
                 "IndexSizeError",
             ),

@@ -21,14 +21,15 @@ from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.log.log import LeaderEpochCache, Log, collect_aborted, read_log
-from kidxlib.log.segment import LogOffset, LogSegment, RollParams, should_roll
+from kidxlib.log.log import LeaderEpochCache, Log
+from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
+from tests.support.broker_answers import LogOffset, RollParams, collect_aborted, read_log, should_roll
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.lookups import KafkaLog
 from tests.support.logs import encoded

@@ -20,8 +20,8 @@ from py4j.protocol import Py4JJavaError
 
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.index.transaction import AbortedInRange, AbortedTransaction
-from kidxlib.log.log import Fetched
-from kidxlib.log.segment import LogOffset, TimestampAndOffset
+from kidxlib.log.segment import TimestampAndOffset
+from tests.support.broker_answers import Fetched, LogOffset
 from tests.support.kafka.classes import Kafka, KafkaError, error_of
 from tests.support.kafka.functions import LOG_PACKAGE
 from tests.support.kafka.moved import MovedError
