@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,39 +40,8 @@ from kidxlib.storage.log_bytes import (
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.s3 import ObjectPath, is_object, open_object, read_object_into
 
-
-class OpenedLog(Protocol):
-    """A segment's log, opened for reading.
-
-    Attributes:
-        reads: requests and bytes of reading an object; None for a file of this machine.
-        status: of a file of this machine; None for an object.
-    """
-
-    version: FileVersion
-
-    @property
-    def reads(self) -> RangeRequests | None: ...
-
-    @property
-    def status(self) -> os.stat_result | None: ...
-
-    def log(
-        self,
-        size: int | None = None,
-        *,
-        use_mmap: bool,
-        access: Access = Access.NORMAL,
-        chunk_bytes: int | None = None,
-    ) -> LogBytes:
-        """The first `size` bytes of the log, or all, valid as long as it is open. An object is never mapped
-        (`map_log`). A log that is not mapped is read `chunk_bytes` at a time; None: as a scan needs them.
-        """
-        ...
-
-    def ensure_unchanged(self) -> None:
-        """Raise `LogChangedError` if the log has changed since it was opened; called after reading."""
-        ...
+#: A segment's log, opened for reading.
+OpenedLog: TypeAlias = "OpenedFile | _OpenedObject"
 
 
 @contextlib.contextmanager
@@ -281,6 +250,14 @@ class OpenedTogether:
 
 
 class _OpenedObject:
+    """An object, opened for reading: what `OpenedFile` has.
+
+    Attributes:
+        reads: requests and bytes of reading it.
+    """
+
+    status = None
+
     def __init__(self, path: ObjectPath) -> None:
         self._path = path
         self._file, self._opened_status = open_object(path)
@@ -288,10 +265,6 @@ class _OpenedObject:
         self._logs: list[RangedLog] = []
         self.version = FileVersion.of_object(self._opened_status)
         self.reads = RangeRequests(requests=1)
-
-    @property
-    def status(self) -> os.stat_result | None:
-        return None
 
     def log(
         self,
@@ -301,6 +274,7 @@ class _OpenedObject:
         access: Access = Access.NORMAL,
         chunk_bytes: int | None = None,
     ) -> LogBytes:
+        """See `OpenedFile.log`; an object is never mapped."""
         wanted = self.version.size if size is None else size
         # A caller that asks for small chunks searches: it rarely reads the next range.
         ahead = RANGES_AHEAD if chunk_bytes is None or chunk_bytes >= CHUNK_BYTES else 1
@@ -331,14 +305,15 @@ class _OpenedObject:
 class OpenedFile:
     """A file of this machine, opened for reading. Whoever has opened its descriptor closes it."""
 
+    reads = None
+
     def __init__(self, descriptor: int, version: FileVersion) -> None:
         self._descriptor = descriptor
         self.version = version
-        self.reads = None
         self._opened = contextlib.ExitStack()
 
     @property
-    def status(self) -> os.stat_result | None:
+    def status(self) -> os.stat_result:
         return os.fstat(self._descriptor)
 
     def log(
@@ -349,6 +324,9 @@ class OpenedFile:
         access: Access = Access.NORMAL,
         chunk_bytes: int | None = None,
     ) -> LogBytes:
+        """The first `size` bytes of the log, or all, valid as long as it is open (`map_log`). A log that is not mapped
+        is read `chunk_bytes` at a time; None: as a scan needs them.
+        """
         size = self.version.size if size is None else size
         if access is Access.SEQUENTIAL and 0 < size <= layouts.SEGMENT_BYTES_MAX:  # longer logs are never read
             mapped = map_log(self._descriptor, size)
@@ -380,6 +358,7 @@ class OpenedFile:
         return log
 
     def ensure_unchanged(self) -> None:
+        """Raise `LogChangedError` if the log has changed since it was opened; called after reading."""
         ensure_unchanged(self._descriptor, self.version)
 
     def close(self) -> None:
