@@ -127,43 +127,12 @@ def taken_at(column: Values, at: Positions) -> Values:
     return column.take(places)
 
 
-# pa.array() and to_numpy() import pandas if it is installed, which takes longer than a listing, or all else in `kidx
-# seek`.
-
-
-def numbers_array(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array[Any]:
-    return _array(kind, len(values), _bits(filled), values)
-
-
-def flags_array(flags: NDArray[np.bool_]) -> pa.Array[Any]:
-    return _array(pa.bool_(), len(flags), None, _bits(flags))
-
-
-def strings_array(texts: list[str]) -> pa.Array[Any]:
-    encoded = [text.encode() for text in texts]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return _array(pa.string(), len(texts), None, ends, np.frombuffer(b"".join(encoded), np.uint8))
-
-
-def words_array(words: Sequence[str], which: NDArray[np.int32]) -> pa.Array[Any]:
-    """An array of words, by their positions in a list of few."""
-    positions = _array(pa.int32(), len(which), None, which)
-    return pa.DictionaryArray.from_arrays(positions, strings_array([*words])).cast(pa.string())
-
-
 def numpy_of(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
-    """The numbers of a column without nulls."""
+    """The numbers of a column without nulls. `to_numpy` imports pandas if it is installed, which takes longer than a
+    listing.
+    """
     chunks: list[NDArray[Any]] = [np.from_dlpack(chunk) for chunk in column.chunks]
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
-
-
-def _array(kind: pa.DataType, rows: int, *parts: NDArray[Any] | None) -> pa.Array[Any]:
-    """An array of buffers; the first has the validity bits."""
-    return pa.Array.from_buffers(kind, rows, [None if part is None else pa.py_buffer(part.data) for part in parts])
-
-
-def _bits(flags: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    return np.packbits(flags, bitorder="little")
 
 
 def runs(columns: Sequence[pa.Array[Any]]) -> Iterator[tuple[int, int]]:

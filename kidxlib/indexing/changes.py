@@ -14,18 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import (
-    Flags,
-    Longs,
-    Positions,
-    Values,
-    flags_of,
-    is_any_of,
-    numbers_in,
-    same_text,
-    texts,
-    words_array,
-)
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, flags_of, is_any_of, numbers_in, same_text, texts
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts, IntervalSource
 from kidxlib.catalog.tables import FACTS_VERSION
@@ -42,6 +31,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.known_segments import KEYS, NOWHERE, MatchedListing, match_listing, missing_segments
 from kidxlib.indexing.listing import TO_READ, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
+from kidxlib.records.arrow_columns import words_array
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Directory, list_directory, object_sizes, packed_sizes

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Longs, Values, flags_array, numbers_array, numpy_of
+from kidxlib.catalog.matching import Longs, Values, numpy_of
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
@@ -33,6 +33,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
+from kidxlib.records.arrow_columns import flags_array, numbers_array
 from kidxlib.storage.location import (
     Directory,
     FileVersion,
@@ -330,10 +331,10 @@ class ListedSegments:
         partitions, log_bytes, inodes = partitions[order], log_bytes[order], inodes[order]
         last = np.ones(len(order), np.bool_)
         last[:-1] = partitions[1:] != partitions[:-1]
-        all_rows, seen = np.ones(len(order), np.bool_), log_bytes != NOT_SEEN
+        seen = log_bytes != NOT_SEEN
         columns = [
-            (partitions, all_rows),
-            (base_offsets[order], all_rows),
+            (partitions, None),
+            (base_offsets[order], None),
             (log_bytes, seen),
             (mtimes[order], seen),
             (inodes, seen & (inodes != NO_INODE)),
@@ -351,7 +352,7 @@ class ListedSegments:
 
 def rows_of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
     """The rows of the partitions with these numbers, in order; the partitions get new numbers."""
-    wanted = numbers_array(pa.int32(), np.array(kept, np.int32), np.ones(len(kept), np.bool_))
+    wanted = numbers_array(pa.int32(), np.array(kept, np.int32))
     numbers: Values = pc.index_in(rows["listed_partition"], value_set=wanted)
     return rows.set_column(0, LISTED.field(0), numbers).filter(numbers.is_valid())
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Longs, Positions, Values, numbers_array, numbers_in, words_array
+from kidxlib.catalog.matching import Flags, Longs, Positions, Values, numbers_in
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import CheckpointError, UsageError, describe_error
@@ -38,6 +38,7 @@ from kidxlib.indexing.listing import (
     warnings_of_unlistable,
 )
 from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory, SegmentFile, Source
+from kidxlib.records.arrow_columns import numbers_array, words_array
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion, Location
 from kidxlib.storage.log_dir import Checkpoints, read_topic_id, why_no_partitions
@@ -410,7 +411,7 @@ class Plan:
         )
         rows, partitions = self.segments.num_rows, partition_numbers(self.segments)
         columns = [
-            numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
+            numbers_array(pa.int64(), intervals[partitions]),
             words_array(INTERVAL_SOURCES, sources[partitions]),
             pa.array(np.zeros(rows, np.bool_)),
         ]

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import flags_array, numbers_array, strings_array
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.checkpoint_files import (
@@ -20,6 +19,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
+from kidxlib.records.arrow_columns import flags_array, numbers_array, strings_array
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.log_dir import IN_BUCKET_OR_LOST

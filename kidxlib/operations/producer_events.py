@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Values, flags_array, lengths_of, runs
+from kidxlib.catalog.matching import Flags, Values, lengths_of, runs
 from kidxlib.catalog.partitions import EVENT_KINDS
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.indexing.source import SegmentFile
+from kidxlib.records.arrow_columns import flags_array
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
 

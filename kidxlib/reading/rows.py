@@ -20,7 +20,7 @@ from kidxlib.format import layouts
 from kidxlib.reading.left_out import LogRead, TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
-from kidxlib.records.arrow_columns import CONSUMED, Array, batch_rows, has_attribute, numbers, words
+from kidxlib.records.arrow_columns import CONSUMED, Array, batch_rows, has_attribute, numbers_array, words_array
 from kidxlib.records.arrow_records import pieces, record_batch
 from kidxlib.records.batch_table import BatchTable
 from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
@@ -150,9 +150,9 @@ def _constants(read: SegmentRead, rows: int, schema: pa.Schema) -> dict[str, Arr
     """The columns that are the same for all records of a segment."""
     constants = {}
     if "topic" in schema.names:
-        constants["topic"] = words([read.topic], np.zeros(rows, np.int32))
+        constants["topic"] = words_array([read.topic], np.zeros(rows, np.int32))
     if "partition" in schema.names:
-        constants["partition"] = numbers(pa.int32(), np.full(rows, read.partition))
+        constants["partition"] = numbers_array(pa.int32(), np.full(rows, read.partition))
     return constants
 
 

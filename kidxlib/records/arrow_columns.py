@@ -1,6 +1,6 @@
 """The columns of batches and of records as Arrow tables, with the names of `kidx dump --json`; Arrow arrays made from
-numbers in memory; and the rows of batches, one for each header (`batch_rows`). `kidxlib.records.arrow_records` makes
-the rows of records.
+numbers and texts in memory, for other tables, too; and the rows of batches, one for each header (`batch_rows`).
+`kidxlib.records.arrow_records` makes the rows of records.
 
 Numbers are as Kafka stores them, so −1 is none; a column of whole numbers stays one in pandas. `pa.array` and
 `to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
@@ -106,7 +106,7 @@ def records_schema(columns: Iterable[str] | None, known: pa.Schema = RECORDS) ->
     return pa.schema([known.field(name) for name in names])
 
 
-def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
+def numbers_array(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
     """An Arrow array with a copy of numbers, null where `filled` is false."""
     dense = np.array(values, "i8" if pa.types.is_timestamp(kind) else str(kind), order="C")
     return pa.Array.from_buffers(
@@ -114,17 +114,21 @@ def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] |
     )
 
 
-def flags(values: NDArray[np.bool_]) -> Array:
+def flags_array(values: NDArray[np.bool_]) -> Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
-def words(names: Sequence[str], which: NDArray[Any]) -> Array:
+def words_array(names: Sequence[str], which: NDArray[Any]) -> Array:
     """An Arrow array of names by their numbers; null below 0."""
-    encoded = [name.encode() for name in names]
+    positions = numbers_array(pa.int32(), which, which >= 0)
+    return pa.DictionaryArray.from_arrays(positions, strings_array(names)).cast(pa.string())
+
+
+def strings_array(texts: Sequence[str]) -> Array:
+    encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
-    dictionary = pa.Array.from_buffers(pa.string(), len(names), buffers)
-    return pa.DictionaryArray.from_arrays(numbers(pa.int32(), which, which >= 0), dictionary).cast(pa.string())
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
@@ -138,7 +142,7 @@ def timestamp_type_ids(batches: NDArray[np.void]) -> NDArray[np.int32]:
 
 
 def timestamp_types(ids: NDArray[np.int32]) -> Array:
-    return words(_TIMESTAMP_TYPES, ids + 1)
+    return words_array(_TIMESTAMP_TYPES, ids + 1)
 
 
 def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
@@ -157,7 +161,7 @@ def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) ->
 def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
     """The sequence numbers of records, from the first ones of their batches and from offset deltas; −1 is none."""
     sequences = incremented_sequences(first, offset_deltas)
-    return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))
+    return numbers_array(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))
 
 
 def batch_rows(
@@ -171,20 +175,20 @@ def batch_rows(
     is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
     has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
     columns = {
-        "topic": words([topic], np.zeros(len(batches), np.int32)),
-        "partition": numbers(pa.int32(), np.full(len(batches), partition)),
-        "segment_base_offset": numbers(pa.int64(), np.full(len(batches), segment_base_offset)),
-        "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
-        "records": numbers(pa.int32(), batches["records_count"], is_told),
+        "topic": words_array([topic], np.zeros(len(batches), np.int32)),
+        "partition": numbers_array(pa.int32(), np.full(len(batches), partition)),
+        "segment_base_offset": numbers_array(pa.int64(), np.full(len(batches), segment_base_offset)),
+        "base_offset": numbers_array(pa.int64(), batches["offset_field"], is_told),
+        "records": numbers_array(pa.int32(), batches["records_count"], is_told),
         "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
-        "codec": words(layouts.CODECS, codecs),
+        "codec": words_array(layouts.CODECS, codecs),
         "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
-        "transactional": flags(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
-        "control": flags(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
-        "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
-        "crc_is_right": flags(batches["crc_is_right"] == 1),
+        "transactional": flags_array(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
+        "control": flags_array(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
+        "delete_horizon_ms": numbers_array(pa.int64(), batches["base_timestamp"], has_horizon),
+        "crc_is_right": flags_array(batches["crc_is_right"] == 1),
     }
     for field in schema:
         if field.name not in columns:
-            columns[field.name] = numbers(field.type, batches[_IN_HEADER.get(field.name, field.name)])
+            columns[field.name] = numbers_array(field.type, batches[_IN_HEADER.get(field.name, field.name)])
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -23,13 +23,13 @@ from kidxlib.records.arrow_columns import (
     HEADER,
     HEADERS,
     Array,
-    flags,
+    flags_array,
     has_attribute,
-    numbers,
+    numbers_array,
     sequence_numbers,
     timestamp_type_ids,
     timestamp_types,
-    words,
+    words_array,
 )
 from kidxlib.records.batch_table import BatchTable
 from kidxlib.records.control import read_control_record
@@ -76,15 +76,15 @@ def pieces(placed: PlacedRecords, rows_max: int, bytes_max: int) -> Iterator[Pla
 
 
 def _of_places(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
-    return numbers(kind, placed.places[field])
+    return numbers_array(kind, placed.places[field])
 
 
 def _of_batches(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
-    return numbers(kind, placed.of_batches(field))
+    return numbers_array(kind, placed.of_batches(field))
 
 
 def _flags(bit: int, placed: PlacedRecords) -> Array:
-    return flags(has_attribute(placed.batches, bit)[placed.places["batch"]])
+    return flags_array(has_attribute(placed.batches, bit)[placed.places["batch"]])
 
 
 def _timestamp_type(placed: PlacedRecords) -> Array:
@@ -92,7 +92,7 @@ def _timestamp_type(placed: PlacedRecords) -> Array:
 
 
 def _timestamp_type_id(placed: PlacedRecords) -> Array:
-    return numbers(pa.int32(), timestamp_type_ids(placed.batches)[placed.places["batch"]])
+    return numbers_array(pa.int32(), timestamp_type_ids(placed.batches)[placed.places["batch"]])
 
 
 def _sequences(placed: PlacedRecords) -> Array:
@@ -184,7 +184,7 @@ def _rows(placed: PlacedRecords, segment_base_offset: int, schema: pa.Schema) ->
         control_types, malformed = _control_types(placed)
         placed = PlacedRecords(placed.batches, placed.places[: len(control_types)])
         others["control_type"] = control_types
-    others["segment_base_offset"] = numbers(pa.int64(), np.full(len(placed.places), segment_base_offset))
+    others["segment_base_offset"] = numbers_array(pa.int64(), np.full(len(placed.places), segment_base_offset))
     if len(placed.places):
         yield record_batch(placed, schema, others)
     if malformed is not None:
@@ -196,7 +196,7 @@ def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecor
     of_places = has_attribute(placed.batches, layouts.ATTRIBUTE_CONTROL)[placed.places["batch"]]
     known = np.empty(len(placed.places), np.int32)
     if fill_control_types(placed.places, of_places, known) == len(known):
-        return words(_MARKERS, known), None
+        return words_array(_MARKERS, known), None
     names: list[str | None] = [None] * len(known)
     for number in np.flatnonzero(of_places).tolist():
         place = placed.places[number]

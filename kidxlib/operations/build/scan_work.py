@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.catalog.index_bytes import packed_batches
-from kidxlib.catalog.matching import Flags, Positions, Values, flags_array, numbers_array, taken_at, words_array
+from kidxlib.catalog.matching import Flags, Positions, Values, taken_at
 from kidxlib.catalog.partitions import named_key
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
@@ -25,6 +25,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.indexing.plan import BuildTask, SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_in_passes
 from kidxlib.operations.producer_events import event_batches, from_leader_epochs
+from kidxlib.records.arrow_columns import flags_array, numbers_array, words_array
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
@@ -206,8 +207,7 @@ def _array(name: str, values: Sequence[Any]) -> Values:
 
 
 def _numbers(name: str, values: NDArray[Any], filled: Flags) -> Values:
-    kind = _TYPES[name]
-    return numbers_array(kind, np.ascontiguousarray(values, kind.to_pandas_dtype()), filled)
+    return numbers_array(_TYPES[name], values, filled)
 
 
 def _by_mask(name: str, masks: NDArray[np.uint64], words: Callable[[int], tuple[Any, ...]]) -> Values:

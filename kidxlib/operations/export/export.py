@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kidxlib.catalog.matching import Values, flags_array
+from kidxlib.catalog.matching import Values
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
@@ -41,6 +41,7 @@ from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, r
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
 from kidxlib.reading.walk import Damage, fail_on
+from kidxlib.records.arrow_columns import flags_array
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion

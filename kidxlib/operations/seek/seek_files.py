@@ -33,12 +33,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from kidxlib.catalog.matching import Flags, Longs, Values, numbers_array
+from kidxlib.catalog.matching import Flags, Longs, Values
 from kidxlib.errors import CatalogError, KidxError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.answer_work import RESULT
+from kidxlib.records.arrow_columns import numbers_array
 from kidxlib.storage.location import Location, ensure_text, location, not_packed
 from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object, object_written
 from kidxlib.terminal.options import needing_packages
@@ -277,7 +278,6 @@ class _Column:
 
 def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
     """Rows of `QUESTIONS`, or the first row that is wrong. The columns of `block` are texts, or can be cast to text."""
-    rows = len(block)
     topic = _filled_text(block, "topic")
     columns = {name: _column(block, name) for name in _COLUMNS[1:]}
     partition, offset, timestamp = columns.values()
@@ -289,13 +289,12 @@ def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
         return wrong
     by_time = timestamp.is_given
     target = np.where(by_time, timestamp.values, offset.values)
-    everywhere = np.ones(rows, np.bool_)
     return pa.RecordBatch.from_arrays(
         [
             topic.dictionary_encode(),
-            numbers_array(pa.int32(), partition.values.astype(np.int32), everywhere),
-            numbers_array(pa.int8(), by_time.astype(np.int8), everywhere),
-            numbers_array(pa.int64(), target, everywhere),
+            numbers_array(pa.int32(), partition.values),
+            numbers_array(pa.int8(), by_time),
+            numbers_array(pa.int64(), target),
             _filled_text(block, "source").dictionary_encode(),
         ],
         schema=QUESTIONS,
