@@ -123,6 +123,7 @@ def _known(plan: Plan) -> pa.Table:
         "interval_source": IntervalSource.SETTINGS.value,
         "offset_index_bytes": _INDEX_BYTES,
         "time_index_bytes": _INDEX_BYTES,
+        **dict.fromkeys(("log_crc32c", "log_crc64nvme", "smallest_timestamp_ms"), 1),  # any value: it is not read again
         "catalog_version": CATALOG_VERSION,
     }
     columns |= {name: pa.repeat(pa.scalar(value), rows.num_rows) for name, value in same.items()}

@@ -53,8 +53,9 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey, T
 from kidxlib.log.metadata_image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
-from kidxlib.storage.log_dir import filled_file, read_offset_checkpoint
+from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of
+from kidxlib.storage.small_files import filled_file
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.

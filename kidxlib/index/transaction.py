@@ -15,8 +15,8 @@ from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.index.abstract_index import IN_MEMORY
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import map_file
+from kidxlib.storage.small_files import small_file
 
 #: A release, or a function that finds it, for what differs between releases on damage alone.
 WhichRelease: TypeAlias = KafkaRelease | Callable[[], KafkaRelease]

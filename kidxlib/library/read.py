@@ -34,7 +34,7 @@ from kidxlib.reading.request import (
 )
 from kidxlib.reading.rows import batch_rows_of, cataloged_log_read, count_records, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import OnDamage, TakeDamage, fail_on, warn_of
+from kidxlib.reading.walk import OnDamage, TakeDamage, raise_damage, warn_of
 from kidxlib.records.arrow_columns import BATCHES, CONSUMED, batch_rows, records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
@@ -217,7 +217,7 @@ class _Asked:
     @property
     def take_damage(self) -> TakeDamage:
         if self.on_damage == "fail":
-            return fail_on
+            return raise_damage
         if self.on_damage == "skip":
             return warn_of
         if not callable(self.on_damage):

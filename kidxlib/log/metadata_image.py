@@ -27,6 +27,7 @@ from kidxlib.log.metadata_replica import (
     Endpoint,
     MetadataBatch,
     MetadataReplica,
+    digest_of_copy,
     endpoints_of,
     read_replica,
 )
@@ -402,6 +403,15 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         directory: `__cluster_metadata-0`.
         high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
     """
+    digest = digest_of_copy(directory)
+    if digest is None:
+        return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
+    return _image_of_digest(directory, high_watermark, digest)
+
+
+@functools.lru_cache(maxsize=1)  # an image of 100,000 partitions takes seconds, and each read of a partition asks it
+def _image_of_digest(directory: Location, high_watermark: int | None, digest: bytes) -> ClusterMetadata:
+    """The image of a copy, until a byte of its files is another one: `digest` is theirs."""
     return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
 
 

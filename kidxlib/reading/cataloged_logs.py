@@ -28,7 +28,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.storage.location import FileVersion, Location
-from kidxlib.storage.log_dir import small_file
+from kidxlib.storage.small_files import small_file
 from kidxlib.tables.protocol import TablesToRead
 
 #: Up to so many topics are selected by name; for more, the rows of all topics are read.

@@ -33,8 +33,8 @@ from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.storage.log_dir import filled_file
 from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.small_files import filled_file
 
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024

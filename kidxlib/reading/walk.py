@@ -1,5 +1,5 @@
 """Walks over the wanted batches of a segment, checks each, and gives batches and damage in the order of the log. Damage
-ends the reading (`fail_on`), or is reported while reading goes on behind it. Also finds the offset of a time, as a
+ends the reading (`raise_damage`), or is reported while reading goes on behind it. Also finds the offset of a time, as a
 broker does.
 """
 
@@ -74,7 +74,7 @@ OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
 Item: TypeAlias = BatchTable | Damage
 
 
-def fail_on(damage: Damage) -> NoReturn:
+def raise_damage(damage: Damage) -> NoReturn:
     if damage.is_end:
         raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
     raise DamagedLogError(

@@ -29,7 +29,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import batch_rows_of, record_rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import Damage, fail_on
+from kidxlib.reading.walk import Damage, raise_damage
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
 from kidxlib.records.control import read_control_record
@@ -150,7 +150,7 @@ def _batch(
 ) -> tuple[dict[str, Any], SegmentRead]:
     """The batch that holds the offset, and its segment; an error if no batch holds it."""
     for read in plan.reads:
-        for rows in batch_rows_of([read], LISTED_BATCHES, fail_on, goes_on=False):
+        for rows in batch_rows_of([read], LISTED_BATCHES, raise_damage, goes_on=False):
             for batch in rows.to_pylist():
                 if (batch["base_offset"] or 0) <= offset <= batch["last_offset"]:
                     return batch, read
@@ -163,7 +163,7 @@ def _batch(
 def _record(reads: Sequence[SegmentRead]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """The record as consumers get it, or None for a marker; and why it cannot be read."""
     try:
-        for rows in record_rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
+        for rows in record_rows_of(reads, CONSUMED, raise_damage, goes_on=False, threads=1):
             for record in rows.to_pylist():
                 return record, ()
     except DamagedLogError as error:

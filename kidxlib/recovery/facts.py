@@ -165,7 +165,7 @@ class SegmentFacts:
     records_by_hour: tuple[HourRecords, ...] | None
 
 
-def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
+def smallest_timestamp(timestamps: tuple[SmallestTimestamp, ...]) -> int:
     """The smallest timestamp of all; −1 if there is no record."""
     return timestamps[0].timestamp_ms if timestamps else layouts.NO_TIMESTAMP
 

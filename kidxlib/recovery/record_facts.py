@@ -12,7 +12,7 @@ from kidxlib.format.layouts import batch_size
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.record_times import read_record_times
-from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, empty_facts, smallest_of
+from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, empty_facts, smallest_timestamp
 from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_record_facts, fold_timestamps
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -37,7 +37,7 @@ def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
         return facts
     smallest, by_hour = by_records
     return replace(
-        facts, smallest_timestamp_ms=smallest_of(smallest), smallest_timestamps=smallest, records_by_hour=by_hour
+        facts, smallest_timestamp_ms=smallest_timestamp(smallest), smallest_timestamps=smallest, records_by_hour=by_hour
     )
 
 

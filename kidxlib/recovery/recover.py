@@ -35,7 +35,7 @@ from kidxlib.recovery.facts import (
     magics_of,
     offset_digests,
     records_by_hour,
-    smallest_of,
+    smallest_timestamp,
     smallest_timestamps,
 )
 from kidxlib.recovery.options import RecoverOptions
@@ -480,7 +480,7 @@ def _facts(scanned: ScannedLogs, number: int) -> SegmentFacts:
         log_crc32c=None if log_crc32c == NOT_KNOWN else log_crc32c,
         log_crc64nvme=None,
         offset_digests=offset_digests(scanned.of_log("digests", number)),
-        smallest_timestamp_ms=None if smallest is None else smallest_of(smallest),
+        smallest_timestamp_ms=None if smallest is None else smallest_timestamp(smallest),
         smallest_timestamps=smallest,
         records_by_hour=hours,
     )

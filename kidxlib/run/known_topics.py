@@ -32,9 +32,9 @@ from kidxlib.storage.log_dir import (
     parse_properties,
     parse_property_list,
     read_meta_properties,
-    small_file,
     usable_meta_properties,
 )
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.words import counted
 

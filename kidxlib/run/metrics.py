@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.errors import UsageError
-from kidxlib.storage.log_dir import small_file
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome

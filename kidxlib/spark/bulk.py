@@ -20,7 +20,7 @@ from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_top
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_for_transactions
-from kidxlib.reading.walk import fail_on, warn_of
+from kidxlib.reading.walk import raise_damage, warn_of
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.source import nullable_schema
 from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
@@ -133,7 +133,7 @@ def read(
 def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:
     expected = to_arrow_schema(schema, timezone="UTC")
     tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]  # a task unpickles only its own reads
-    on_damage = warn_of if goes_on else fail_on
+    on_damage = warn_of if goes_on else raise_damage
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:

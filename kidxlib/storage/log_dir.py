@@ -1,6 +1,5 @@
 """A broker's log dir, but for its logs: how to recognize it, and where kidx makes no files; its `meta.properties`, its
-checkpoints, and the topic id and leader epochs of its partitions. These are small files, which are read whole, as are
-other properties (`server.properties`). Pipes do not block.
+checkpoints, and the topic id and leader epochs of its partitions; and other properties (`server.properties`).
 
 Sources: `PartitionMetadataFile`, `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`,
 `CleanShutdownFileHandler`, `java.util.Properties.load`.
@@ -9,22 +8,21 @@ Sources: `PartitionMetadataFile`, `CheckpointFile`, `OffsetCheckpointFile`, `Lea
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import Final, TypeVar
 
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_int
-from kidxlib.storage.location import Listed, Location, entries_in, files_in, open_regular_file, read_opened
+from kidxlib.storage.location import Listed, Location, entries_in, files_in
 from kidxlib.storage.lock import is_in_use
+from kidxlib.storage.small_files import lines_of, small_file
 from kidxlib.text.words import quoted
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
@@ -356,82 +354,6 @@ def _parsed(lines: Sequence[str], path: Location | str, entry: Callable[[str], _
         announced = (lines[1] if lines[1].isdecimal() else quoted(lines[1])) if len(lines) > 1 else "no"
         raise CheckpointError(f"{path}: line 2: {announced} entries announced, {len(entries)} found")
     return entries
-
-
-#: The size of the largest index that a topic may have (`segment.index.bytes`), in bytes.
-_BYTES_MAX: Final = 2**31 - 1
-#: How many bytes are compared with zero at a time.
-_BLOCK_BYTES: Final = 1024 * 1024
-
-
-def lines_of(path: Location | Listed) -> list[str]:
-    return small_file(path).decode(errors="replace").splitlines()
-
-
-def small_file(path: Location | Listed) -> bytes:
-    """The content of a small regular file or object. A pipe does not block."""
-    if not isinstance(path, str | Path):
-        return path.read_bytes()
-    descriptor, status = open_regular_file(path)
-    try:
-        if status.st_size > _BYTES_MAX:
-            raise OSError(errno.EFBIG, f"larger than {_BYTES_MAX:,} bytes", str(path))
-        return read_opened(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def regular_file(path: Path) -> BinaryIO:
-    """Open a regular file. Anything else is an OSError; a pipe does not block."""
-    return open(open_regular_file(path)[0], "rb")
-
-
-def filled_file(path: Location, entry_bytes: int) -> bytes:
-    """The entries of a small regular file or object, without the room for more that a broker keeps at the end of an
-    active segment's index: 10 MiB of zeros, which are not read. No entry of the file is all zeros.
-    """
-    if not isinstance(path, Path):
-        return path.read_bytes()
-    with regular_file(path) as file:
-        return file.read(_filled_entries(file.fileno(), entry_bytes) * entry_bytes)
-
-
-def last_filled(path: Path, entry_bytes: int) -> bytes:
-    """The last of the entries that `filled_file` reads; nothing where there is none."""
-    with regular_file(path) as file:
-        count = _filled_entries(file.fileno(), entry_bytes)
-        return os.pread(file.fileno(), entry_bytes, (count - 1) * entry_bytes) if count else b""
-
-
-def _filled_entries(descriptor: int, entry_bytes: int) -> int:
-    empty = bytes(entry_bytes)
-    return bisect_left(
-        range(os.fstat(descriptor).st_size // entry_bytes),
-        True,
-        key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
-    )
-
-
-def is_preallocated(path: Path, position: int) -> bool:
-    """Whether a file has only zeros from a position on. Its holes are not read."""
-    with regular_file(path) as file:
-        descriptor = file.fileno()
-        size = os.fstat(descriptor).st_size
-        while position < size:
-            try:
-                position = os.lseek(descriptor, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # the rest is a hole
-                    return True
-                raise
-            end = min(os.lseek(descriptor, position, os.SEEK_HOLE), position + _BLOCK_BYTES)
-            block = os.pread(descriptor, end - position, position)
-            if block.strip(b"\0"):
-                return False
-            if not block:
-                break
-            position += len(block)
-    return True
 
 
 #: A key ends at the first `=`, `:` or blank without a backslash before it.

@@ -29,7 +29,8 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import regular_file, topic_id_or_none
+from kidxlib.storage.log_dir import topic_id_or_none
+from kidxlib.storage.small_files import regular_file
 from kidxlib.text.words import counted
 
 #: The size in bytes of the offset that a batch, or an old message, begins with.

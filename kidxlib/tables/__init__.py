@@ -1,5 +1,5 @@
-"""The catalog's tables. `protocol` is the interface to read and commit them, `delta_tables` makes, reads and writes
-them with delta-rs, without Spark: by `data_files` and `delta_commits`, whose lock Spark's commits hold, too, with
-`delta_maintenance` for their upkeep. `memory_tables` has tables that end with a run, and changes that wait to be
-committed together.
+"""The catalog's tables. `protocol` has the interfaces to read them, to commit to them and to maintain them
+(`Maintenance`). With delta-rs, without Spark, `delta_tables` makes and reads them, `data_files` writes their files,
+`delta_commits` commits these (Spark's commits take the same lock), and `delta_maintenance` compacts and vacuums.
+`memory_tables` has tables that end with a run, and changes that wait to be committed together.
 """

@@ -54,8 +54,9 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import PartitionFold, StateSource
 from kidxlib.storage.location import Listed, Location, listed_in, size_of
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import counted, shell_option
 
 _UNKNOWN_RELEASE: Final = NodeRelease()

@@ -63,8 +63,9 @@ from kidxlib.messages.typed_records import CLUSTER_METADATA, read_framed
 from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.records.reader import records
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, filled_file, read_leader_epochs, small_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import filled_file, small_file
 from kidxlib.text.words import quoted
 
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).

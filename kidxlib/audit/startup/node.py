@@ -59,8 +59,8 @@ from kidxlib.storage.log_dir import (
     MetaProperties,
     meta_properties_of,
     parse_properties,
-    small_file,
 )
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import counted, quoted
 
 _RESERVED_ID: Final = "directory.id is one of those that are reserved"

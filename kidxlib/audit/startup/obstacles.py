@@ -32,7 +32,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Listed, Location, as_location, listed_in
-from kidxlib.storage.log_dir import PARTITION_METADATA, small_file
+from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import quoted
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")

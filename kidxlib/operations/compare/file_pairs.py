@@ -32,8 +32,9 @@ from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
-from kidxlib.storage.log_dir import filled_file, is_preallocated, parse_epoch_entries, small_file
+from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.small_files import filled_file, is_preallocated, small_file
 from kidxlib.text.words import counted
 
 #: How many bytes are compared at once: they stay in the processor's cache while differing bytes are counted.

@@ -50,9 +50,9 @@ from kidxlib.storage.log_dir import (
     read_meta_properties,
     read_offset_checkpoint,
     read_topic_id,
-    small_file,
     why_no_partitions,
 )
+from kidxlib.storage.small_files import small_file
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted

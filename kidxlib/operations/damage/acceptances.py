@@ -172,6 +172,7 @@ def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]
 
 
 def file_version_now(path: str) -> tuple[int | None, int | None, int | None]:
+    """A file's version as findings and acceptances record it (`VERSION_NAMES`)."""
     version = version_at(location(path))
     return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
 

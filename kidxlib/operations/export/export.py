@@ -40,13 +40,14 @@ from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
 from kidxlib.reading.rows import record_rows_of
 from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
-from kidxlib.reading.walk import Damage, fail_on
+from kidxlib.reading.walk import Damage, raise_damage
 from kidxlib.records.arrow_columns import flags_array
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.lock import ensure_locks
-from kidxlib.storage.log_dir import is_broker_log_dir, small_file
+from kidxlib.storage.log_dir import is_broker_log_dir
+from kidxlib.storage.small_files import small_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Progress, begin_phase, note, warn
@@ -323,7 +324,7 @@ def _write_part(
         damage_lines.append(f"{damage}; not exported: {damage.lost}")
 
     def rows() -> Iterator[pa.RecordBatch]:
-        on_damage = note_damage if request.skip_damage else fail_on
+        on_damage = note_damage if request.skip_damage else raise_damage
         for read in unit:
             if _is_past_end(read, ended):
                 continue

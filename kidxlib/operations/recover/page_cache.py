@@ -54,9 +54,10 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.storage.location import DIRECTORY, open_regular_file
 from kidxlib.storage.log_bytes import ChunkedLog
-from kidxlib.storage.log_dir import read_leader_epochs, small_file
+from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.storage.opened_log import open_local_log
 from kidxlib.storage.publisher import publish_log_dir_files
+from kidxlib.storage.small_files import small_file
 
 #: The name of the note. It does not disturb a broker, which loads only directories (`LogManager.loadLogs`).
 NOTE: Final = ".kidx-page-cache"

@@ -35,7 +35,8 @@ from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, Consumed, IsolatedRecords, RecordDigest
 from kidxlib.reading.request import READ_COMMITTED
-from kidxlib.storage.log_dir import parse_properties, small_file
+from kidxlib.storage.log_dir import parse_properties
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome

@@ -22,7 +22,7 @@ from kidxlib.reading.left_out import WhyLeftOut
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ReadRequest, read_request
 from kidxlib.reading.rows import record_rows_of
-from kidxlib.reading.walk import fail_on
+from kidxlib.reading.walk import raise_damage
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import read_offset_checkpoint
 
@@ -186,6 +186,6 @@ def _log_read_plan(request: ReadRequest, log: RestoredLog) -> ReadPlan:
 
 def _digest_records(plan: ReadPlan, end_offset: int, threads: int) -> IsolatedRecords:
     digest = RecordDigest()
-    for rows in record_rows_of(plan.reads, DIGESTED, fail_on, goes_on=False, threads=threads):
+    for rows in record_rows_of(plan.reads, DIGESTED, raise_damage, goes_on=False, threads=threads):
         digest.add_rows(rows)
     return IsolatedRecords(end_offset=end_offset, records=digest.records, digest=digest.hexdigest())

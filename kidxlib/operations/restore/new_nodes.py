@@ -59,11 +59,11 @@ from kidxlib.storage.log_dir import (
     UNMOUNTED,
     MetaProperties,
     read_meta_properties,
-    small_file,
     usable_meta_properties,
 )
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
+from kidxlib.storage.small_files import small_file
 from kidxlib.storage.store.s3 import is_object
 
 #: `Snapshots.BOOTSTRAP_SNAPSHOT_ID`.

@@ -49,7 +49,7 @@ from kidxlib.operations.restore.surviving_metadata import (
 )
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
-from kidxlib.storage.log_dir import small_file
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import shell_option
 
 #: Settings that each topic of a restored cluster has a value of, as brokers' defaults may delete records; and the

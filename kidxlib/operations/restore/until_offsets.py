@@ -33,8 +33,8 @@ from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
-from kidxlib.storage.log_dir import small_file
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal import interrupts
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted

@@ -1,5 +1,6 @@
 """Tiered storage: audits, repairs of its objects, and what other settings would free. `audit_tiered` has the steps of
-an audit: `remote_metadata` is read, `bucket_audit` plans it, by what is known of topics, and has workers look
-(`audit_work`), `sizes_and_lag` are its numbers, and list the local logs. `repair` has the steps of a repair
-(`repair_work` is that of workers). `local_partitions` says what leaders do to remote segments as they start.
+an audit: `remote_metadata` reads the segments' metadata, `bucket_audit` plans by what is known of topics, workers look
+at objects (`audit_work`), and `sizes_and_lag` lists the local logs, and has the numbers. `tiered_request` finds the
+bucket that a user names. `repair` has the steps of a repair; what its workers do is in `repair_work`.
+`local_partitions` says what leaders do to remote segments as they start.
 """

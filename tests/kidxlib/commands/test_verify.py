@@ -40,7 +40,8 @@ from kidxlib.log.metadata_image import read_cluster_metadata
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Listed, Location
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, small_file
+from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
 from tests.faults.trees import write_log

@@ -21,7 +21,7 @@ from kidxlib.library.read import read as read_records
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import record_rows_of
-from kidxlib.reading.walk import fail_on
+from kidxlib.reading.walk import raise_damage
 from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
@@ -47,14 +47,14 @@ def _plan(path: Path, part_bytes: int | None = None, **options: Any) -> ReadPlan
 
 
 def _rows(plan: ReadPlan) -> tuple[list[Row], str | None]:
-    return rows_until_damage(record_rows_of(plan.reads, CONSUMED, fail_on, goes_on=False, threads=1), CONSUMED)
+    return rows_until_damage(record_rows_of(plan.reads, CONSUMED, raise_damage, goes_on=False, threads=1), CONSUMED)
 
 
 def test_a_part_of_a_plan_may_be_read_elsewhere(log_dir: Path) -> None:
     plan = pickle.loads(pickle.dumps(_plan(log_dir, offsets=(50, 9_000))))
     found: list[pa.RecordBatch] = []
     for read in reversed(plan.reads):
-        found[:0] = record_rows_of([read], CONSUMED, fail_on, goes_on=False, threads=1)
+        found[:0] = record_rows_of([read], CONSUMED, raise_damage, goes_on=False, threads=1)
     rows = [row for row in rows_of_partition(log_dir / PARTITION) if 50 <= row["offset"] < 9_000]
     assert read_rows(pa.Table.from_batches(found)) == rows
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import fail_on
+from kidxlib.reading.walk import raise_damage
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
@@ -29,7 +29,7 @@ def _reads(path: Path) -> tuple[SegmentRead, ...]:
 def _sizes(path: Path) -> list[tuple[int, int]]:
     """Rows and bytes of each batch."""
     schema = to_arrow_schema(source_schema("records", include_headers=False), timezone="UTC")
-    found = task_rows(_reads(path), "records", schema, fail_on, goes_on=False)
+    found = task_rows(_reads(path), "records", schema, raise_damage, goes_on=False)
     return [(rows.num_rows, rows.nbytes) for rows in found]
 
 
@@ -45,7 +45,7 @@ def test_a_task_tells_a_gap_between_logs(mode: str, tmp_path: Path, caplog: pyte
     _log(tmp_path, 0, _one(0, b""))
     _log(tmp_path, 5, _one(5, b""))
     schema = to_arrow_schema(source_schema(mode, include_headers=False), timezone="UTC")
-    assert sum(rows.num_rows for rows in task_rows(_reads(tmp_path), mode, schema, fail_on, goes_on=False)) == 2
+    assert sum(rows.num_rows for rows in task_rows(_reads(tmp_path), mode, schema, raise_damage, goes_on=False)) == 2
     assert [record.message.split(" (")[0] for record in caplog.records] == [
         "in no log: 4 offsets of 1 partition between two logs: topic-0 1 to 4"
     ]
