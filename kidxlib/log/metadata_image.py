@@ -27,7 +27,6 @@ from kidxlib.log.metadata_replica import (
     Endpoint,
     MetadataBatch,
     MetadataReplica,
-    digest_of_copy,
     endpoints_of,
     read_replica,
 )
@@ -194,6 +193,16 @@ class _Image:
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
         self._names: dict[str, str] = {}
+
+    def copy(self) -> _Image:
+        """A copy that changes by itself: to read the records of 100,000 partitions again takes seconds."""
+        image = _Image()
+        for name, values in vars(self).items():
+            setattr(image, name, values.copy())
+        for configs in (image.topic_configs, image.broker_configs):
+            for resource, values in configs.items():
+                configs[resource] = values.copy()
+        return image
 
     def apply(self, batches: Iterable[MetadataBatch], *, is_snapshot: bool = False) -> None:
         """Apply batches. The changes of a transaction count once it has ended."""
@@ -403,15 +412,6 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         directory: `__cluster_metadata-0`.
         high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
     """
-    digest = digest_of_copy(directory)
-    if digest is None:
-        return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
-    return _image_of_digest(directory, high_watermark, digest)
-
-
-@functools.lru_cache(maxsize=1)  # an image of 100,000 partitions takes seconds, and each read of a partition asks it
-def _image_of_digest(directory: Location, high_watermark: int | None, digest: bytes) -> ClusterMetadata:
-    """The image of a copy, until a byte of its files is another one: `digest` is theirs."""
     return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
 
 
@@ -464,19 +464,21 @@ def _of_replica(directory: Location, replica: MetadataReplica, high_watermark: i
     # All records below it are known to be committed: a quorum of one voter commits what it writes.
     committed_end = max(replica.snapshot_end, high_watermark or 0) if replica.only_voter is None else replica.end_offset
     committed = [batch for batch in replica.log if batch.last_offset < committed_end]
+    image = _Image()
     try:
-        metadata = _metadata(directory, replica, committed)
+        image.apply(replica.snapshot, is_snapshot=True)
         if len(committed) == len(replica.log):
-            return metadata
-        return replace(metadata, at_end=_metadata(directory, replica, replica.log))
+            return _metadata(directory, replica, image, committed)
+        metadata = _metadata(directory, replica, image.copy(), committed)
+        return replace(metadata, at_end=_metadata(directory, replica, image, replica.log))
     except ClusterMetadataError as error:  # of a record
         raise ClusterMetadataError(f"{directory}: {error}") from error
 
 
-def _metadata(directory: Location, replica: MetadataReplica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
-    """The metadata after a copy's snapshot and some batches of its log."""
-    image = _Image()
-    image.apply(replica.snapshot, is_snapshot=True)
+def _metadata(
+    directory: Location, replica: MetadataReplica, image: _Image, log: Sequence[MetadataBatch]
+) -> ClusterMetadata:
+    """The metadata after some batches of a copy's log, which change the image of its snapshot."""
     image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
     if log:

@@ -6,7 +6,6 @@ Sources: `KafkaRaftLog`, `RecordsSnapshotReader`, `FileQuorumStateStore`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from kidxlib.records.reader import Record, records
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes, ReadAhead
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import regular_file, small_file
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import quoted
 
@@ -168,23 +167,6 @@ def names_voters(directory: Location, left_out: Location, *, left_out_counts: bo
     with contextlib.suppress(ClusterMetadataError):
         copy.read()
     return copy.dynamic_voters is not None
-
-
-def digest_of_copy(directory: Location) -> bytes | None:
-    """A digest of the files from which a copy is read; None in an object store, and where one of them cannot be read,
-    or is just removed. It takes a hundredth of the time in which records are read.
-    """
-    if not isinstance(directory, Path):
-        return None
-    digest = hashlib.blake2b()
-    with contextlib.suppress(OSError):
-        for name, path in sorted(files_in(directory).items()):
-            if name == QUORUM_STATE or name.endswith((segment_files.LOG_SUFFIX, segment_files.KRAFT_SNAPSHOT_SUFFIX)):
-                with regular_file(Path(path)) as file:
-                    content = hashlib.file_digest(file, "blake2b").digest()
-                digest.update(name.encode() + b"\0" + content)
-        return digest.digest()
-    return None
 
 
 def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> MetadataReplica:

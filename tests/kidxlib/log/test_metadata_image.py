@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,23 +86,6 @@ def test_what_leads_to_the_end_of_a_damaged_snapshot_is_read_instead(tmp_path: P
             found = read_despite_damage(copy)
             assert found.topic_configs["t"] == {"retention.ms": value}, f"{name}: the damaged one ended what counts"
             assert found.left_out == max(path.name for path in copy.glob("*.checkpoint"))
-
-
-def test_a_copy_is_read_once_until_a_byte_changes(tmp_path: Path) -> None:
-    """Whatever its time and size say."""
-    copy = put_metadata(tmp_path, [topic("t", _A)])
-    log = copy / "00000000000000000000.log"
-    found, times = read_cluster_metadata(copy), os.stat(log)
-    assert read_cluster_metadata(copy) is found
-    assert read_cluster_metadata(copy, 1) is not found
-    put_metadata(tmp_path, [topic("t", _B)])
-    os.utime(log, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert os.stat(log).st_size == times.st_size
-    assert read_cluster_metadata(copy).topics == {"t": _B}
-    (copy / "00000000000000000002-0000000001.checkpoint").write_bytes(snapshot([topic("u", _A)], 1))
-    assert read_cluster_metadata(copy).only_voter is None
-    (copy / "quorum-state").write_text('{"currentVoters": [{"voterId": 7}]}')
-    assert read_cluster_metadata(copy).only_voter == 7
 
 
 @pytest.mark.parametrize("state", [None, '{"leaderId": 1, "data_version": 1}'])
