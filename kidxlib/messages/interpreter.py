@@ -40,9 +40,9 @@ class Readable:
         """The big-endian number in the next `size` bytes."""
         return int.from_bytes(self._primitive(size), signed=signed)
 
-    def numbers(self, layout: struct.Struct) -> list[Any]:
-        """The numbers of an array, at once."""
-        return list(layout.unpack(self._primitive(layout.size)))
+    def numbers(self, layout: str) -> list[Any]:
+        """All numbers of an array, laid out as `struct` names it, at once."""
+        return list(struct.unpack(layout, self._primitive(struct.calcsize(layout))))
 
     def double(self) -> float:
         value: float = _DOUBLE.unpack(self._primitive(_DOUBLE.size))[0]
@@ -326,15 +326,10 @@ def _array_reader(field: Field, read_element: _Read, scope: MessageScope, nullab
                 f"{ARRAY_ELEMENTS_MAX}.",
             )
         if array_format is not None:
-            return readable.numbers(_struct_of(array_format, count))
+            return readable.numbers(f">{count}{array_format}")
         return [read_element(readable) for _ in range(count)]
 
     return read
-
-
-@functools.lru_cache
-def _struct_of(array_format: str, count: int) -> struct.Struct:
-    return struct.Struct(f">{count}{array_format}")
 
 
 def _bytes_reader(name: str, is_text: bool, is_flexible: bool, nullable: bool) -> _Read:

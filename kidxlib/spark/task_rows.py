@@ -97,10 +97,10 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def damage_taker(*, fails: bool) -> TakeDamage:
     """Damage ends the reading, or a warning says what is lost."""
-    return _fail_on if fails else warn_of
+    return _raise_damage if fails else warn_of
 
 
-def _fail_on(damage: Damage) -> NoReturn:
+def _raise_damage(damage: Damage) -> NoReturn:
     raise DamagedLogError(f"{damage}; failOnDataLoss=false reads what comes after it")
 
 
