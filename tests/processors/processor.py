@@ -37,10 +37,12 @@ class Processor:
     @classmethod
     def with_vectors_of(cls, words: int) -> Self:
         """This processor, of which numba and kidx see no instruction that multiplies more words at once."""
-        features = binding.get_host_cpu_features().items()
-        seen = {name: is_there and not name.startswith(_HIDDEN[words]) for name, is_there in features}
-        setting = ",".join(f"{'+' if is_there else '-'}{name}" for name, is_there in seen.items())
-        return cls(environment={"NUMBA_CPU_FEATURES": setting} if _HIDDEN[words] else {})
+        features = binding.get_host_cpu_features()
+        hidden = [name for name, is_there in features.items() if is_there and name.startswith(_HIDDEN[words])]
+        if not hidden:
+            return cls()  # as numba sees it anyhow, so that the loops are compiled already
+        features.update(dict.fromkeys(hidden, False))
+        return cls(environment={"NUMBA_CPU_FEATURES": features.flatten()})
 
     @classmethod
     def emulated_x86(cls, kind: str) -> Self:
