@@ -211,7 +211,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
         return _seek_in(request, request.directories)
     seek_request = request.of_catalog
     if backend is None:
-        from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of_answers
+        from kidxlib.operations.seek.one_question import answers_of_catalog, outcome_of_answers
 
         with needing_packages("--catalog"):
             from kidxlib.tables.delta_tables import DeltaTables
@@ -219,8 +219,8 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
         question, source = seek_request.question, seek_request.source
         assert question is not None and request.context.catalog is not None
         tables = DeltaTables(request.context.catalog)
-        answers = answers_of_catalog(tables, question, source)
-        return outcome_of_answers(answers, question, not_asked_of(tables, question, source, answers))
+        answers, not_asked = answers_of_catalog(tables, question, source)
+        return outcome_of_answers(answers, question, not_asked)
     from kidxlib.operations.seek.many_questions import seek_in_catalog
 
     return seek_in_catalog(seek_request, backend, elsewhere)

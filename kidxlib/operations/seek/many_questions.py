@@ -39,7 +39,6 @@ from kidxlib.operations.seek.one_question import (
     Question,
     SeekRequest,
     answers_of_catalog,
-    not_asked_of,
     not_of_one_time_in,
     outcome_of_answers,
 )
@@ -115,8 +114,7 @@ def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -
 
 def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
     tables = backend.catalog.tables
-    answers = answers_of_catalog(tables, question, request.source)
-    not_asked = not_asked_of(tables, question, request.source, answers)
+    answers, not_asked = answers_of_catalog(tables, question, request.source)
     lacks = None
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)

@@ -101,8 +101,10 @@ class SeekRequest:
     source: str | None
 
 
-def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> list[Answer]:
-    """Answer a question from each source that has the partitions, or from one source."""
+def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> tuple[list[Answer], NotAsked]:
+    """Answer a question from each source that has the partitions, or from one source; and find the partitions that the
+    answers leave out, by the sources on this machine.
+    """
     conditions: list[Condition] = [] if source is None else [Among("source", (source,))]
     if question.topic is not None:
         conditions.append(Among("topic", (question.topic,)))
@@ -112,8 +114,8 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     partitions = [row for row in rows if question.asks_for(row.topic, row.partition)]
     if not partitions:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
-    log_dirs = [path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)]
-    evidence_reader = LogDirEvidenceReader(log_dirs)
+    here = _sources_here(tables)
+    evidence_reader = LogDirEvidenceReader([of_name.path for of_name in here.values()])
     answers = []
     for row in sorted(partitions, key=lambda row: (row.topic, row.partition, row.source)):
         key = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
@@ -123,7 +125,7 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
         evidence = evidence_reader.evidence_on_log(directory, partition, row.first_base_offset, row.high_watermark)
         seeker = CatalogedPartition(row, segments).seeker(evidence)
         answers.append(answer_question(seeker, asked, row.source, row.high_watermark))
-    return answers
+    return answers, _not_asked(question, source, answers, here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +218,9 @@ def find_not_asked(
     return NotAsked(left_out, without_metadata, unmounted_log_dirs(log_dirs), sorted(existing - asked))
 
 
-def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
-    """The partitions that answers leave out, by the sources on this machine."""
-    here = _sources_here(tables)
+def _not_asked(
+    question: Question, source: str | None, answers: Sequence[Answer], here: Mapping[str, Source]
+) -> NotAsked:
     log_dirs = [of_name.path for name, of_name in here.items() if source in (None, name)]
     brokers = BrokersMetadata([*log_dirs, *(of_name.log_dir for of_name in here.values())])
     not_asked = NotAsked()
