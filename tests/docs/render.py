@@ -150,13 +150,12 @@ def _targets() -> Iterator[str]:
 
 
 def _packages() -> Iterator[str]:
-    """Each package, what it is for, and the names of its files."""
-    yield from ("| package | what it is for | its files |", "|---|---|---|")
+    """Each package, and what it is for: the first paragraph of its docstring, which names its files."""
+    yield from ("| package | what it is for |", "|---|---|")
     of_packages = (path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/__init__.py"))
     for path in sorted(of_packages, key=lambda path: path.parent):
-        files = sorted(file.stem for file in path.parent.glob("*.py") if not file.stem.startswith("__"))
         meaning = _one_line(_docstring(path).partition("\n\n")[0]).replace("|", "&#124;")
-        yield f"| `{path.parent.relative_to(PROJECT)}` | {meaning} | {', '.join(f'`{name}`' for name in files)} |"
+        yield f"| `{path.parent.relative_to(PROJECT)}` | {meaning} |"
 
 
 def _architecture() -> Iterator[str]:
