@@ -49,7 +49,7 @@ def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, directory: P
     segments, stored, made = [], list[tuple[str, ...]](), list[tuple[str, ...]]()
     directory.mkdir(parents=True, exist_ok=True)
     for size in batch_bytes:
-        path = directory / f"compaction-{size}-{mib}" / segment_file(0, LOG_SUFFIX)
+        path = directory / f"compaction-{size}-{mib}MiB" / segment_file(0, LOG_SUFFIX)
         if not path.exists():
             note(f"generating {mib:,} MiB of batches of {size:,} bytes …")
             path.parent.mkdir(exist_ok=True)
