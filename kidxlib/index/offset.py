@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, LogChangedError
 from kidxlib.format import layouts
-from kidxlib.index.abstract_index import MutableIndex, filled_bytes
+from kidxlib.index.abstract_index import MutableIndex
 from kidxlib.index.search_kernel import OFFSET, POSITION, warm_cold_slot
 from kidxlib.java import as_int, as_long
-from kidxlib.storage.small_files import last_filled
+from kidxlib.storage.small_files import filled_bytes, last_filled
 
 _ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 

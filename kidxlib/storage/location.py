@@ -14,13 +14,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.errors import PublishError, UsageError
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
-from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object, open_object, read_object
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HADOOP_S3_SCHEME: Final = "s3a://"
@@ -249,10 +250,6 @@ def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) 
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
-#: The first read of a file, and each one after it. Room for more than 64 KiB is asked of the kernel, which takes ten
-#: times as long as to read a small file.
-_FIRST_BYTES: Final = 64 * 1024
-_PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,29 +349,6 @@ def why_not_opened(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file in an opened directory; None: there is no such file."""
-    descriptor = _open_at(directory, name)
-    if descriptor is None:
-        return None
-    try:
-        return read_opened(descriptor, limit)
-    finally:
-        os.close(descriptor)
-
-
-def _open_at(directory: int, name: str) -> int | None:
-    """A descriptor of a regular file in an opened directory, which the caller closes; None: there is no such file."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[int, os.stat_result]:
     """Open a regular file for reading, in an opened directory where one is given: the descriptor, which the caller
     closes, and its status. Anything else is an OSError; a pipe does not block.
@@ -387,40 +361,9 @@ def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[i
     return descriptor, status
 
 
-def read_opened(descriptor: int, limit: int = -1) -> bytes:
-    """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
-    read.
-    """
-    if 0 <= limit <= _FIRST_BYTES:
-        return os.read(descriptor, limit)
-    pieces, left, piece_bytes = list[bytes](), limit, _FIRST_BYTES
-    while piece := os.read(descriptor, piece_bytes if limit < 0 else min(left, piece_bytes)):
-        pieces.append(piece)
-        left, piece_bytes = left - len(piece), _PIECE_BYTES
-    return b"".join(pieces)
-
-
-def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if not is_local(directory):
-        return _read_elsewhere(location(str(directory)) / name, limit)
-    with opened_directory(directory) as descriptor:
-        return None if descriptor is None else read_at(descriptor, name, limit)
-
-
-def read_end(directory: Directory, name: str, size: int) -> bytes | None:
-    """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if not is_local(directory):
-        content = read_file(directory, name)
-        return None if content is None else content[max(len(content) - size, 0) :]
-    with opened_directory(directory) as descriptor:
-        if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
-            try:
-                os.lseek(file, max(os.fstat(file).st_size - size, 0), os.SEEK_SET)
-                return read_opened(file, size)
-            finally:
-                os.close(file)
-    return None
+def regular_file(path: Path) -> BufferedReader:
+    """Open a regular file. Anything else is an OSError; a pipe does not block."""
+    return open(open_regular_file(path)[0], "rb")
 
 
 def list_directory(directory: Directory) -> list[str]:
@@ -476,20 +419,6 @@ def packed_sizes(directory: Directory) -> dict[str, int]:
         return PackedPath.of(str(directory)).sizes()
     except OSError as error:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error
-
-
-def _read_elsewhere(path: Location, limit: int) -> bytes | None:
-    """Up to `limit` bytes, or all, of an object or a packed file; None: there is no such file."""
-    try:
-        if not isinstance(path, ObjectPath):
-            content = path.read_bytes()
-            return content if limit < 0 else content[:limit]
-        file, status = open_object(path)
-        return read_object(file, path, 0, status.st_size if limit < 0 else min(limit, status.st_size))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise PublishError(f"{path}: not read: {error.strerror}") from error
 
 
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:

@@ -28,9 +28,8 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Location, files_in, regular_file
 from kidxlib.storage.log_dir import topic_id_or_none
-from kidxlib.storage.small_files import regular_file
 from kidxlib.text.words import counted
 
 #: The size in bytes of the offset that a batch, or an old message, begins with.

@@ -20,7 +20,7 @@ from kidxlib.errors import (
     RemoteLogMetadataError,
     describe_error,
 )
-from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs, parse_epoch_entries
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -50,7 +50,6 @@ from kidxlib.messages.remote_log_metadata import (
 )
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.store.requests import in_order
 

@@ -43,6 +43,7 @@ from kidxlib.format.checkpoint_files import (
     EpochEntry,
     LeaderEpochs,
     offset_checkpoint,
+    parse_epoch_entries,
 )
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
@@ -77,7 +78,7 @@ from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location, overlapping_directory
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
 from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted

@@ -53,8 +53,9 @@ from kidxlib.operations.tiered.remote_metadata import (
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
-from kidxlib.storage.location import Location, read_file
+from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
+from kidxlib.storage.small_files import read_file
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
