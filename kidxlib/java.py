@@ -1,4 +1,4 @@
-"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits."""
+"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits; and its properties files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def as_short(value: int) -> int:
 
 
 def incremented_sequence(sequence: int, increment: int) -> int:
-    """`DefaultRecordBatch.incrementSequence`: after the largest int comes 0."""
+    """A sequence number incremented as in Java (`DefaultRecordBatch.incrementSequence`): after the largest int comes 0."""
     if sequence > as_int(_INT_MAX - increment):
         return as_int(increment - (_INT_MAX - sequence) - 1)
     return as_int(sequence + increment)
 
 
 def decremented_sequence(sequence: int, decrement: int) -> int:
-    """`DefaultRecordBatch.decrementSequence`: before 0 comes the largest int."""
+    """A sequence number decremented as in Java (`DefaultRecordBatch.decrementSequence`): before 0 comes the largest
+    int.
+    """
     if sequence < decrement:
         return as_int(_INT_MAX - (decrement - sequence) + 1)
     return as_int(sequence - decrement)
@@ -126,7 +128,8 @@ _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    """The settings in a file that have a name. The last one counts of several with the same name.
+    """The settings in a Java properties file that have a name (`java.util.Properties.load`). The last one counts of
+    several with the same name.
 
     Bytes are read as ISO 8859-1, as in Java. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
     """
@@ -140,7 +143,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
 
 
 def parse_property_list(value: str) -> list[str]:
-    """The items of a list (`ConfigDef.Type.LIST`)."""
+    """The items of a property that is a list (`ConfigDef.Type.LIST`)."""
     return [word for word in map(str.strip, value.split(",")) if word]
 
 

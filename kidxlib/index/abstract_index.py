@@ -64,7 +64,7 @@ class Trace:
 def trace_search(
     data: NDArray[np.uint8], entries: int, column: int, base_offset: int, target: int, upper: bool
 ) -> Trace:
-    """The entries and pages that `warm_cold_slot` touches."""
+    """The `Trace` of a search in an index: the entries and pages that `warm_cold_slot` touches."""
     touched = np.empty(_PROBES_MAX, np.int64)
     answer, probes = warm_cold_traced(data, entries, column, base_offset, target, upper, touched)
     probed = touched[:probes].tolist()

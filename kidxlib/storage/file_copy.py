@@ -71,7 +71,7 @@ class Copied:
 
 
 def make_directory(path: Path, like: Path, owner: FileOwner) -> None:
-    """Make a directory with the permissions of another one.
+    """Make a directory for copied files, with the permissions of another one.
 
     Raises:
         PublishError: it is there already, or cannot be made.

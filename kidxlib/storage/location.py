@@ -115,7 +115,7 @@ def given_location(option: str, text: str) -> ObjectPath | None:
 
 
 def given_indexes(option: str, text: str) -> ObjectPath | PackedPath | None:
-    """The place of index files that a user gives, in an object store or packed in a catalog; None for a path of this
+    """The location of index files that a user gives, in an object store or packed in a catalog; None for a path of this
     machine.
     """
     return given_packed(text) or given_location(option, text)
@@ -228,9 +228,9 @@ def _unescaped(field: bytes) -> Path:
 
 
 def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
-    """The first of some directories that is the same as `path`, is below it, or is above it; None: there is none.
-    Directories are told apart by their identities and by their places on file systems, as a bind mount has another
-    path.
+    """The first of some locations on this machine that is the same directory as `path`, is below it, or is above it;
+    None: there is none. Directories are told apart by their identities and by their places on file systems, as a bind
+    mount has another path.
     """
     of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
     for other in others:
@@ -344,6 +344,7 @@ def flush_file_system_of(directory: str | PurePath) -> None:
 
 
 def why_not_opened(error: OSError) -> str:
+    """Why a `Directory`, or what is in it, could not be opened."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return "a part of the path is a symbolic link or a file, expected directories only"
     return error.strerror or str(error)
@@ -362,7 +363,7 @@ def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[i
 
 
 def regular_file(path: Path) -> BufferedReader:
-    """Open a regular file. Anything else is an OSError; a pipe does not block."""
+    """Open a regular file at a path, as a file of Python. Anything else is an OSError; a pipe does not block."""
     return open(open_regular_file(path)[0], "rb")
 
 
@@ -377,7 +378,7 @@ def list_directory(directory: Directory) -> list[str]:
 
 
 def object_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the objects directly in a directory of an object store, by name."""
+    """The sizes in bytes of the objects at the location of a `Directory` in an object store, by name."""
     return {name: status.st_size for name, status in listed_objects(directory).items()}
 
 
@@ -414,7 +415,7 @@ def object_at(directory: Directory, name: str) -> ObjectPath | None:
 
 
 def packed_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the files in a packed directory, by name."""
+    """The sizes in bytes of the files at the location of a packed `Directory`, by name."""
     try:
         return PackedPath.of(str(directory)).sizes()
     except OSError as error:
@@ -422,6 +423,7 @@ def packed_sizes(directory: Directory) -> dict[str, int]:
 
 
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
+    """The status of each object at the location of a `Directory` in an object store, by name."""
     try:
         objects = ObjectPath.of(str(directory)).glob("*")
         return {path.name: path.listed for path in objects if path.listed is not None}

@@ -1,8 +1,8 @@
 """A broker's log dir, but for its logs: how to recognize it, and where kidx makes no files; its `meta.properties`, its
-checkpoints, and the topic id and leader epochs of its partitions; and other properties (`server.properties`).
+checkpoints, and the topic id and leader epochs of its partitions.
 
 Sources: `PartitionMetadataFile`, `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`,
-`CleanShutdownFileHandler`, `java.util.Properties.load`.
+`CleanShutdownFileHandler`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def why_not_to_build_in(directory: Path) -> str | None:
 
 
 def why_no_partitions(directory: Location) -> str:
-    """Why a directory may hold no partition, as the end of a message: its disk is not mounted, or somebody has named
-    the directory above log dirs. Empty where neither is so.
+    """Why a directory that is named as a log dir may hold no partition, as the end of a message: its disk is not
+    mounted, or it is the directory above log dirs. Empty where neither is so.
     """
     if looks_unmounted(directory):
         return "; nothing is in it: is the disk mounted?"
@@ -168,6 +168,7 @@ def usable_meta_properties(log_dir: Location) -> MetaProperties:
 
 
 def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
+    """A log dir's `meta.properties`, of the settings in it."""
     version = settings.get("version")
     return MetaProperties(
         node_id=node_id_of(settings, where),
@@ -189,7 +190,9 @@ def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
 
 
 def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
-    """Refuse log dirs of several brokers, and copies of one log dir. There is at least one log dir."""
+    """Refuse log dirs that by their `meta.properties` are of several brokers, and copies of one log dir. There is at
+    least one log dir.
+    """
     first, first_properties = next(iter(log_dirs))
     for path, properties in log_dirs:
         if (properties.node_id, properties.cluster_id) != (first_properties.node_id, first_properties.cluster_id):
@@ -237,6 +240,7 @@ NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False
 
 
 def read_checkpoints(log_dir: Location) -> Checkpoints:
+    """Read the checkpoints of a log dir."""
     return Checkpoints(
         recovery_points=read_offset_checkpoint(log_dir / checkpoint_files.RECOVERY_POINT_CHECKPOINT),
         log_start_offsets=read_offset_checkpoint(log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT),
@@ -257,7 +261,7 @@ def usable_checkpoints(log_dir: Location) -> Checkpoints:
 
 def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
     """The offsets of an offset checkpoint (version 0), by partition; None if the file is missing."""
-    content = _content_of(path)
+    content = _checkpoint_content(path)
     return None if content is None else checkpoint_files.parse_offset_checkpoint(content, str(path))
 
 
@@ -269,11 +273,11 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
     """The entries of a `leader-epoch-checkpoint`, unchanged; None if the file is missing."""
-    content = _content_of(path)
+    content = _checkpoint_content(path)
     return None if content is None else checkpoint_files.parse_epoch_entries(content, str(path))
 
 
-def _content_of(path: Location) -> bytes | None:
+def _checkpoint_content(path: Location) -> bytes | None:
     """The bytes of a checkpoint file; None if it is missing."""
     try:
         return small_file(path)
@@ -292,8 +296,9 @@ IN_BUCKET_OR_LOST: Final = (
 def before_first_log(
     partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
 ) -> tuple[EpochEntry, int] | None:
-    """The first leader epoch of a partition and the base offset of the first log (`first_base`, or by the directory's
-    `names`), if the epoch begins before that log. None if it does not, or while a log is being deleted.
+    """The first epoch in a partition's `leader-epoch-checkpoint`, and the base offset of its first log (`first_base`,
+    or by the directory's `names`), if the epoch begins before that log. None if it does not, or while a log is being
+    deleted.
     """
     epochs = read_leader_epochs(partition_directory)
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
@@ -308,8 +313,8 @@ def before_first_log(
 
 
 def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool:
-    """Whether a running broker may have renamed logs of a partition, and not yet written that the epochs begin later
-    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). A stopped broker
-    has written it.
+    """Whether a log dir is in use, and its broker may have renamed logs of a partition without having written yet that
+    the leader epochs begin later (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before
+    `LocalLog.removeAndDeleteSegments`). A stopped broker has written it.
     """
     return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)

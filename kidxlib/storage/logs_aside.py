@@ -85,6 +85,7 @@ class LogsAside:
         return tuple(log for place in places for log in self._in(place, directory, first_offset, end_offset))
 
     def remedy(self, directory: Location, first_offset: int, end_offset: int) -> str | None:
+        """The advice about the logs aside of a partition (`logs`, `remedy_of`); None: there are none."""
         return remedy_of(self.logs(directory, first_offset, end_offset))
 
     def remedy_of_empty(self, directory: Location) -> str | None:

@@ -1,5 +1,5 @@
-"""Small files of a log dir, which are read whole, and index files, of which a broker has preallocated most. Pipes do
-not block.
+"""Small files are read here, whole, in part, or the end of them: those of a log dir, and index files, of which a broker
+has preallocated most. Pipes do not block.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ def small_file(path: Location | Listed) -> bytes:
 
 
 def lines_of(path: Location | Listed) -> list[str]:
+    """The lines of a small file. Bytes that are not UTF-8 are replaced."""
     return small_file(path).decode(errors="replace").splitlines()
 
 
 def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file in an opened directory; None: there is no such file."""
+    """Up to `limit` bytes, or all, of a small file in an opened directory; None: there is no such regular file."""
     descriptor = _open_at(directory, name)
     if descriptor is None:
         return None
@@ -78,8 +79,8 @@ def _open_at(directory: int, name: str) -> int | None:
 
 
 def read_opened(descriptor: int, limit: int = -1) -> bytes:
-    """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
-    read.
+    """Up to `limit` bytes, or all, of an opened small file. No object of `io` is made: for a small file that takes
+    longer than the read.
     """
     if 0 <= limit <= _FIRST_BYTES:
         return os.read(descriptor, limit)
@@ -91,7 +92,7 @@ def read_opened(descriptor: int, limit: int = -1) -> bytes:
 
 
 def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
+    """Up to `limit` bytes, or all, of a small regular file, opened without symlinks; None if it cannot be read."""
     if not is_local(directory):
         return _read_elsewhere(location(str(directory)) / name, limit)
     with opened_directory(directory) as descriptor:
@@ -99,7 +100,7 @@ def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
 
 
 def read_end(directory: Directory, name: str, size: int) -> bytes | None:
-    """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
+    """The last `size` bytes, or all, of a small regular file, opened without symlinks; None if it cannot be read."""
     if not is_local(directory):
         content = read_file(directory, name)
         return None if content is None else content[max(len(content) - size, 0) :]
@@ -154,9 +155,9 @@ def _filled_entries(descriptor: int, entry_bytes: int) -> int:
 
 
 def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
-    """How many bytes the whole entries take, without zeros at the end. No entry of an offset index is all zeros,
-    because the batch at byte 0 is never indexed (`LogSegment.append`). Zeros between entries count: the file is
-    compared with zero from its end on, at the speed of memory.
+    """How many bytes of an index file its whole entries take, without the room of zeros at its end. No entry of an
+    offset index is all zeros, because the batch at byte 0 is never indexed (`LogSegment.append`). Zeros between entries
+    count: the file is compared with zero from its end on, at the speed of memory.
     """
     end = len(content)
     while end > 0:
@@ -171,12 +172,12 @@ def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
 
 
 def without_room(content: bytes, entry_bytes: int) -> bytes:
-    """The bytes of the whole entries only."""
+    """The bytes of an index file without the room of zeros at its end."""
     return content[: filled_bytes(np.frombuffer(content, np.uint8), entry_bytes)]
 
 
 def is_preallocated(path: Path, position: int) -> bool:
-    """Whether a file has only zeros from a position on. Its holes are not read."""
+    """Whether a small file has only zeros from a position on, as the room in an index file. Its holes are not read."""
     with regular_file(path) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size

@@ -59,7 +59,7 @@ from kidxlib.log.remote.segments import (
     VisibleOffsets,
     epochs_read,
     fold_remote_segments,
-    read_segments,
+    readable_segments,
     visible_offsets,
 )
 from kidxlib.log.remote.uploaded import as_read, read_uploaded, read_uploaded_part
@@ -197,7 +197,7 @@ class _TakenPartition:
     @property
     def read(self) -> list[dict[str, Any]]:
         """The rows of the remote segments that a restore takes from a bucket, and that consumers get something of."""
-        return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
+        return [row for row in readable_segments(self.rows) if row["segment_id"] in self.visible]
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -441,7 +441,7 @@ def _remote_partitions(
                 "would not find them: take that directory out of the sources, and it is made from the bucket"
             )
     for partition, of_partition in rows.items():
-        segments = read_segments(of_partition)
+        segments = readable_segments(of_partition)
         if partition not in wanted and segments and _has_restored_replica(taken, partition):
             first, last = min(row["start_offset"] for row in segments), max(row["end_offset"] for row in segments)
             taken.lost.append(

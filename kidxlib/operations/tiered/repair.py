@@ -33,7 +33,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name, objects_directory
-from kidxlib.log.remote.segments import epochs_up_to, read_segments
+from kidxlib.log.remote.segments import epochs_up_to, readable_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
@@ -498,7 +498,7 @@ def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPar
     epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:
-            epochs |= epochs_up_to(read_segments(rows))
+            epochs |= epochs_up_to(readable_segments(rows))
     return epochs
 
 
