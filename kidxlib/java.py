@@ -27,16 +27,14 @@ def as_short(value: int) -> int:
 
 
 def incremented_sequence(sequence: int, increment: int) -> int:
-    """A sequence number incremented as in Java (`DefaultRecordBatch.incrementSequence`): after the largest int comes 0."""
+    """A sequence number incremented as Java's int (`DefaultRecordBatch.incrementSequence`): 0 follows the last."""
     if sequence > as_int(_INT_MAX - increment):
         return as_int(increment - (_INT_MAX - sequence) - 1)
     return as_int(sequence + increment)
 
 
 def decremented_sequence(sequence: int, decrement: int) -> int:
-    """A sequence number decremented as in Java (`DefaultRecordBatch.decrementSequence`): before 0 comes the largest
-    int.
-    """
+    """A sequence number decremented as Java's int (`DefaultRecordBatch.decrementSequence`): the last precedes 0."""
     if sequence < decrement:
         return as_int(_INT_MAX - (decrement - sequence) + 1)
     return as_int(sequence - decrement)
