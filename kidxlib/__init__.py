@@ -1,4 +1,5 @@
-"""Kafka's log segments and their sparse indexes, without Spark and without a broker.
+"""Kafka's log segments and their sparse indexes, without Spark and without a broker. `errors` has the exceptions;
+`java` has numbers, texts and properties files as Java has them.
 
 The library is what `__all__` lists; docs/library.md shows it at work. The modules below are internal and may move. A
 name is imported at its first use, so that `import kidxlib` costs nothing.

@@ -1,4 +1,4 @@
-"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits."""
+"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits; and its properties files."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def as_short(value: int) -> int:
 
 
 def incremented_sequence(sequence: int, increment: int) -> int:
-    """`DefaultRecordBatch.incrementSequence`: after the largest int comes 0."""
+    """A sequence number incremented as Java's int (`DefaultRecordBatch.incrementSequence`): 0 follows the last."""
     if sequence > as_int(_INT_MAX - increment):
         return as_int(increment - (_INT_MAX - sequence) - 1)
     return as_int(sequence + increment)
 
 
 def decremented_sequence(sequence: int, decrement: int) -> int:
-    """`DefaultRecordBatch.decrementSequence`: before 0 comes the largest int."""
+    """A sequence number decremented as Java's int (`DefaultRecordBatch.decrementSequence`): the last precedes 0."""
     if sequence < decrement:
         return as_int(_INT_MAX - (decrement - sequence) + 1)
     return as_int(sequence - decrement)
@@ -115,3 +115,58 @@ def hash_of(text: str) -> int:
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = as_int(31 * value + int(unit))
     return value
+
+
+#: A key ends at the first `=`, `:` or blank without a backslash before it.
+_KEY: Final = re.compile(r"((?:[^\s=:\\]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_BLANKS: Final = " \t\f"
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(content: bytes) -> dict[str, str]:
+    """The settings in a Java properties file that have a name (`java.util.Properties.load`). The last one counts of
+    several with the same name.
+
+    Bytes are read as ISO 8859-1, as in Java. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
+    """
+    settings = {}
+    for line in _logical_lines(content.decode("latin-1")):
+        match = _KEY.fullmatch(line)
+        assert match is not None
+        settings[_unescaped(match[1])] = _unescaped(match[2])
+    settings.pop("", None)
+    return settings
+
+
+def parse_property_list(value: str) -> list[str]:
+    """The items of a property that is a list (`ConfigDef.Type.LIST`)."""
+    return [word for word in map(str.strip, value.split(",")) if word]
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Lines without comments. A line that ends in a backslash continues in the next."""
+    lines: list[str] = []
+    continued = ""
+    for line in _LINE_END.split(text):
+        stripped = line.lstrip(_BLANKS)
+        if not continued and stripped[:1] in ("", "#", "!"):
+            continue
+        backslashes = len(stripped) - len(stripped.rstrip("\\"))
+        if backslashes % 2 == 1:
+            continued += stripped[:-1]
+        else:
+            lines.append(continued + stripped)
+            continued = ""
+    return [*lines, continued]
+
+
+def _unescaped(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        return _LETTERS.get(escaped, escaped)
+
+    return _ESCAPE.sub(character, text)

@@ -26,7 +26,6 @@ from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
 from kidxlib.indexing.plan import ScanTask
 from kidxlib.indexing.segments import recover_task, why_not_read
@@ -45,6 +44,7 @@ from kidxlib.recovery.recover import RecoveredSegment, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion, location, version_at
 from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
 from kidxlib.storage.opened_log import SMALL_BYTES, OpenedLog, OpenedTogether, opened_log
+from kidxlib.storage.small_files import filled_bytes
 from kidxlib.storage.store.s3 import is_object
 
 #: How many times a log is read at most if a broker replaces it in the meantime.

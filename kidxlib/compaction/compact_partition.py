@@ -46,19 +46,19 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.index.abstract_index import without_room
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.coarsen import Indexes, ScanCost, coarsen_indexes, indexes_from_headers, scan_cost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.recover import RecoveredSegment
-from kidxlib.storage.location import Directory, FileStatus, FileVersion, read_end, read_file
+from kidxlib.storage.location import Directory, FileStatus, FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.packed import PackedFile, is_packed
 from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, is_staging
 from kidxlib.storage.remover import Remover
+from kidxlib.storage.small_files import read_end, read_file, without_room
 from kidxlib.text.times import NS_PER_MS
 
 

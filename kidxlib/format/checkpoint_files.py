@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from kidxlib.errors import CheckpointError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.text.words import quoted
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -112,3 +115,47 @@ class LeaderEpochs:
             return b""  # Kafka makes an empty file, and writes it with the first epoch
         entries = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
         return "".join(f"{line}\n" for line in ("0", str(len(self._entries)), *entries)).encode()
+
+
+def parse_offset_checkpoint(content: bytes, name: str) -> dict[TopicPartition, int]:
+    """The offsets in the bytes of an offset checkpoint, which errors call `name`."""
+
+    def entry(line: str) -> tuple[TopicPartition, int]:
+        topic, partition, offset = line.split()
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    return dict(_parsed(content, name, entry, "<topic> <partition> <offset>"))
+
+
+def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
+    """The entries in the bytes of a `leader-epoch-checkpoint`, which errors call `name`."""
+
+    def entry(line: str) -> EpochEntry:
+        epoch, start_offset = map(int, line.split())
+        if epoch < 0 or start_offset < 0:
+            raise ValueError
+        return EpochEntry(epoch, start_offset)
+
+    return _parsed(content, name, entry, "<epoch> <start offset>")
+
+
+_Entry = TypeVar("_Entry")
+
+
+def _parsed(content: bytes, name: str, entry: Callable[[str], _Entry], expected: str) -> list[_Entry]:
+    """The entries of a checkpoint file (`CheckpointFile`). `entry` parses a line, or raises ValueError."""
+    lines = content.decode(errors="replace").splitlines()
+    if not lines:
+        return []
+    if lines[0] != "0":
+        raise CheckpointError(f"{name}: line 1: version {quoted(lines[0])}, expected 0")
+    entries = []
+    for number, line in enumerate(lines[2:], start=3):
+        try:
+            entries.append(entry(line))
+        except ValueError as error:
+            raise CheckpointError(f"{name}: line {number}: {quoted(line)}, expected {expected}") from error
+    if len(lines) < 2 or lines[1] != str(len(entries)):
+        announced = (lines[1] if lines[1].isdecimal() else quoted(lines[1])) if len(lines) > 1 else "no"
+        raise CheckpointError(f"{name}: line 2: {announced} entries announced, {len(entries)} found")
+    return entries

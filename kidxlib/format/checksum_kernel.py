@@ -313,7 +313,9 @@ class Checksums(NamedTuple):
 
 
 def checksum_candidates() -> Mapping[str, Checksums]:
-    """The implementations on this machine, by name; if several are as fast, the first is used."""
+    """The implementations of checksums for compiled loops on this machine, by name; if several are as fast, the first
+    is used.
+    """
     functions = {FOLDING: Checksums(folded_crc32c, folded_crc32)} if VECTOR_WORDS else {}
     functions[ISAL] = Checksums(lambda address, size: ~ISAL_CRC32C(address, size, 0xFFFFFFFF) & 0xFFFFFFFF, _isal_crc32)
     if (extend := GOOGLE_CRC32C) is not None:
@@ -326,7 +328,9 @@ def _isal_crc32(address: int, size: int) -> int:
 
 
 def choose_checksums(functions: Mapping[str, Checksums], forced: str | None = os.environ.get(FORCED_BY)) -> str:
-    """The name of the implementation to use, from `checksum_candidates`; `forced` is the name that the user sets."""
+    """The name of the implementation of checksums that compiled loops use, from `checksum_candidates`; `forced` is the
+    name that the user sets.
+    """
     if forced and forced not in functions:
         raise UsageError(f"{FORCED_BY}: found {forced!r}, expected one of {', '.join(functions)}")
     pattern = ctypes.create_string_buffer(bytes(BLOCK_BYTES) + _PATTERN)
@@ -397,7 +401,7 @@ def stored_checksum(data, at, magic):
 
 @njit(forceinline=True)
 def checksum(address, at, batch_bytes, magic):
-    """The checksum of a whole batch: CRC-32C from magic 2 on, CRC-32 before.
+    """The checksum of a whole batch, as compiled loops compute it: CRC-32C from magic 2 on, CRC-32 before.
 
     Args:
         address: of the first byte that may be read.

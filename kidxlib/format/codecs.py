@@ -73,6 +73,7 @@ class CodecStream:
 
 
 def chunks_of(compressed: CodecStream) -> Iterator[bytes]:
+    """The bytes of a `CodecStream` that are left, in chunks."""
     while chunk := compressed.take(CHUNK_BYTES):
         yield chunk
 
@@ -231,7 +232,9 @@ _PRIME_5: Final = 374761393
 
 
 def lz4_header_checksum(descriptor: bytes) -> int:
-    """The second byte of the xxHash32 of a frame's descriptor, which is shorter than the 16 bytes of a whole round."""
+    """The header checksum of the lz4 codec: the second byte of the xxHash32 of a frame's descriptor, which is shorter
+    than the 16 bytes of a whole round.
+    """
     accumulator = _PRIME_5 + len(descriptor)
     words = len(descriptor) & ~3
     for at in range(0, words, 4):

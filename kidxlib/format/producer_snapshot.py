@@ -18,7 +18,7 @@ SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 def read_snapshot(data: bytes) -> NDArray[np.void]:
-    """The entries of a `.snapshot` in its order (`ProducerStateManager.readSnapshot`), of dtype
+    """The producers in the bytes of a producer snapshot, in its order (`ProducerStateManager.readSnapshot`), of dtype
     `layouts.SNAPSHOT_ENTRY`.
     """
     if len(data) < layouts.SNAPSHOT_HEADER.itemsize:

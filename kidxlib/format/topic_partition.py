@@ -62,7 +62,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def is_moved(name: str) -> bool:
-    """Whether Kafka deletes, moves or has set aside a directory with this name."""
+    """Whether Kafka deletes, moves or has set aside a partition, by its directory's name."""
     return name.endswith(_MOVED_SUFFIXES)
 
 
@@ -82,16 +82,16 @@ def loaded_as(name: str) -> TopicPartition | None:
 
 
 def served_as(name: str) -> TopicPartition | None:
-    """The partition that a broker serves from a directory with this name: none of one that Kafka moves, deletes or has
-    set aside, nor of the cluster's metadata, which `LogManager` does not load.
+    """The partition that a broker serves, by its directory's name: none of one that Kafka moves, deletes or has set
+    aside, nor of the cluster's metadata, which `LogManager` does not load.
     """
     partition = None if is_moved(name) else loaded_as(name)
     return None if partition is None or partition.topic == METADATA_TOPIC else partition
 
 
 def is_other_name(name: str) -> bool:
-    """Whether no command takes a directory with this name for a partition's, such as one that Kafka moves or deletes,
-    or that somebody has renamed.
+    """Whether no command takes a directory for a partition's, by its name, such as one that Kafka moves or deletes, or
+    that somebody has renamed.
     """
     return name.startswith(".") or parse_partition_directory(name) is None
 

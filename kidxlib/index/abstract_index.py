@@ -64,7 +64,7 @@ class Trace:
 def trace_search(
     data: NDArray[np.uint8], entries: int, column: int, base_offset: int, target: int, upper: bool
 ) -> Trace:
-    """The entries and pages that `warm_cold_slot` touches."""
+    """The `Trace` of a search in an index: the entries and pages that `warm_cold_slot` touches."""
     touched = np.empty(_PROBES_MAX, np.int64)
     answer, probes = warm_cold_traced(data, entries, column, base_offset, target, upper, touched)
     probed = touched[:probes].tolist()
@@ -78,9 +78,6 @@ def trace_search(
 IN_MEMORY: Final = "index in memory"
 
 EntryT = TypeVar("EntryT")
-
-#: How many bytes are compared with zero at a time, from the end of a file.
-_BLOCK_BYTES: Final = 1024 * 1024
 
 
 class AbstractIndex(ABC, Generic[EntryT]):
@@ -271,28 +268,6 @@ class AbstractIndex(ABC, Generic[EntryT]):
                 f"{self.name}: {self.length} bytes, expected a multiple of {self.entry_bytes}: the index is corrupt, "
                 "rebuild it"
             )
-
-
-def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
-    """How many bytes the whole entries take, without zeros at the end. No entry of an offset index is all zeros,
-    because the batch at byte 0 is never indexed (`LogSegment.append`). Zeros between entries count: the file is
-    compared with zero from its end on, at the speed of memory.
-    """
-    end = len(content)
-    while end > 0:
-        begin = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
-        block = content[begin:end]
-        words = len(block) // 8 * 8
-        if block[words:].any() or block[:words].view(np.uint64).any():
-            used = begin + int(np.flatnonzero(block)[-1]) + 1
-            return min(-(-used // entry_bytes) * entry_bytes, len(content))
-        end = begin
-    return 0
-
-
-def without_room(content: bytes, entry_bytes: int) -> bytes:
-    """The bytes of the whole entries only."""
-    return content[: filled_bytes(np.frombuffer(content, np.uint8), entry_bytes)]
 
 
 class MutableIndex(AbstractIndex[EntryT]):

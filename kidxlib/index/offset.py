@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, LogChangedError
 from kidxlib.format import layouts
-from kidxlib.index.abstract_index import MutableIndex, filled_bytes
+from kidxlib.index.abstract_index import MutableIndex
 from kidxlib.index.search_kernel import OFFSET, POSITION, warm_cold_slot
 from kidxlib.java import as_int, as_long
-from kidxlib.storage.small_files import last_filled
+from kidxlib.storage.small_files import filled_bytes, last_filled
 
 _ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 
@@ -119,9 +119,9 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
 
 
 def last_filled_entry(content: bytes | NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
-    """The last entry before the room that a running or killed broker keeps in the file. None where there is none, or it
-    is below the base offset, which a broker refuses (`OffsetIndex.sanityCheck`). Bytes that are no whole entry do not
-    count.
+    """The last entry of an offset index, before the room that a running or killed broker keeps. None where there is
+    none, or it is below the base offset, which a broker refuses (`OffsetIndex.sanityCheck`). Bytes that are no whole
+    entry do not count.
     """
     whole = np.frombuffer(content, np.uint8, len(content) // OffsetIndex.entry_bytes * OffsetIndex.entry_bytes)
     index = OffsetIndex.from_bytes(whole[: filled_bytes(whole, OffsetIndex.entry_bytes)], base_offset)
@@ -129,7 +129,9 @@ def last_filled_entry(content: bytes | NDArray[np.uint8], base_offset: int) -> O
 
 
 def read_last_entry(path: Path, base_offset: int) -> OffsetPosition | None:
-    """The `last_filled_entry` of a file, of which little is read. None, too, where it cannot be read."""
+    """The last entry of an offset index in a file (`last_filled_entry`), of which little is read. None, too, where it
+    cannot be read.
+    """
     try:
         return last_filled_entry(last_filled(path, OffsetIndex.entry_bytes), base_offset)
     except (OSError, LogChangedError):

@@ -59,7 +59,9 @@ def _value_at(data, slot, column, base_offset):
 
 @njit(types.boolean(BYTES, types.int64, types.int64, types.int64), **OPTIONS)
 def increases(data, entries, column, base_offset):
-    """Whether each entry's value in a column is above the one before it. Arguments as of `warm_cold_slot`."""
+    """Whether a column of an index increases, as a compiled search may ask: each entry's value is above the one before
+    it. Arguments as of `warm_cold_slot`.
+    """
     for slot in range(1, entries):
         if _value_at(data, slot, column, base_offset) <= _value_at(data, slot - 1, column, base_offset):
             return False
@@ -71,8 +73,8 @@ def increases(data, entries, column, base_offset):
     **OPTIONS,
 )
 def entries_at(data, key_column, base_offset, key_of_none, value_of_none, found):
-    """Replace the slots in the second column of `found` by the keys and values of these entries, in both columns, and
-    slot −1 by the key and value that stand for none.
+    """Replace the slots that a search has found, in the second column of `found`, by the keys and values of these
+    entries, in both columns, and slot −1 by the key and value that stand for none.
     """
     for number in range(len(found)):
         slot = found[number, 1]

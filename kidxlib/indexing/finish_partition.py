@@ -43,9 +43,10 @@ from kidxlib.recovery.partition_fold import (
     ScannedSegment,
     StateSource,
 )
-from kidxlib.storage.location import Directory, is_local, list_directory, open_directory, read_at, read_file
+from kidxlib.storage.location import Directory, is_local, list_directory, open_directory
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, held_name
+from kidxlib.storage.small_files import read_at, read_file
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 

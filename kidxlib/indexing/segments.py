@@ -25,7 +25,7 @@ from kidxlib.recovery.kept_scans import KeptPass, PassPlace
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
-from kidxlib.storage.location import FileVersion, read_file
+from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import OBJECT_BYTES_MAX, Access, LogBytes, RangeRequests
 from kidxlib.storage.opened_log import (
     SMALL_BYTES,
@@ -37,6 +37,7 @@ from kidxlib.storage.opened_log import (
 )
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Published, Publisher, held_name
+from kidxlib.storage.small_files import read_file
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 

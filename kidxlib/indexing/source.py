@@ -33,8 +33,8 @@ from kidxlib.log.remote.layout import (
     MANIFEST_SUFFIX,
     STORAGE_DIRECTORY,
     ObjectLayout,
-    ensure_named_rightly,
-    ensure_of_segment,
+    ensure_manifest_of_partition,
+    ensure_manifest_of_segment,
     find_bucket,
     list_objects,
     object_name,
@@ -531,12 +531,12 @@ class SourceBucketLogs:
         for segment_id, place, content in in_order(lambda item: (*item, item[1].read_bytes()), places):
             try:
                 manifest = read_manifest(content)
-                ensure_of_segment(manifest, segment_id)
+                ensure_manifest_of_segment(manifest, segment_id)
             except RemoteLogMetadataError as error:
                 raise UsageError(
                     f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"
                 ) from error
-            ensure_named_rightly(manifest, self._partition, place)
+            ensure_manifest_of_partition(manifest, self._partition, place)
             if not manifest.is_plain:
                 how = " and ".join(
                     word

@@ -11,7 +11,7 @@ _tell: Callable[[], None] | None = None
 
 
 def share_flag(flag: ctypes.c_bool) -> None:
-    """Use a flag that other processes set, too, in place of this one's own."""
+    """Use a flag of compiling that processes share, in place of this process's own."""
     global _flag
     _flag = flag
 

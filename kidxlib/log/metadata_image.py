@@ -135,8 +135,8 @@ class NewerRecord:
 
     @classmethod
     def of(cls, offset: int | None, change: FramedMessage) -> NewerRecord | None:
-        """The record as one that not all releases take: by its type, or by the `metadata.version` that it sets
-        (`FeatureControlManager.replay`); None for others.
+        """The change as one that not all releases take into their image of the metadata: by its type, or by the
+        `metadata.version` that it sets (`FeatureControlManager.replay`); None for others.
         """
         message, values = change.message, change.values
         if message.since is not None:
@@ -287,7 +287,9 @@ class _Image:
 
 
 def changes_in(batches: Iterable[MetadataBatch]) -> Iterator[FramedMessage]:
-    """The records of batches, in order. Those of a transaction count once it has ended."""
+    """The changes of the cluster's metadata by the records of batches, in order. A transaction's count once it has
+    ended.
+    """
     return _settled(_read(record) for batch in batches for record in batch.records)
 
 
@@ -405,8 +407,8 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
-    """Read a copy of `__cluster_metadata` as far as it is known to be committed: to the end of its snapshot or to the
-    given high watermark; to the end of the log if the quorum has one voter, which commits what it writes.
+    """The image of the cluster's metadata, as far as a copy of it is known to be committed: to the end of its snapshot
+    or to the given high watermark; to the end of the log if the quorum has one voter, which commits what it writes.
 
     Args:
         directory: `__cluster_metadata-0`.
@@ -416,9 +418,9 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
 
 
 def read_despite_damage(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
-    """`read_cluster_metadata`, without the latest snapshot if that is damaged, and the one before it and the log reach
-    the damaged one's end: a node makes snapshots of committed records of its log (`SnapshotGenerator`,
-    `KafkaRaftClient.createSnapshot`).
+    """The image of the cluster's metadata (`read_cluster_metadata`), without the latest snapshot if that is damaged,
+    and the one before it and the log reach the damaged one's end: a node makes snapshots of committed records of its
+    log (`SnapshotGenerator`, `KafkaRaftClient.createSnapshot`).
     """
     try:
         return read_cluster_metadata(directory, high_watermark)
@@ -431,8 +433,9 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
 
 
 def release_of_node(path: Location, given: KafkaRelease | None) -> NodeRelease:
-    """Which Kafka counts for a file, or a partition's directory, in a node's log dir, by the image of the cluster's
-    metadata there. What the node has registered is read where the user has not `given` one. `path` is absolute.
+    """The release of a node by the image of the cluster's metadata in its log dir: which Kafka counts for a file there,
+    or a partition's directory. What the node has registered is read where the user has not `given` one. `path` is
+    absolute.
     """
     return NodeRelease(given, _registered_release(path) if given is None else None)
 

@@ -78,7 +78,7 @@ class Endpoint:
 
 
 def endpoints_of(fields: Iterable[Mapping[str, Any]]) -> tuple[Endpoint, ...]:
-    """The endpoints in a record of a node's registration, or of the voters."""
+    """The endpoints in a record of a metadata replica: of a node's registration, or of the voters."""
     return tuple(Endpoint(endpoint["name"], endpoint["host"], endpoint["port"]) for endpoint in fields)
 
 

@@ -18,7 +18,7 @@ TELLS_MORE: Final = "; kidx verify tells more"
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The offsets of a log.
+    """The offsets of a log, which other logs may overlap.
 
     Attributes:
         end_offset: the offset after the last one.
@@ -29,6 +29,7 @@ class LogRange:
 
     @property
     def name(self) -> str:
+        """The file's name, by which the words about an overlap call the log."""
         return segment_file(self.base_offset, LOG_SUFFIX)
 
 

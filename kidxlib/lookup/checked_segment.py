@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from kidxlib.errors import BrokenSegmentError, CorruptIndexError, MalformedRecordsError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.format.kafka_release import NEWEST
-from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex, WhichRelease
@@ -29,6 +28,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.opened_log import LogFile, map_file
+from kidxlib.storage.small_files import filled_bytes
 from kidxlib.text.times import NS_PER_MS
 
 #: How many bytes a walk reads at once. A walk is as long as the index interval, or goes from the header of one large

@@ -20,7 +20,7 @@ from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SegmentToSearch
 from kidxlib.errors import UsageError
-from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs, parse_epoch_entries
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset
@@ -31,7 +31,7 @@ from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_dir import parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.log_dir import read_leader_epochs
 from kidxlib.text.times import NS_PER_MS
 
 #: How many names a message lists.

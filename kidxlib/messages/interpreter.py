@@ -399,7 +399,9 @@ def _value(scope: MessageScope, field: Field, value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """JSON as Jackson writes a `JsonNode`: on one line without spaces, with only the necessary escapes."""
+    """The JSON of a message's values, as Jackson writes a `JsonNode`: on one line without spaces, with only the
+    necessary escapes.
+    """
     match value:
         case None:
             return "null"

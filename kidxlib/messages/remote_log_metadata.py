@@ -126,6 +126,7 @@ _NO_VALUE: Final = (
 def read_remote_log_metadata(
     value: bytes | None, release: KafkaRelease = NEWEST
 ) -> tuple[FramedMessage, RemoteLogMetadata]:
+    """Read the message of tiered storage in a record's value (`RemoteLogMetadataSerde.deserialize`)."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", _NO_VALUE)
     framed = read_framed(value, REMOTE_LOG_METADATA, release)

@@ -40,7 +40,9 @@ class FramedMessage:
 
 
 def read_framed(value: bytes | None, module: str, release: KafkaRelease = NEWEST) -> FramedMessage:
-    """Read a record's value as a release of Kafka does. The module is `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`."""
+    """Read a typed record's value as a release of Kafka does. The module is `CLUSTER_METADATA` or
+    `REMOTE_LOG_METADATA`.
+    """
     if value is None:
         raise UnreadableMessageError("bytes, not null", "Error while reading frame version")
     readable = Readable(value)
@@ -110,7 +112,7 @@ class CoordinatorRecord:
 
     @property
     def record_type(self) -> int:
-        """The type at the beginning of the key."""
+        """The type that a typed record has at the beginning of its key."""
         assert self.key_message.api_key is not None
         return self.key_message.api_key
 
@@ -118,8 +120,8 @@ class CoordinatorRecord:
 def read_coordinator_record(
     key: bytes, value: bytes | None, module: str, release: KafkaRelease = NEWEST
 ) -> CoordinatorRecord:
-    """Read a record as a release of Kafka does. The module is `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or
-    `SHARE_GROUP_STATE`.
+    """Read a typed record of a coordinator's topic as a release of Kafka does. The module is `CONSUMER_OFFSETS`,
+    `TRANSACTION_STATE` or `SHARE_GROUP_STATE`.
     """
     readable = Readable(key)
     record_type = _version(readable, "key")

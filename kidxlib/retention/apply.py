@@ -30,16 +30,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kidxlib.errors import CheckpointError, KidxError, PublishError, UsageError
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs, parse_epoch_entries
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.retention.decide import RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import REASONS, TopicPolicy, Written
-from kidxlib.storage.location import Directory, location, read_file
-from kidxlib.storage.log_dir import Checkpoints, parse_epoch_entries, read_checkpoints, read_topic_id
+from kidxlib.storage.location import Directory, location
+from kidxlib.storage.log_dir import Checkpoints, read_checkpoints, read_topic_id
 from kidxlib.storage.packed import is_packed
 from kidxlib.storage.publisher import FileOwner, publish_if, sweep_staging_files
 from kidxlib.storage.remover import Remover, in_the_way
+from kidxlib.storage.small_files import read_file
 from kidxlib.text.times import NS_PER_MS
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.indexing.source import Source
+from kidxlib.java import parse_properties, parse_property_list
 from kidxlib.log.metadata_image import (
     BrokerSettings,
     ClusterMetadata,
@@ -29,8 +30,6 @@ from kidxlib.storage.log_dir import (
     META_PROPERTIES,
     MetaProperties,
     node_id_of,
-    parse_properties,
-    parse_property_list,
     read_meta_properties,
     usable_meta_properties,
 )

@@ -18,11 +18,10 @@ from typing import Final, TypeVar
 
 from kidxlib.errors import KidxError, LogChangedError, PublishError
 from kidxlib.format.checksums import extend_crc32c_in_memory
-from kidxlib.storage.location import FileVersion, flush_file_system_of
+from kidxlib.storage.location import FileVersion, flush_file_system_of, regular_file
 from kidxlib.storage.log_bytes import Access, UncachedReads, UncachedWrites, aligned_room
 from kidxlib.storage.opened_log import OpenedFile
 from kidxlib.storage.publisher import FileOwner
-from kidxlib.storage.small_files import regular_file
 
 _T = TypeVar("_T")
 
@@ -72,7 +71,7 @@ class Copied:
 
 
 def make_directory(path: Path, like: Path, owner: FileOwner) -> None:
-    """Make a directory with the permissions of another one.
+    """Make a directory for copied files, with the permissions of another one.
 
     Raises:
         PublishError: it is there already, or cannot be made.

@@ -14,13 +14,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.errors import PublishError, UsageError
 from kidxlib.storage.packed import PackedPath, given_packed, is_packed
-from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object, open_object, read_object
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HADOOP_S3_SCHEME: Final = "s3a://"
@@ -114,7 +115,7 @@ def given_location(option: str, text: str) -> ObjectPath | None:
 
 
 def given_indexes(option: str, text: str) -> ObjectPath | PackedPath | None:
-    """The place of index files that a user gives, in an object store or packed in a catalog; None for a path of this
+    """The location of index files that a user gives, in an object store or packed in a catalog; None for a path of this
     machine.
     """
     return given_packed(text) or given_location(option, text)
@@ -227,9 +228,9 @@ def _unescaped(field: bytes) -> Path:
 
 
 def overlapping_directory(path: Path, others: Iterable[Path]) -> Path | None:
-    """The first of some directories that is the same as `path`, is below it, or is above it; None: there is none.
-    Directories are told apart by their identities and by their places on file systems, as a bind mount has another
-    path.
+    """The first of some locations on this machine that is the same directory as `path`, is below it, or is above it;
+    None: there is none. Directories are told apart by their identities and by their places on file systems, as a bind
+    mount has another path.
     """
     of_path, place = {identity_of(directory) for directory in (path, *path.parents)}, place_on_file_system(path)
     for other in others:
@@ -249,10 +250,6 @@ def _is_in_or_around(one: tuple[bytes, Path], other: tuple[bytes, Path] | None) 
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
-#: The first read of a file, and each one after it. Room for more than 64 KiB is asked of the kernel, which takes ten
-#: times as long as to read a small file.
-_FIRST_BYTES: Final = 64 * 1024
-_PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,32 +344,10 @@ def flush_file_system_of(directory: str | PurePath) -> None:
 
 
 def why_not_opened(error: OSError) -> str:
+    """Why a `Directory`, or what is in it, could not be opened."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return "a part of the path is a symbolic link or a file, expected directories only"
     return error.strerror or str(error)
-
-
-def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file in an opened directory; None: there is no such file."""
-    descriptor = _open_at(directory, name)
-    if descriptor is None:
-        return None
-    try:
-        return read_opened(descriptor, limit)
-    finally:
-        os.close(descriptor)
-
-
-def _open_at(directory: int, name: str) -> int | None:
-    """A descriptor of a regular file in an opened directory, which the caller closes; None: there is no such file."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
-    except OSError:
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[int, os.stat_result]:
@@ -387,40 +362,9 @@ def open_regular_file(path: str | Path, directory: int | None = None) -> tuple[i
     return descriptor, status
 
 
-def read_opened(descriptor: int, limit: int = -1) -> bytes:
-    """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
-    read.
-    """
-    if 0 <= limit <= _FIRST_BYTES:
-        return os.read(descriptor, limit)
-    pieces, left, piece_bytes = list[bytes](), limit, _FIRST_BYTES
-    while piece := os.read(descriptor, piece_bytes if limit < 0 else min(left, piece_bytes)):
-        pieces.append(piece)
-        left, piece_bytes = left - len(piece), _PIECE_BYTES
-    return b"".join(pieces)
-
-
-def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if not is_local(directory):
-        return _read_elsewhere(location(str(directory)) / name, limit)
-    with opened_directory(directory) as descriptor:
-        return None if descriptor is None else read_at(descriptor, name, limit)
-
-
-def read_end(directory: Directory, name: str, size: int) -> bytes | None:
-    """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
-    if not is_local(directory):
-        content = read_file(directory, name)
-        return None if content is None else content[max(len(content) - size, 0) :]
-    with opened_directory(directory) as descriptor:
-        if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
-            try:
-                os.lseek(file, max(os.fstat(file).st_size - size, 0), os.SEEK_SET)
-                return read_opened(file, size)
-            finally:
-                os.close(file)
-    return None
+def regular_file(path: Path) -> BufferedReader:
+    """Open a regular file at a path, as a file of Python. Anything else is an OSError; a pipe does not block."""
+    return open(open_regular_file(path)[0], "rb")
 
 
 def list_directory(directory: Directory) -> list[str]:
@@ -434,7 +378,7 @@ def list_directory(directory: Directory) -> list[str]:
 
 
 def object_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the objects directly in a directory of an object store, by name."""
+    """The sizes in bytes of the objects at the location of a `Directory` in an object store, by name."""
     return {name: status.st_size for name, status in listed_objects(directory).items()}
 
 
@@ -471,28 +415,15 @@ def object_at(directory: Directory, name: str) -> ObjectPath | None:
 
 
 def packed_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the files in a packed directory, by name."""
+    """The sizes in bytes of the files at the location of a packed `Directory`, by name."""
     try:
         return PackedPath.of(str(directory)).sizes()
     except OSError as error:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error
 
 
-def _read_elsewhere(path: Location, limit: int) -> bytes | None:
-    """Up to `limit` bytes, or all, of an object or a packed file; None: there is no such file."""
-    try:
-        if not isinstance(path, ObjectPath):
-            content = path.read_bytes()
-            return content if limit < 0 else content[:limit]
-        file, status = open_object(path)
-        return read_object(file, path, 0, status.st_size if limit < 0 else min(limit, status.st_size))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise PublishError(f"{path}: not read: {error.strerror}") from error
-
-
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
+    """The status of each object at the location of a `Directory` in an object store, by name."""
     try:
         objects = ObjectPath.of(str(directory)).glob("*")
         return {path.name: path.listed for path in objects if path.listed is not None}

@@ -166,7 +166,7 @@ class LogTail:
 
 
 def zeros_from(log: LogBytes, position: int) -> int:
-    """How many zeros follow a position of a log, up to the first other byte."""
+    """How many of the bytes of a log are zeros from a position on, up to the first other byte."""
     at = position
     while at < log.size:
         start, window = log.window(at)

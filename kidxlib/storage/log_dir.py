@@ -1,26 +1,25 @@
 """A broker's log dir, but for its logs: how to recognize it, and where kidx makes no files; its `meta.properties`, its
-checkpoints, and the topic id and leader epochs of its partitions; and other properties (`server.properties`).
+checkpoints, and the topic id and leader epochs of its partitions.
 
 Sources: `PartitionMetadataFile`, `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`,
-`CleanShutdownFileHandler`, `java.util.Properties.load`.
+`CleanShutdownFileHandler`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.java import parse_int
-from kidxlib.storage.location import Listed, Location, entries_in, files_in
+from kidxlib.java import parse_int, parse_properties
+from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.lock import is_in_use
 from kidxlib.storage.small_files import lines_of, small_file
 from kidxlib.text.words import quoted
@@ -73,8 +72,8 @@ def why_not_to_build_in(directory: Path) -> str | None:
 
 
 def why_no_partitions(directory: Location) -> str:
-    """Why a directory may hold no partition, as the end of a message: its disk is not mounted, or somebody has named
-    the directory above log dirs. Empty where neither is so.
+    """Why a directory that is named as a log dir may hold no partition, as the end of a message: its disk is not
+    mounted, or it is the directory above log dirs. Empty where neither is so.
     """
     if looks_unmounted(directory):
         return "; nothing is in it: is the disk mounted?"
@@ -169,6 +168,7 @@ def usable_meta_properties(log_dir: Location) -> MetaProperties:
 
 
 def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
+    """A log dir's `meta.properties`, of the settings in it."""
     version = settings.get("version")
     return MetaProperties(
         node_id=node_id_of(settings, where),
@@ -190,7 +190,9 @@ def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
 
 
 def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
-    """Refuse log dirs of several brokers, and copies of one log dir. There is at least one log dir."""
+    """Refuse log dirs that by their `meta.properties` are of several brokers, and copies of one log dir. There is at
+    least one log dir.
+    """
     first, first_properties = next(iter(log_dirs))
     for path, properties in log_dirs:
         if (properties.node_id, properties.cluster_id) != (first_properties.node_id, first_properties.cluster_id):
@@ -238,6 +240,7 @@ NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False
 
 
 def read_checkpoints(log_dir: Location) -> Checkpoints:
+    """Read the checkpoints of a log dir."""
     return Checkpoints(
         recovery_points=read_offset_checkpoint(log_dir / checkpoint_files.RECOVERY_POINT_CHECKPOINT),
         log_start_offsets=read_offset_checkpoint(log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT),
@@ -258,13 +261,8 @@ def usable_checkpoints(log_dir: Location) -> Checkpoints:
 
 def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
     """The offsets of an offset checkpoint (version 0), by partition; None if the file is missing."""
-
-    def entry(line: str) -> tuple[TopicPartition, int]:
-        topic, partition, offset = line.split()
-        return TopicPartition(topic, int(partition)), int(offset)
-
-    entries = _read_checkpoint(path, entry, "<topic> <partition> <offset>")
-    return None if entries is None else dict(entries)
+    content = _checkpoint_content(path)
+    return None if content is None else checkpoint_files.parse_offset_checkpoint(content, str(path))
 
 
 def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
@@ -275,12 +273,16 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
     """The entries of a `leader-epoch-checkpoint`, unchanged; None if the file is missing."""
-    return _read_checkpoint(path, _epoch_entry, _EPOCH_LINE)
+    content = _checkpoint_content(path)
+    return None if content is None else checkpoint_files.parse_epoch_entries(content, str(path))
 
 
-def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
-    """The entries in the bytes of a `leader-epoch-checkpoint`, which errors call `name`."""
-    return _parsed(content.decode(errors="replace").splitlines(), name, _epoch_entry, _EPOCH_LINE)
+def _checkpoint_content(path: Location) -> bytes | None:
+    """The bytes of a checkpoint file; None if it is missing."""
+    try:
+        return small_file(path)
+    except FileNotFoundError:
+        return None
 
 
 #: What comes of `before_first_log` where no file tells whether the log start was in a bucket.
@@ -294,8 +296,9 @@ IN_BUCKET_OR_LOST: Final = (
 def before_first_log(
     partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
 ) -> tuple[EpochEntry, int] | None:
-    """The first leader epoch of a partition and the base offset of the first log (`first_base`, or by the directory's
-    `names`), if the epoch begins before that log. None if it does not, or while a log is being deleted.
+    """The first epoch in a partition's `leader-epoch-checkpoint`, and the base offset of its first log (`first_base`,
+    or by the directory's `names`), if the epoch begins before that log. None if it does not, or while a log is being
+    deleted.
     """
     epochs = read_leader_epochs(partition_directory)
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
@@ -310,101 +313,8 @@ def before_first_log(
 
 
 def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool:
-    """Whether a running broker may have renamed logs of a partition, and not yet written that the epochs begin later
-    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). A stopped broker
-    has written it.
+    """Whether a log dir is in use, and its broker may have renamed logs of a partition without having written yet that
+    the leader epochs begin later (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before
+    `LocalLog.removeAndDeleteSegments`). A stopped broker has written it.
     """
     return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)
-
-
-_EPOCH_LINE: Final = "<epoch> <start offset>"
-_Entry = TypeVar("_Entry")
-
-
-def _epoch_entry(line: str) -> EpochEntry:
-    epoch, start_offset = map(int, line.split())
-    if epoch < 0 or start_offset < 0:
-        raise ValueError
-    return EpochEntry(epoch, start_offset)
-
-
-def _read_checkpoint(path: Location | Listed, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
-    """The entries of a checkpoint file (`CheckpointFile`); None if it is missing. `entry` parses a line, or raises
-    ValueError.
-    """
-    try:
-        lines = lines_of(path)
-    except FileNotFoundError:
-        return None
-    return _parsed(lines, path, entry, expected)
-
-
-def _parsed(lines: Sequence[str], path: Location | str, entry: Callable[[str], _Entry], expected: str) -> list[_Entry]:
-    if not lines:
-        return []
-    if lines[0] != "0":
-        raise CheckpointError(f"{path}: line 1: version {quoted(lines[0])}, expected 0")
-    entries = []
-    for number, line in enumerate(lines[2:], start=3):
-        try:
-            entries.append(entry(line))
-        except ValueError as error:
-            raise CheckpointError(f"{path}: line {number}: {quoted(line)}, expected {expected}") from error
-    if len(lines) < 2 or lines[1] != str(len(entries)):
-        announced = (lines[1] if lines[1].isdecimal() else quoted(lines[1])) if len(lines) > 1 else "no"
-        raise CheckpointError(f"{path}: line 2: {announced} entries announced, {len(entries)} found")
-    return entries
-
-
-#: A key ends at the first `=`, `:` or blank without a backslash before it.
-_KEY: Final = re.compile(r"((?:[^\s=:\\]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
-_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_LINE_END: Final = re.compile(r"\r\n|\r|\n")
-_BLANKS: Final = " \t\f"
-_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def parse_properties(content: bytes) -> dict[str, str]:
-    """The settings in a file that have a name. The last one counts of several with the same name.
-
-    Bytes are read as ISO 8859-1, as in Java. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
-    """
-    settings = {}
-    for line in _logical_lines(content.decode("latin-1")):
-        match = _KEY.fullmatch(line)
-        assert match is not None
-        settings[_unescaped(match[1])] = _unescaped(match[2])
-    settings.pop("", None)
-    return settings
-
-
-def parse_property_list(value: str) -> list[str]:
-    """The items of a list (`ConfigDef.Type.LIST`)."""
-    return [word for word in map(str.strip, value.split(",")) if word]
-
-
-def _logical_lines(text: str) -> list[str]:
-    """Lines without comments. A line that ends in a backslash continues in the next."""
-    lines: list[str] = []
-    continued = ""
-    for line in _LINE_END.split(text):
-        stripped = line.lstrip(_BLANKS)
-        if not continued and stripped[:1] in ("", "#", "!"):
-            continue
-        backslashes = len(stripped) - len(stripped.rstrip("\\"))
-        if backslashes % 2 == 1:
-            continued += stripped[:-1]
-        else:
-            lines.append(continued + stripped)
-            continued = ""
-    return [*lines, continued]
-
-
-def _unescaped(text: str) -> str:
-    def character(match: re.Match[str]) -> str:
-        escaped = match[1]
-        if len(escaped) > 1:
-            return chr(int(escaped[1:], 16))
-        return _LETTERS.get(escaped, escaped)
-
-    return _ESCAPE.sub(character, text)

@@ -28,9 +28,8 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Location, files_in, regular_file
 from kidxlib.storage.log_dir import topic_id_or_none
-from kidxlib.storage.small_files import regular_file
 from kidxlib.text.words import counted
 
 #: The size in bytes of the offset that a batch, or an old message, begins with.
@@ -86,6 +85,7 @@ class LogsAside:
         return tuple(log for place in places for log in self._in(place, directory, first_offset, end_offset))
 
     def remedy(self, directory: Location, first_offset: int, end_offset: int) -> str | None:
+        """The advice about the logs aside of a partition (`logs`, `remedy_of`); None: there are none."""
         return remedy_of(self.logs(directory, first_offset, end_offset))
 
     def remedy_of_empty(self, directory: Location) -> str | None:

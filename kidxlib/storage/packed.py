@@ -66,7 +66,7 @@ def kind_of(name: str) -> tuple[int, str] | None:
 
 
 def name_of(base_offset: int, kind: str) -> str:
-    """The name of a packed file."""
+    """The name of a file that can be packed, by its base offset and kind."""
     return kind if base_offset == OF_PARTITION else segment_file(base_offset, f".{kind}")
 
 

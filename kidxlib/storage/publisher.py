@@ -36,12 +36,11 @@ from kidxlib.storage.location import (
     opened_below,
     opened_directory,
     packed_sizes,
-    read_at,
-    read_file,
     why_not_opened,
 )
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
+from kidxlib.storage.small_files import read_at, read_file
 from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
 

@@ -25,6 +25,7 @@ _UNITS = {
 
 
 def parse_time(text: str) -> datetime:
+    """Parse a time: ISO 8601 with a zone, or milliseconds since the epoch."""
     if re.fullmatch(r"-?[0-9]+", text):
         try:
             return _EPOCH + timedelta(milliseconds=int(text))
@@ -58,7 +59,7 @@ def parse_milliseconds(text: str) -> int:
 
 
 def milliseconds_of(option: str, text: str) -> int:
-    """`parse_milliseconds` of what an option gives, by whose name it is refused."""
+    """Parse the time that an option gives to ms since the epoch (`parse_milliseconds`); errors name the option."""
     try:
         return parse_milliseconds(text)
     except UsageError as error:
@@ -108,4 +109,5 @@ class Span:
 
     @property
     def seconds(self) -> float:
+        """The length of the span of time, in seconds."""
         return max(0.0, self.end - self.begin)

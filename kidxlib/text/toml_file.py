@@ -36,7 +36,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class TomlTable(BaseModel):
-    """A table of a file. Its keys are the fields, or their aliases.
+    """A table of a TOML file. Its keys are the fields, or their aliases.
 
     Keys may contain Kafka's dots. In TOML, an unquoted `retention.ms` is a table `retention` with a key `ms`; both
     forms are read.
@@ -70,7 +70,7 @@ class TomlTable(BaseModel):
         return flat
 
     def given(self) -> dict[str, Any]:
-        """The values in the file, by field."""
+        """The values that the TOML file gives, by field."""
         return {name: value for name, value in self if name in self.model_fields_set}
 
 
@@ -84,7 +84,7 @@ def _flat(table: Mapping[str, Any], known: Collection[str], above: str = "") -> 
 
 
 def expected(text: str) -> WrapValidator:
-    """A validator whose error says what was expected."""
+    """A validator of a TOML value, whose error says what was expected."""
 
     def check(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -96,6 +96,7 @@ def expected(text: str) -> WrapValidator:
 
 
 def pattern(value: object) -> re.Pattern[str]:
+    """The regular expression that a value of a TOML file is."""
     try:
         return re.compile(str(value))
     except (re.error, ValueError, OverflowError, RecursionError) as error:
@@ -108,6 +109,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def parse_toml(path: Path, text: str, model: type[_Model]) -> _Model:
+    """Parse the text of a TOML file, and check it by a model."""
     try:
         return model.model_validate(_parse(path, text))
     except ValidationError as error:
@@ -160,7 +162,7 @@ def _shown(value: object) -> str:
 
 
 def read_toml_text(path: Path, what: str = "policies") -> str:
-    """Read a user's text file; `what` names the expected content in messages."""
+    """Read the text of a user's TOML file; `what` names the expected content in messages."""
     try:
         is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""
         if not is_pipe:

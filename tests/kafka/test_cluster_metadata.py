@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kidxlib.format.segment_files import parse_kraft_snapshot
+from kidxlib.java import parse_properties
 from kidxlib.log.metadata_image import (
     TOPIC_CONFIGS,
     BrokerSettings,
@@ -31,7 +32,7 @@ from kidxlib.log.metadata_image import (
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, TopicConfig, TopicPolicy
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.storage.log_dir import parse_properties, read_topic_id
+from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS

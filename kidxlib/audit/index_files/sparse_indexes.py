@@ -21,13 +21,13 @@ from kidxlib.audit.finding import PROMISES_OTHER_END, Finding, Verdict
 from kidxlib.audit.index_files.index_file import Bytes, IndexFileFindings
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
-from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import header_search
 from kidxlib.recovery.recover import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.small_files import filled_bytes
 
 Longs: TypeAlias = NDArray[np.int64]
 

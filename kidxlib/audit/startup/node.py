@@ -47,6 +47,7 @@ from kidxlib.format import topic_partition
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.java import parse_properties
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import (
     METADATA_DIRECTORY,
@@ -58,7 +59,6 @@ from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
     MetaProperties,
     meta_properties_of,
-    parse_properties,
 )
 from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import counted, quoted

@@ -44,7 +44,7 @@ from kidxlib.catalog.matching import Values, flags_of
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.layout import ObjectLayout, list_objects, object_name
-from kidxlib.log.remote.segments import read_segments
+from kidxlib.log.remote.segments import readable_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.storage.location import Location
 from kidxlib.text.times import show_time
@@ -467,7 +467,7 @@ def _findings_on_retention(presence: Presence, as_of: JudgedAsOf, retention_ms: 
 
 def _findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
     """Segments whose metadata is below the log start of its partition: rows of `REMOTE_METADATA`, by start offset."""
-    rows = read_segments(forgotten)
+    rows = readable_segments(forgotten)
     if rows:
         last, size = max(row["end_offset"] for row in rows), sum(row["log_bytes"] for row in rows)
         detail = (

@@ -28,7 +28,7 @@ from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegm
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import parse_segment_log
-from kidxlib.log.remote.segments import epochs_up_to, read_segments
+from kidxlib.log.remote.segments import epochs_up_to, readable_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.text.words import counted
@@ -112,7 +112,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     """The harm that a leader with this `leader-epoch-checkpoint` does to remote segments (rows of `REMOTE_METADATA` by
     start offset), and the first segment that it harms. None if it keeps and finds all at or above the log start.
     """
-    rows = [row for row in read_segments(segments) if row["end_offset"] >= local.log_start_offset]
+    rows = [row for row in readable_segments(segments) if row["end_offset"] >= local.log_start_offset]
     epochs = local.epochs_at_start()
     first = epochs.first
     deleted = [row for row in rows if first is None or max(_epochs_of_segment(row)) < first.epoch]
@@ -143,7 +143,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
 
 def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegment | None:
     """Offsets between the last remote segment and the log in the log dir."""
-    rows = read_segments(segments)
+    rows = readable_segments(segments)
     end = max((row["end_offset"] + 1 for row in rows), default=0)
     if not rows or local.first_offset is None or max(end, local.log_start_offset) >= local.first_offset:
         return None
@@ -158,7 +158,7 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
 
 def epochs_of_remote_segments(segments: pa.Table) -> frozenset[int]:
     """The leader epochs of the remote segments that brokers read."""
-    return frozenset(epoch for row in read_segments(segments) for epoch in _epochs_of_segment(row))
+    return frozenset(epoch for row in readable_segments(segments) for epoch in _epochs_of_segment(row))
 
 
 def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> LeaderEpochs | str:
@@ -166,7 +166,7 @@ def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> 
     `REMOTE_METADATA` by start offset) up to where the log in the log dir begins, and from there on `of_log`, the epochs
     that recovery makes of its batches. If that is not certain, the result says why.
     """
-    rows = read_segments(segments)
+    rows = readable_segments(segments)
     if not rows:
         return "the metadata has no remote segment of the partition"
     last = max(rows, key=lambda row: (row["end_offset"], row["start_offset"]))

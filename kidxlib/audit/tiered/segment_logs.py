@@ -52,7 +52,7 @@ from kidxlib.audit.tiered.remote_segment import (
 )
 from kidxlib.errors import CheckpointError, CorruptIndexError, LogChangedError, SnapshotError, UnknownVersionError
 from kidxlib.format import layouts
-from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs, parse_epoch_entries
 from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import (
@@ -73,7 +73,6 @@ from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.recovery.scan.scan_state import epoch_increases
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
-from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import opened_log
 
 #: The consequence of a finding on a remote object, in place of that of the same finding on a broker's own file.

@@ -85,7 +85,7 @@ _Listed: TypeAlias = tuple[str, int, int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ObjectLayout:
-    """How a plugin names objects.
+    """How a plugin of tiered storage names objects.
 
     Attributes:
         required: the suffixes of the objects that each segment has.
@@ -126,7 +126,9 @@ def parse_topic_id_partition(name: str) -> TopicIdPartition | None:
 
 
 def find_bucket(place: Location) -> Location:
-    """The directory that holds the partitions' directories: `place`, or the plugin's directory in it."""
+    """The directory in a bucket of tiered storage that holds the partitions' directories: `place`, or the plugin's in
+    it.
+    """
     below = place / STORAGE_DIRECTORY
     is_there = below.is_dir() if isinstance(below, Path) else any(True for _ in below.glob("*"))
     return below if is_there else place
@@ -204,7 +206,7 @@ class Manifest:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Read a manifest."""
+    """Read the manifest of a remote segment, as Aiven's plugin writes it."""
     try:
         fields: dict[str, Any] = json.loads(data)
         if str(fields["version"]) != "1":
@@ -236,9 +238,9 @@ def read_manifest(data: bytes) -> Manifest:
         raise RemoteLogMetadataError(f"no manifest of a segment: {type(error).__name__}: {error}") from error
 
 
-def ensure_of_segment(manifest: Manifest, segment_id: str) -> None:
-    """Ensure that a manifest is that of the segment whose name it has. The plugin goes by what stands in it, and would
-    read parts of the segment's objects as another one has them.
+def ensure_manifest_of_segment(manifest: Manifest, segment_id: str) -> None:
+    """Ensure that a remote segment's manifest is that of the segment whose name it has. The plugin goes by what stands
+    in it, and would read parts of the segment's objects as another one has them.
 
     Raises:
         RemoteLogMetadataError: it is another segment's.
@@ -247,7 +249,7 @@ def ensure_of_segment(manifest: Manifest, segment_id: str) -> None:
         raise RemoteLogMetadataError(f"the manifest of segment {manifest.segment_id}, expected that of {segment_id}")
 
 
-def ensure_named_rightly(manifest: Manifest, partition: TopicIdPartition, place: Location) -> None:
+def ensure_manifest_of_partition(manifest: Manifest, partition: TopicIdPartition, place: Location) -> None:
     """Ensure that a manifest lies in its own partition's directory. With a `key.prefix` that does not end with `/`, the
     plugin writes a topic's directory with the prefix in its name (`ObjectKeyFactory.key`).
 

@@ -109,7 +109,7 @@ class MetadataTopicPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedPartition:
+class ExportedMetadataPartition:
     """A metadata partition in an export.
 
     Attributes:
@@ -138,7 +138,7 @@ class ExportedPartition:
                 yield MetadataRecord(offset, row["timestamp"], _read_record(self.path, offset, value))
 
 
-def _exported_partitions(path: Location) -> Iterator[ExportedPartition]:
+def _exported_partitions(path: Location) -> Iterator[ExportedMetadataPartition]:
     """The metadata partitions in an export.
 
     Args:
@@ -156,7 +156,7 @@ def _exported_partitions(path: Location) -> Iterator[ExportedPartition]:
         offsets: Any = of_partition["offset"].to_numpy()
         is_first = [True, *(offsets[1:] != offsets[:-1])]
         once = of_partition.filter(pa.array(is_first)).drop_columns(["partition"])
-        yield ExportedPartition(number, path, (int(offsets[-1]), once.num_rows), int(offsets[0]), once)
+        yield ExportedMetadataPartition(number, path, (int(offsets[-1]), once.num_rows), int(offsets[0]), once)
 
 
 def _read(path: Location) -> pa.Table:
@@ -193,13 +193,13 @@ def _milliseconds(times: Any) -> Any:
     return times.cast(pa.int64())
 
 
-def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataTopicPartition | ExportedPartition]:
+def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataTopicPartition | ExportedMetadataPartition]:
     """The metadata partitions in some places, by number. The copy with the greatest `end` counts.
 
     Args:
         places: log dirs, directories of single partitions, or exports.
     """
-    partitions: dict[int, MetadataTopicPartition | ExportedPartition] = {}
+    partitions: dict[int, MetadataTopicPartition | ExportedMetadataPartition] = {}
     for place in places:
         for partition in _partitions_in(place):
             number = partition.number
@@ -208,7 +208,7 @@ def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataTopicPa
     return dict(sorted(partitions.items()))
 
 
-def _partitions_in(place: Location) -> Iterator[MetadataTopicPartition | ExportedPartition]:
+def _partitions_in(place: Location) -> Iterator[MetadataTopicPartition | ExportedMetadataPartition]:
     if place.name.endswith(EXPORT_SUFFIX):
         yield from _exported_partitions(place)
     else:

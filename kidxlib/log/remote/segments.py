@@ -233,7 +233,7 @@ class VisibleOffsets:
 
 
 def visible_offsets(reads: Sequence[EpochRead]) -> dict[str, VisibleOffsets]:
-    """What consumers get of each segment of a partition, without segments of which they get nothing.
+    """What consumers get of each remote segment of a partition, without segments of which they get nothing.
 
     A broker looks up the epoch of an offset in its leader epoch cache, and then the last segment of that epoch that
     begins at or before the offset (`RemoteLogManager.fetchRemoteLogSegmentMetadata`). An epoch ends where a later one
@@ -374,8 +374,8 @@ def _break_rows(
         last_offset = read.end_offset if last_offset is None else max(last_offset, read.end_offset)
 
 
-def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
-    """The rows of `REMOTE_METADATA` that are copied and that brokers read."""
+def readable_segments(segments: pa.Table) -> list[dict[str, Any]]:
+    """The remote segments that brokers read: the rows of `REMOTE_METADATA` that are copied, and found by an epoch."""
     is_copied = segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
     wanted = np.array(is_copied & segments["is_read"].to_numpy(), np.bool_)
     rows: list[dict[str, Any]] = segments.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
@@ -383,8 +383,8 @@ def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
 
 
 def epochs_up_to(segments: Sequence[Mapping[str, Any]]) -> dict[str, tuple[EpochEntry, ...] | None]:
-    """The leader epochs that `RemoteLogManager.copyLogSegment` copies with each segment, without those before the first
-    remaining segment's, which have no records any more.
+    """The leader epochs that a broker copies with each remote segment (`RemoteLogManager.copyLogSegment`), without
+    those before the first remaining segment's, which have no records any more.
 
     Args:
         segments: one partition's rows of `REMOTE_METADATA` that brokers read, by start offset.

@@ -20,7 +20,7 @@ from kidxlib.errors import (
     RemoteLogMetadataError,
     describe_error,
 )
-from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs, parse_epoch_entries
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -34,8 +34,8 @@ from kidxlib.log.remote.layout import (
     INDEXES_SUFFIX,
     MANIFEST_SUFFIX,
     ObjectLayout,
-    ensure_named_rightly,
-    ensure_of_segment,
+    ensure_manifest_of_partition,
+    ensure_manifest_of_segment,
     list_objects,
     object_name,
     read_manifest,
@@ -50,7 +50,6 @@ from kidxlib.messages.remote_log_metadata import (
 )
 from kidxlib.records.batch_headers import batches
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.store.requests import in_order
 
@@ -201,8 +200,8 @@ def _own(epochs: Iterable[EpochEntry], start_offset: int, end_offset: int) -> di
 
 def _by_manifest(segment: RemoteSegmentId, places: Mapping[str, Location], objects: _Objects) -> RemoteSegment | str:
     manifest = read_manifest(places[MANIFEST_SUFFIX].read_bytes())
-    ensure_named_rightly(manifest, segment.partition, places[MANIFEST_SUFFIX])
-    ensure_of_segment(manifest, segment.id)
+    ensure_manifest_of_partition(manifest, segment.partition, places[MANIFEST_SUFFIX])
+    ensure_manifest_of_segment(manifest, segment.id)
     if not manifest.is_plain:
         return f"{places[MANIFEST_SUFFIX]}: its objects are compressed or encrypted, and kidx cannot read them"
     of_indexes = max((position + size for position, size in manifest.indexes.values()), default=0)
@@ -237,7 +236,7 @@ def read_uploaded_part(
         return (directory / object_name(start_offset, segment_id, suffix)).read_bytes()
     place = directory / object_name(start_offset, segment_id, MANIFEST_SUFFIX)
     manifest = read_manifest(place.read_bytes())
-    ensure_of_segment(manifest, segment_id)
+    ensure_manifest_of_segment(manifest, segment_id)
     if suffix not in manifest.indexes or not manifest.is_plain:
         raise RemoteLogMetadataError(f"{place}: no {suffix} in what it lists, expected one that is not encrypted")
     position, size = manifest.indexes[suffix]

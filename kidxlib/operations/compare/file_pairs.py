@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kidxlib.catalog.results import FilePairRow, LogPairRow
 from kidxlib.errors import CheckpointError, KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, parse_epoch_entries
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -32,7 +32,6 @@ from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_bytes import Access, LogBytes, zeros_from
-from kidxlib.storage.log_dir import parse_epoch_entries
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.small_files import filled_file, is_preallocated, small_file
 from kidxlib.text.words import counted

@@ -43,6 +43,7 @@ from kidxlib.format.checkpoint_files import (
     EpochEntry,
     LeaderEpochs,
     offset_checkpoint,
+    parse_epoch_entries,
 )
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
@@ -58,7 +59,7 @@ from kidxlib.log.remote.segments import (
     VisibleOffsets,
     epochs_read,
     fold_remote_segments,
-    read_segments,
+    readable_segments,
     visible_offsets,
 )
 from kidxlib.log.remote.uploaded import as_read, read_uploaded, read_uploaded_part
@@ -77,7 +78,7 @@ from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.records.batch_writer import write_batch
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
 from kidxlib.storage.location import Location, overlapping_directory
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_leader_epochs
 from kidxlib.storage.scratch import temporary_place
 from kidxlib.terminal.console import begin_phase
 from kidxlib.text.words import counted
@@ -196,7 +197,7 @@ class _TakenPartition:
     @property
     def read(self) -> list[dict[str, Any]]:
         """The rows of the remote segments that a restore takes from a bucket, and that consumers get something of."""
-        return [row for row in read_segments(self.rows) if row["segment_id"] in self.visible]
+        return [row for row in readable_segments(self.rows) if row["segment_id"] in self.visible]
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -440,7 +441,7 @@ def _remote_partitions(
                 "would not find them: take that directory out of the sources, and it is made from the bucket"
             )
     for partition, of_partition in rows.items():
-        segments = read_segments(of_partition)
+        segments = readable_segments(of_partition)
         if partition not in wanted and segments and _has_restored_replica(taken, partition):
             first, last = min(row["start_offset"] for row in segments), max(row["end_offset"] for row in segments)
             taken.lost.append(

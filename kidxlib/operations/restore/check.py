@@ -33,9 +33,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.java import parse_properties
 from kidxlib.operations.restore.record_digest import READ_UNCOMMITTED, Consumed, IsolatedRecords, RecordDigest
 from kidxlib.reading.request import READ_COMMITTED
-from kidxlib.storage.log_dir import parse_properties
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.console import begin_phase
 from kidxlib.terminal.exit_codes import ExitCode

@@ -61,9 +61,8 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.storage.location import Location, ensure_text
+from kidxlib.storage.location import Location, ensure_text, regular_file
 from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_leader_epochs
-from kidxlib.storage.small_files import regular_file
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 from kidxlib.text.words import counted

@@ -27,7 +27,7 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.indexing.listing import SkippedEntries, list_source_partitions
 from kidxlib.indexing.source import ANY_TOPIC, Source
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
-from kidxlib.log.remote.segments import read_segments
+from kidxlib.log.remote.segments import readable_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, split_by_partition
 from kidxlib.storage.location import Location
@@ -182,7 +182,7 @@ def _with_remote_segments(
     tiered = [
         partition
         for partition, rows in _segments_by_local_partition(metadata, partitions).items()
-        if read_segments(rows)
+        if readable_segments(rows)
     ]
     if not tiered:
         return metadata, {}
@@ -202,7 +202,7 @@ def _segments_by_local_partition(
     rows = split_by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
     for key, segments in rows.items():
-        if read_segments(segments):
+        if readable_segments(segments):
             by_name[key.topic, key.partition].append(key)
     segments_of = {}
     for local in partitions:

@@ -15,7 +15,7 @@ from kidxlib.catalog.matching import runs
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.log.remote.metadata_topic import (
     REMOTE_LOG_METADATA_TOPIC,
-    ExportedPartition,
+    ExportedMetadataPartition,
     MetadataTopicPartition,
     metadata_partition,
     metadata_partitions,
@@ -115,13 +115,13 @@ class _FoldedPartition:
     below its log start tell of.
     """
 
-    partition: MetadataTopicPartition | ExportedPartition
+    partition: MetadataTopicPartition | ExportedMetadataPartition
     log_start_offset: int
     all: FoldedMetadata
     forgotten: pa.Table
 
 
-def _fold_partition(partition: MetadataTopicPartition | ExportedPartition) -> _FoldedPartition:
+def _fold_partition(partition: MetadataTopicPartition | ExportedMetadataPartition) -> _FoldedPartition:
     start, of_all = partition.log_start_offset, fold_remote_segments(partition.records())
     if start <= partition.start_offset:
         return _FoldedPartition(partition, start, of_all, REMOTE_METADATA.empty_table())

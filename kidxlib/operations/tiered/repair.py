@@ -33,7 +33,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name, objects_directory
-from kidxlib.log.remote.segments import epochs_up_to, read_segments
+from kidxlib.log.remote.segments import epochs_up_to, readable_segments
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
@@ -53,8 +53,9 @@ from kidxlib.operations.tiered.remote_metadata import (
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
-from kidxlib.storage.location import Location, read_file
+from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
+from kidxlib.storage.small_files import read_file
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
@@ -497,7 +498,7 @@ def _epochs_by_segment(metadata: RemoteMetadata, partitions: Iterable[TopicIdPar
     epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:
-            epochs |= epochs_up_to(read_segments(rows))
+            epochs |= epochs_up_to(readable_segments(rows))
     return epochs
 
 

@@ -44,7 +44,8 @@ from kidxlib.operations.tiered.tiered_request import (
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.decide import Longs, RetentionBounds, SegmentColumns, decide
 from kidxlib.retention.policy import UNLIMITED, TopicPolicy
-from kidxlib.storage.location import Directory, Location, read_end
+from kidxlib.storage.location import Directory, Location
+from kidxlib.storage.small_files import read_end
 from kidxlib.terminal.console import warn
 from kidxlib.text.times import NS_PER_MS, show_time
 from kidxlib.text.words import counted

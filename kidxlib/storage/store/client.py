@@ -187,6 +187,7 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
 
 
 def head_of(answer: Mapping[str, Any]) -> ObjectHead:
+    """An object's size and stored checksums, from its store's answer to a HEAD."""
     checksums = {name: str(answer[name]) for name in _NAMES if answer.get(name)}
     is_composite = answer.get("ChecksumType") == _COMPOSITE
     # A composite checksum ends in the number of parts, even if the store does not name its type.

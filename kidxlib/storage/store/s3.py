@@ -242,8 +242,8 @@ def storage_options(path: str) -> dict[str, str]:
 
 
 def file_system_of(delta: DeltaTable) -> FileSystem:
-    """Pyarrow's file system for a table's directory: in S3 by delta-rs' client, else the disk's. Not delta-rs' own on a
-    disk: on a full disk it would print the state of its threads before the error.
+    """Pyarrow's file system for a Delta table's directory in an S3 store, by delta-rs' client, or on a disk. Not
+    delta-rs' own on a disk: on a full disk it would print the state of its threads before the error.
     """
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.location import Directory, read_end, read_file
+from kidxlib.storage.location import Directory
 from kidxlib.storage.publisher import (
     STAGING_PREFIX,
     STAGING_SUFFIX,
@@ -21,6 +21,7 @@ from kidxlib.storage.publisher import (
     publish_if,
     sweep_staging_files,
 )
+from kidxlib.storage.small_files import read_end, read_file
 from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.unlistable import unlistable_directory

@@ -12,8 +12,8 @@ import pytest
 from kidxlib.audit.index_files.index_file import read_index
 from kidxlib.audit.index_files.sparse_indexes import SparseIndexEntries
 from kidxlib.format import layouts
-from kidxlib.index.abstract_index import filled_bytes, without_room
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT
+from kidxlib.storage.small_files import filled_bytes, without_room
 
 _ROOM: Final = MAX_INDEX_BYTES_DEFAULT
 

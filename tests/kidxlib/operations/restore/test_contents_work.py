@@ -56,13 +56,13 @@ def test_no_checkpoint_of_the_log_dir_is_read_for_each_partition(
 ) -> None:
     """Each has an entry for every partition: to read 4,000 small ones took a minute."""
     log_dir, met = killed_log_dir(tmp_path, 1), list[str]()
-    read_checkpoint = log_dir_module._read_checkpoint
+    content_of = log_dir_module._checkpoint_content
 
-    def reading(path: Path, *arguments: Any) -> object:
+    def reading(path: Path) -> bytes | None:
         met.append(path.name)
-        return read_checkpoint(path, *arguments)
+        return content_of(path)
 
-    monkeypatch.setattr(log_dir_module, "_read_checkpoint", reading)
+    monkeypatch.setattr(log_dir_module, "_checkpoint_content", reading)
     log = RestoredLog(
         topic_partition=TopicPartition("txn-mixed", 0),
         log_dir=log_dir,
