@@ -65,9 +65,9 @@ class Former(NamedTuple):
     is_argument: bool = True
 
 
-def command_in(module: str, name: str = "") -> Callable[[], click.Command]:
-    """The command in a module of this package, imported once it is called; `name` if it is not the module's."""
-    return lambda: getattr(import_module(f"kidxlib.commands.{module}"), name or module)
+def command_in(module: str) -> Callable[[], click.Command]:
+    """The command of a module, as a `Former` has it: imported once it is called."""
+    return lambda: getattr(import_module(f"kidxlib.commands.{module}"), module)
 
 
 #: Former commands by their option; the key None stands for a command that itself has a new name.

@@ -35,7 +35,7 @@ _TOPIC_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compact(OnSources):
+class CompactCommand(OnSources):
     """What to compact."""
 
     interval_bytes: int | None = option(
@@ -134,7 +134,7 @@ def _ns(time: timedelta) -> int:
     return time // timedelta(microseconds=1) * 1000
 
 
-def run_compact(request: Compact, backend: Backend) -> Outcome:
+def run_compact(request: CompactCommand, backend: Backend) -> Outcome:
     """Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
     with larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables
     are optimized. Without --apply nothing is changed. kidx compact and ./spark-submit.sh compact_index are the same.
@@ -227,4 +227,4 @@ def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) 
     )
 
 
-compact = kidx_command("compact", Compact, run_compact, reports_as="compact_index")
+compact = kidx_command("compact", CompactCommand, run_compact, reports_as="compact_index")
