@@ -196,7 +196,7 @@ def sources_in_one_directory(tables: TablesToRead, names: Collection[str]) -> li
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotReached:
+class SourceNotReached:
     """A source whose present contents nobody knows.
 
     Attributes:
@@ -226,7 +226,7 @@ class ListedSources:
     """
 
     partitions: Mapping[str, frozenset[TopicPartition]]
-    not_reached: Sequence[NotReached]
+    not_reached: Sequence[SourceNotReached]
 
     def answering(self, paths: Mapping[str, str]) -> dict[str, str]:
         """The sources, of all in `paths`, whose files may be asked for: those of stores that do not answer would keep
@@ -248,21 +248,21 @@ def list_sources(sources: Collection[Source]) -> ListedSources:
             for source, listing in zip(sources, listings, strict=True)
             if isinstance(listing, frozenset)
         },
-        not_reached=[listing for listing in listings if isinstance(listing, NotReached)],
+        not_reached=[listing for listing in listings if isinstance(listing, SourceNotReached)],
     )
 
 
-def _listed(source: Source) -> frozenset[TopicPartition] | NotReached:
+def _listed(source: Source) -> frozenset[TopicPartition] | SourceNotReached:
     is_local = isinstance(source.path, Path)
     try:
         entries = list(listed_entries(source.path))
     except OSError as error:
         if not is_local and isinstance(error, FileNotFoundError):
-            return NotReached(source=source, why="no object is there: is that its bucket and prefix?")
+            return SourceNotReached(source=source, why="no object is there: is that its bucket and prefix?")
         why = "is the disk mounted?" if is_local else f"{error.strerror}."
-        return NotReached(source=source, why=f"cannot be listed here: {why}")
+        return SourceNotReached(source=source, why=f"cannot be listed here: {why}")
     if is_local and {entry.name for entry in entries} <= UNMOUNTED:
-        return NotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
+        return SourceNotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
     parsed = (parse_partition_directory(entry.name) for entry in entries if entry.is_directory)
     return frozenset(partition for partition in parsed if partition is not None)
 

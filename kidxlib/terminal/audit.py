@@ -71,7 +71,7 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     return len(logs)
 
 
-def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
+def audit_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
     """The values of an audit's JSON object, as its command prints it. Rows are functions, called only for JSON;
     `all_rows` is called at most once.
     """

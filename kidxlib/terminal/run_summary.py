@@ -100,7 +100,7 @@ def tell_requests(outcome: Outcome, requests: Requests) -> None:
 _NAMED: Final = 3
 
 
-class LostPart(Protocol):
+class LossInSummary(Protocol):
     """A part of a partition that is missing. Strings are as in a finding; `brief` names it in a list."""
 
     @property
@@ -119,11 +119,11 @@ class LostPart(Protocol):
     def brief(self) -> str: ...
 
 
-def lost_lines(lost: Iterable[LostPart], what: str, *, many_sources: bool) -> Iterator[str]:
+def lost_lines(lost: Iterable[LossInSummary], what: str, *, many_sources: bool) -> Iterator[str]:
     """The lines of a run's summary about losses, for each topic and reason. `what` is the word for one of them; with
     `many_sources` they are named with their sources.
     """
-    topics: defaultdict[tuple[str, str, str], list[LostPart]] = defaultdict(list)
+    topics: defaultdict[tuple[str, str, str], list[LossInSummary]] = defaultdict(list)
     for loss in lost:
         topics[loss.source, loss.topic, loss.reason].append(loss)
     for (source, topic, reason), (first, *others) in list(topics.items())[:LINES_SHOWN]:
