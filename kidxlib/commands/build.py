@@ -286,7 +286,7 @@ class BuildCommand(WithOrWithoutCatalog):
 
     @cached_property
     def begun(self) -> float:
-        """When the run began, in seconds of the monotonic clock."""
+        """When the command began, in seconds of the monotonic clock."""
         return time.monotonic()
 
     @cached_property
@@ -297,7 +297,7 @@ class BuildCommand(WithOrWithoutCatalog):
 
     @cached_property
     def log_dirs(self) -> ExitStack:
-        """Holds the locks of log dirs in which index files are written."""
+        """The locks of log dirs in which the command writes index files."""
         return ExitStack()
 
     def held(self) -> AbstractContextManager[object]:

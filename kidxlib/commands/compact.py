@@ -179,7 +179,9 @@ def run_compact(request: CompactCommand, backend: Backend) -> Outcome:
 
 
 def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) -> None:
-    """Show for `kidx compact` a row for each topic and action, and a line for each of a few files."""
+    """Show what `kidx compact` does with index files: a row for each topic and action, and a line for each of a few
+    files.
+    """
     from rich.filesize import decimal
 
     from kidxlib.terminal.run_summary import TOPICS_SHOWN

@@ -105,7 +105,7 @@ def run_tables(request: TablesCommand, backend: Backend) -> Outcome:
 
 
 def tell_tables(outcome: Outcome, tables: Sequence[MaintainedTable], *, applied: bool) -> None:
-    """Show a row per table; in JSON they are the value of `tables`."""
+    """Show what `kidx tables` does, a row for each table; in JSON they are the value of `tables`."""
     outcome.values["tables"] = [asdict(table) for table in tables]
     measured_columns: list[str] = []
     for _, column in _MEASURED:

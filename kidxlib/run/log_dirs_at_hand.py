@@ -18,7 +18,9 @@ from kidxlib.text.words import counted
 
 
 def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:
-    """The log dirs of the sources' brokers that are not given, a line for each broker. All given ones are `at_hand`."""
+    """The log dirs that brokers of a run's sources have and nobody has given, a line for each broker. All given ones
+    are `at_hand`.
+    """
     at_hand = list(at_hand)
     unmarked = [
         source
@@ -38,8 +40,8 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
 def unnamed_log_dirs(
     known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata. All given ones
-    are `at_hand`.
+    """The brokers of a run's sources, each with the ids of its log dirs that nobody has given, from the metadata. All
+    given ones are `at_hand`.
     """
     ids = {usable_meta_properties(source.log_dir).directory_id for source in at_hand}
     unnamed: dict[tuple[int, tuple[str, ...]], None] = {}
