@@ -43,8 +43,8 @@ from benchmarks.stores import stores
 from benchmarks.tiered import tiered
 from benchmarks.time_range import time_range
 from benchmarks.worker_memory import worker_memory
-from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note
+from kidxlib.terminal.run_command import run
 
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (

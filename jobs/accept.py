@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from jobs.common.backend import open_spark
-from kidxlib.commands.accept import Accept, run_accept
+from kidxlib.commands.accept import AcceptCommand, run_accept
 from kidxlib.commands.command import spark_job
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 
 accept = spark_job(
     "accept",
-    Accept,
+    AcceptCommand,
     run_accept,
     lambda request: open_spark("accept", request.context, upgrade=request.apply),
     __doc__,

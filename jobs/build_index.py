@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from jobs.repair_tiered import repair_tiered
-from kidxlib.commands.build import Build, run_build
+from kidxlib.commands.build import BuildCommand, run_build
 from kidxlib.commands.command import Former, spark_job
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 
 build_index = spark_job(
     "build_index",
-    Build,
+    BuildCommand,
     run_build,
     lambda request: open_spark(
         "build_index", request.context, must_exist=not request.makes_catalog, upgrade=not request.dry_run

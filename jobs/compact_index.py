@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.compact import Compact, run_compact
-from kidxlib.terminal.command import run
+from kidxlib.commands.compact import CompactCommand, run_compact
+from kidxlib.terminal.run_command import run
 
 compact_index = spark_job(
     "compact_index",
-    Compact,
+    CompactCommand,
     run_compact,
     lambda request: open_spark("compact_index", request.context, upgrade=request.apply, changes=request.apply),
     __doc__,

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.compare import Compare, VerifyCopy, run_compare, run_verify_copy
-from kidxlib.terminal.command import run
+from kidxlib.commands.compare import CompareCommand, run_compare
+from kidxlib.commands.verify_copy import VerifyCopyCommand, run_verify_copy
+from kidxlib.terminal.run_command import run
 
 compare = spark_job(
     "compare",
-    Compare,
+    CompareCommand,
     run_compare,
     lambda request: open_spark("compare", request.context, upgrade=False, changes=False),
     __doc__,
@@ -25,7 +26,7 @@ compare = spark_job(
 #: The old spelling, of verify_index --copy.
 verify_copy = spark_job(
     "verify_copy",
-    VerifyCopy,
+    VerifyCopyCommand,
     run_verify_copy,
     lambda request: open_spark("verify_copy", request.context, upgrade=False, changes=False),
     None,

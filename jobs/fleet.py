@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.fleet import Fleet, run_fleet
-from kidxlib.terminal.command import run
+from kidxlib.commands.fleet import FleetCommand, run_fleet
+from kidxlib.terminal.run_command import run
 
 fleet = spark_job(
     "fleet",
-    Fleet,
+    FleetCommand,
     run_fleet,
     lambda request: open_spark("fleet", request.context, upgrade=False, changes=False),
     __doc__,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.forget_source import ForgetSource, run_forget
-from kidxlib.terminal.command import run
+from kidxlib.commands.forget_source import ForgetSourceCommand, run_forget_source
+from kidxlib.terminal.run_command import run
 
 forget_source = spark_job(
     "forget_source",
-    ForgetSource,
-    run_forget,
+    ForgetSourceCommand,
+    run_forget_source,
     lambda request: open_spark("forget_source", request.context, upgrade=False, changes=request.apply),
     __doc__,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.fleet import fleet
 from kidxlib.commands.command import Former, former_job
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 
 recover = former_job("recover", Former("./spark-submit.sh fleet", lambda: fleet))
 

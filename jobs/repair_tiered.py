@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark_on
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.repair_tiered import RepairTiered, run_repair_tiered
-from kidxlib.terminal.command import run
+from kidxlib.commands.repair_tiered import RepairTieredCommand, run_repair_tiered
+from kidxlib.terminal.run_command import run
 
 repair_tiered = spark_job(
     "repair_tiered",
-    RepairTiered,
+    RepairTieredCommand,
     run_repair_tiered,
     lambda request: open_spark_on("repair_tiered", request.context),
     __doc__,

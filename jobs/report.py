@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.report import ReportOn, run_report
-from kidxlib.terminal.command import run
+from kidxlib.commands.report import ReportCommand, run_report
+from kidxlib.terminal.run_command import run
 
 report = spark_job(
     "report",
-    ReportOn,
+    ReportCommand,
     run_report,
     lambda request: open_spark("report", request.context, upgrade=False, changes=False),
     __doc__,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.retention import Retention, run_retention
-from kidxlib.terminal.command import run
+from kidxlib.commands.retention import RetentionCommand, run_retention
+from kidxlib.terminal.run_command import run
 
 retention = spark_job(
     "retention",
-    Retention,
+    RetentionCommand,
     run_retention,
     lambda request: open_spark("retention", request.context),
     __doc__,

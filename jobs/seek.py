@@ -13,12 +13,12 @@ from functools import partial
 from jobs.common.backend import open_spark
 from jobs.common.spark_places import SparkPlaces
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.seek import Seek, run_seek
-from kidxlib.terminal.command import run
+from kidxlib.commands.seek import SeekCommand, run_seek
+from kidxlib.terminal.run_command import run
 
 seek = spark_job(
     "seek",
-    Seek,
+    SeekCommand,
     partial(run_seek, elsewhere=SparkPlaces()),
     lambda request: open_spark("seek", request.context, upgrade=False, changes=False),
     __doc__,

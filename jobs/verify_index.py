@@ -15,12 +15,12 @@ from jobs.common.backend import open_spark_on
 from jobs.compare import verify_copy
 from jobs.verify_tiered import verify_tiered
 from kidxlib.commands.command import Former, spark_job
-from kidxlib.commands.verify import Verify, run_verify
-from kidxlib.terminal.command import run
+from kidxlib.commands.verify import VerifyCommand, run_verify
+from kidxlib.terminal.run_command import run
 
 verify_index = spark_job(
     "verify_index",
-    Verify,
+    VerifyCommand,
     run_verify,
     lambda request: open_spark_on("verify_index", request.context),
     __doc__,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobs.common.backend import open_spark_on
 from kidxlib.commands.command import spark_job
-from kidxlib.commands.verify_tiered import VerifyTiered, run_verify_tiered
-from kidxlib.terminal.command import run
+from kidxlib.commands.verify_tiered import VerifyTieredCommand, run_verify_tiered
+from kidxlib.terminal.run_command import run
 
 verify_tiered = spark_job(
     "verify_tiered",
-    VerifyTiered,
+    VerifyTieredCommand,
     run_verify_tiered,
     lambda request: open_spark_on("verify_tiered", request.context),
     __doc__,

@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from kidxlib.errors import UsageError
-from kidxlib.terminal.command import run
 from kidxlib.terminal.outcome import print_table
+from kidxlib.terminal.run_command import run
 from tests.docs.pages import PROJECT
 
 #: What `./setup.sh lock` makes of these, in the same words.

@@ -87,7 +87,7 @@ def open_spark(
 
 
 def spark_maintenance(tables: Tables) -> Maintenance:
-    """The maintenance of a catalog's tables: by the driver if it reaches them, else by Spark."""
+    """Open a job's maintenance of the catalog's tables: by the driver if it reaches them, else by Spark."""
     return SparkMaintenance(tables) if isinstance(tables, SparkTables) else local_maintenance(tables)
 
 
@@ -104,6 +104,7 @@ def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
 
 
 def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backend]:
+    """Spark's executors for a job with or without a catalog."""
     return open_spark(job, context) if context.has_catalog else open_spark_once(job, context)
 
 

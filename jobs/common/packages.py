@@ -24,10 +24,10 @@ import pyspark
 from rich.filesize import decimal
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import PROJECT, renamed_option
+from kidxlib.terminal.run_command import run
 
 _MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"

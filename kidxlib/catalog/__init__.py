@@ -1,8 +1,9 @@
-"""The tables of the catalog: each is a frozen dataclass whose fields are the columns with their meanings. `rows` has
-what makes a class a row of a `Table` (`row`, `column`), and one schema for rows of several kinds. Schemas of Arrow,
-Spark and Delta and `docs/catalog.md` follow from it. `tables` has all of them, with the version of the columns. Views
-name the columns that an operation reads. `results` are the rows that workers return. `updates` computes from these, and
-from a table's rows, what a commit changes (`Change`, in `change`). `conditions` choose rows as they are read;
-`matching` finds rows of one table in another, in Arrow's columns. `partitions` has the tables of partitions and of
-producers, and names the columns of a partition's key.
+"""The tables of the catalog. The rows of each are a frozen dataclass, whose fields are the columns with their meanings;
+a view of it has the columns that one operation reads (`SegmentToCompact`). Tables and views are in `segments`,
+`partitions` (also what producers did, and keys of partitions), `findings`, `retention_plans` and `index_bytes` (packed
+files). `tables` lists all, and has the catalog's version, Delta's properties and the size of files. `rows` makes a
+class a row of a `Table` (`row`, `column`), has the key of each row (`PartitionOfSource`), and mixes kinds of rows;
+`results` are those that workers return. `updates` computes what a commit changes, a `TableChange` (`change`).
+`conditions` choose rows to read, or those that a change concerns (`scope_of`); `matching` compares rows, in Arrow's
+columns.
 """

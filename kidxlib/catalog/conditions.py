@@ -66,24 +66,26 @@ PRESENT = Among("status", tuple(status.value for status in ABSENT), negated=True
 
 
 def sql_of(where: Sequence[Condition]) -> str:
+    """Conditions on rows as one of SQL."""
     return " AND ".join(condition.sql for condition in where) or "true"
 
 
 def rows_where(rows: pa.Table, where: Sequence[Condition]) -> pa.Table:
+    """The rows that meet conditions."""
     for condition in where:
         rows = rows.filter(condition.mask(rows))
     return rows
 
 
 def literal(value: str | int) -> str:
-    """A literal for DataFusion."""
+    """A value in a condition, as a literal for DataFusion."""
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
-    """Conditions that every row of a table meets that has the same values as a found row in the columns `by`. Other
-    rows may meet them too. The conditions prune files by their statistics. The columns have text or whole numbers, are
-    never null, and are in all kinds of found rows.
+    """The conditions on the rows of a table that a change concerns: each row with the same values as a found row in the
+    columns `by` meets them. Other rows may meet them too. The conditions prune files by their statistics. The columns
+    have text or whole numbers, are never null, and are in all kinds of found rows.
     """
     conditions: list[Condition] = []
     for name in by:

@@ -39,7 +39,9 @@ _ROWS_PER_BATCH: Final = 1_000
 
 
 def packed_batches(files: Sequence[PackedFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Packed files as rows of `schema` with `packed` set. All but the key of a file that is removed is null."""
+    """Rows of the table `index_bytes`, one for each packed file, of `schema` with `packed` set. All but the key of a
+    file that is removed is null.
+    """
     for start in range(0, len(files), _ROWS_PER_BATCH):
         part = files[start : start + _ROWS_PER_BATCH]
         contents = [file.content for file in part]

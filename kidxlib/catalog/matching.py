@@ -97,7 +97,7 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
 
 
 def lengths_of(lists: Values) -> NDArray[np.int64]:
-    """The length of each list or map; 0 for null."""
+    """The length of each list or map in a column of Arrow; 0 for null."""
     offsets: NDArray[np.int64] = lists.offsets.to_numpy().astype(np.int64)
     return np.where(flags_of(lists.is_valid()), np.diff(offsets), 0)
 
@@ -111,13 +111,13 @@ def _elements(lists: Values) -> Values:
 
 
 def flags_of(column: Values) -> Flags:
-    """A column of flags; false for null."""
+    """The flags in a column of Arrow; false for null."""
     flags: Flags = column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
     return flags
 
 
 def is_any_of(column: Values, words: Sequence[str]) -> Flags:
-    """Which texts are among some words; false for null."""
+    """Which texts in a column of Arrow are among some words; false for null."""
     return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
 
 
@@ -128,8 +128,8 @@ def taken_at(column: Values, at: Positions) -> Values:
 
 
 def numpy_of(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
-    """The numbers of a column without nulls. `to_numpy` imports pandas if it is installed, which takes longer than a
-    listing.
+    """The numbers in a column of Arrow without nulls. `to_numpy` imports pandas if it is installed, which takes longer
+    than a listing.
     """
     chunks: list[NDArray[Any]] = [np.from_dlpack(chunk) for chunk in column.chunks]
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
@@ -149,7 +149,7 @@ def runs(columns: Sequence[pa.Array[Any]]) -> Iterator[tuple[int, int]]:
 
 
 def numbers_in(column: Values) -> tuple[Longs, Flags]:
-    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and which are not null."""
+    """The whole numbers of up to 64 bits in a column of Arrow, with 0 for each null; and which are not null."""
     numbers: Longs = column.fill_null(0).to_numpy().astype(np.int64)
     valid: Flags = column.is_valid().to_numpy()
     return numbers, valid
@@ -171,5 +171,5 @@ def same_text(column: Values, wanted: Sequence[str | None], which: Positions) ->
 
 
 def texts(column: Values) -> Values:
-    """A column of text, without a dictionary."""
+    """A column of text in Arrow, without a dictionary."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column

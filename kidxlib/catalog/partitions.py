@@ -58,6 +58,7 @@ PARTITIONS: Final = Table(
 
 
 def partition_keys(rows: pa.Table) -> list[PartitionKey]:
+    """The keys of partitions, from the columns of rows."""
     columns: Any = [rows[name].to_pylist() for name in PARTITIONS.key]
     return list(zip(*columns, strict=True))
 
@@ -68,6 +69,7 @@ def named_key(key: PartitionKey) -> dict[str, Any]:
 
 
 def rows_of_keys(keys: Collection[PartitionKey]) -> pa.Table:
+    """The keys of partitions as rows, with the columns of a partition's key."""
     columns = zip(*keys, strict=True) if keys else ((), (), ())
     return pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
 
@@ -173,8 +175,9 @@ ABORTED_TRANSACTIONS: Final = Table(
 
 
 def segments_with_events(segment: Sequence[Column]) -> pa.Schema:
-    """The schema of a fold's input: a row for each segment, with position −1, and after it a row for each of the
-    segment's events. `segment` are the columns of a segment's row besides its key.
+    """The schema of rows of segments with the events of their producers, from which a partition is folded: a row for
+    each segment, with position −1, and after it a row for each of the segment's events. `segment` are the columns of a
+    segment's row besides its key.
     """
     event = [column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SEGMENT_KEY]
     key = (column_.field for column_ in SegmentKey.columns())

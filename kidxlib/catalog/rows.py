@@ -304,6 +304,7 @@ class PartitionOfSource(Row):
 
     @property
     def partition_key(self) -> PartitionKey:
+        """The partition that the row is about."""
         return self.source, self.topic, self.partition
 
 

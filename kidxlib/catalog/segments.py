@@ -179,12 +179,13 @@ class LogVersion(Row):
 
     @classmethod
     def of_file(cls, version: FileVersion) -> Self:
+        """The columns of a segment's row for a log that was looked at."""
         return cls(log_bytes=version.size, log_mtime_ns=version.mtime_ns, log_inode=version.inode)
 
 
 @view_of(SegmentRow)
 class EndFacts(Row):
-    """How the scan of a log ended, or why Kafka fails on it."""
+    """The columns of a segment's row on how the scan of its log ended, or why Kafka fails on it."""
 
     status: Status
     reason: str | None
@@ -193,13 +194,14 @@ class EndFacts(Row):
 
     @classmethod
     def of_end(cls, end: ScanEnd) -> Self:
+        """The columns of a segment's row for the end of a scan."""
         position = None if end.reason is None else end.position
         return cls(status=end.status, reason=end.reason, reason_position=position, reason_detail=end.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index file; its size is in bytes."""
+    """What a segment's row has of an index file; its size is in bytes."""
 
     entries: int
     size: int
@@ -207,6 +209,7 @@ class IndexFile:
 
     @classmethod
     def of(cls, content: bytes, entry: np.dtype[np.void]) -> Self:
+        """What a segment's row has of an index file with this content."""
         return cls(len(content) // entry.itemsize, len(content), crc32c(content))
 
 
@@ -337,18 +340,20 @@ class SegmentToCompact(_IndexedSegment):
 
     @property
     def options(self) -> RecoverOptions:
-        """The options of the indexes, without another check of checksums."""
+        """The options of the segment's indexes by its row, without another check of checksums."""
         return RecoverOptions(interval_bytes=self.interval_bytes, max_index_bytes=self.max_index_bytes)
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The time from which the age counts (`LogSegment.largestTimestamp`), in ms since the epoch."""
+        """The time from which the segment's age counts, by its row (`LogSegment.largestTimestamp`), in ms since the
+        epoch.
+        """
         if self.max_timestamp_ms is not None and self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
         return 0 if self.log_mtime_ns is None else self.log_mtime_ns // NS_PER_MS
 
     def crc32c_of(self, suffix: str) -> int | None:
-        """CRC-32C of an index file as it was published; None: it was not published."""
+        """CRC-32C of one of the segment's index files by its row; None: it was not published."""
         return {
             OFFSET_INDEX_SUFFIX: self.offset_index_crc32c,
             TIME_INDEX_SUFFIX: self.time_index_crc32c,

@@ -94,13 +94,14 @@ COMMIT_LOCK_FILE: Final = "_commit.lock"
 
 
 def counted_bytes(size_bytes: int, rows: int | None) -> int:
-    """The size that files count for when files are cut, held or joined. `rows` is None if the table's log does not have
-    it.
+    """The size that a file of a catalog's table counts for when files are cut, held or joined. `rows` is None if the
+    table's log does not have it.
     """
     return max(size_bytes, ROW_BYTES * (rows or 0))
 
 
 def delta_properties(table: Table) -> dict[str, str]:
+    """The properties that each writer gives a catalog's table in Delta, the catalog's version among them."""
     return {
         VERSION_PROPERTY: str(CATALOG_VERSION),
         # Every Delta reader can open a table without deletion vectors.
@@ -114,6 +115,7 @@ def delta_properties(table: Table) -> dict[str, str]:
 
 
 def made_by_an_older_release(place: str, version: int) -> CatalogError:
+    """The error about tables with an older version of the catalog's layout."""
     return CatalogError(
         f"{place}: made by an older release, with catalog version {version}; this one has {CATALOG_VERSION}: "
         "run ./spark-submit.sh build_index once, which brings the catalog up to date"
@@ -121,6 +123,7 @@ def made_by_an_older_release(place: str, version: int) -> CatalogError:
 
 
 def catalog_version_of(place: str, properties: Mapping[str, str]) -> int:
+    """The version of a catalog's table by its Delta properties, which this release must know."""
     version = properties.get(VERSION_PROPERTY)
     if version is None:
         raise CatalogError(f"{place}: a Delta table, but not one of this project's; give --catalog another directory")

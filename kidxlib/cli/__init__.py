@@ -1,1 +1,1 @@
-"""The command `kidx`: its subcommands' names, each imported when it is called."""
+"""The command `kidx` itself (`main`): its subcommands' names, each imported when it is called."""

@@ -88,6 +88,6 @@ def kidx(context: click.Context) -> None:
 def main() -> NoReturn:
     interrupts.end_at_once()
     import_no_pandas()
-    from kidxlib.terminal.command import run
+    from kidxlib.terminal.run_command import run
 
     run(kidx, "kidx")

@@ -23,7 +23,7 @@ _GAP: Final = re.compile(r".+-\d+/\d+-\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accept(OnSources):
+class AcceptCommand(OnSources):
     """What to accept."""
 
     segments: tuple[str, ...] = option(
@@ -68,7 +68,7 @@ class Accept(OnSources):
         return self.apply
 
 
-def run_accept(request: Accept, backend: Backend) -> Outcome:
+def run_accept(request: AcceptCommand, backend: Backend) -> Outcome:
     """Accept damage that the catalog knows of: segments that a build found truncated, quarantined or unreadable, and
     files that the last audit found torn or broken. Nothing is mended. Accepted damage stays listed, with who
     accepted it, when and why, and is counted separately. When the file or the finding changes, it is damage again.
@@ -105,14 +105,14 @@ def run_accept(request: Accept, backend: Backend) -> Outcome:
     return _accepted(request, catalog.path, damage)
 
 
-def _withdrawn(request: Accept, catalog: str, acceptances: Sequence[Acceptance]) -> Outcome:
+def _withdrawn(request: AcceptCommand, catalog: str, acceptances: Sequence[Acceptance]) -> Outcome:
     outcome = Outcome(counts={"accepted_before": 0, "changed": len(acceptances) * request.apply})
     what = "withdrawn" if request.apply else "would withdraw"
     outcome.line(*(f"{what}: {acceptance.line}" for acceptance in acceptances))
     return _recorded(outcome, request, catalog, any_change=bool(acceptances), withdrawn=_rows(acceptances))
 
 
-def _accepted(request: Accept, catalog: str, known: NewDamage) -> Outcome:
+def _accepted(request: AcceptCommand, catalog: str, known: NewDamage) -> Outcome:
     before, new = known.accepted, known.new
     outcome = Outcome(counts={"accepted_before": len(before), "changed": len(new) * request.apply})
     what = "accepted" if request.apply else "would accept"
@@ -122,7 +122,7 @@ def _accepted(request: Accept, catalog: str, known: NewDamage) -> Outcome:
     return _recorded(outcome, request, catalog, any_change=bool(new), **rows)
 
 
-def _recorded(outcome: Outcome, request: Accept, catalog: str, *, any_change: bool, **rows: Any) -> Outcome:
+def _recorded(outcome: Outcome, request: AcceptCommand, catalog: str, *, any_change: bool, **rows: Any) -> Outcome:
     from kidxlib.catalog.findings import ACCEPTED
 
     if not any_change:
@@ -138,7 +138,7 @@ def _rows(acceptances: Sequence[Acceptance]) -> list[Mapping[str, Any]]:
     return [{**asdict(acceptance), "accepted_at": acceptance.accepted_at.isoformat()} for acceptance in acceptances]
 
 
-def _ensure_any(damages: Collection[object], request: Accept, what: str) -> None:
+def _ensure_any(damages: Collection[object], request: AcceptCommand, what: str) -> None:
     if damages:
         return
     for name in request.segments:
@@ -155,4 +155,4 @@ def _current_user() -> str:
         return f"uid {os.getuid()}"
 
 
-accept = kidx_command("accept", Accept, run_accept, reports_as="accept")
+accept = kidx_command("accept", AcceptCommand, run_accept, reports_as="accept")

@@ -51,7 +51,7 @@ _NO_PLACE: Final = "give --index-dir DIR to write there, or --in-place to write 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(WithOrWithoutCatalog):
+class BuildCommand(WithOrWithoutCatalog):
     """What to index, how, and where to.
 
     Attributes:
@@ -286,7 +286,7 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def begun(self) -> float:
-        """When the run began, in seconds of the monotonic clock."""
+        """When the command began, in seconds of the monotonic clock."""
         return time.monotonic()
 
     @cached_property
@@ -297,7 +297,7 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def log_dirs(self) -> ExitStack:
-        """Holds the locks of log dirs in which index files are written."""
+        """The locks of log dirs in which the command writes index files."""
         return ExitStack()
 
     def held(self) -> AbstractContextManager[object]:
@@ -327,7 +327,7 @@ def _limits(build: BuildSettings) -> BuildLimits:
     )
 
 
-def run_build(request: Build, backend: Backend) -> Outcome:
+def run_build(request: BuildCommand, backend: Backend) -> Outcome:
     """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would. What is
     broken in a bucket of tiered storage is rebuilt by kidx repair-tiered.
 
@@ -405,7 +405,7 @@ def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> Non
 
 build = kidx_command(
     "build",
-    Build,
+    BuildCommand,
     run_build,
     reports_as="build_index",
     formerly={"--tiered": Former("kidx repair-tiered PLACE", command_in("repair_tiered"))},

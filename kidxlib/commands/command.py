@@ -65,9 +65,9 @@ class Former(NamedTuple):
     is_argument: bool = True
 
 
-def command_in(module: str, name: str = "") -> Callable[[], click.Command]:
-    """The command in a module of this package, imported once it is called; `name` if it is not the module's."""
-    return lambda: getattr(import_module(f"kidxlib.commands.{module}"), name or module)
+def command_in(module: str) -> Callable[[], click.Command]:
+    """What a former option runs: the command in a module of this package, imported once it is called."""
+    return lambda: getattr(import_module(f"kidxlib.commands.{module}"), module)
 
 
 #: Former commands by their option; the key None stands for a command that itself has a new name.
@@ -78,13 +78,13 @@ FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
 
 
 def option(*declarations: str, only: str | None = None, at: int = OWN, **attributes: Any) -> Any:
-    """A field of a command's dataclass that is an option. The arguments are those of `click.option` and `parameter`."""
+    """Declare a field of a command's class that is an option, with the arguments of `click.option` and `parameter`."""
     return parameter(click.option(*declarations, **attributes), only=only, at=at)
 
 
 def parameter(decorator: Callable[[Any], Any], *, only: str | None = None, at: int = OWN) -> Any:
-    """A field that is an option or an argument: `decorator` is click's for a parameter with the field's name. If only
-    `KIDX` or `SPARK` has the parameter, the field is None in the other.
+    """Declare a field of a command's class that is an option or an argument: `decorator` is click's for a parameter
+    with the field's name. If only `KIDX` or `SPARK` has the parameter, the field is None in the other.
     """
     return field(metadata={"decorator": decorator, "only": only, "at": at})
 
@@ -205,14 +205,14 @@ class OnSources(OnCatalog):
 
 
 def open_once(request: WithoutCatalog) -> AbstractContextManager[Backend]:
-    """Open processes of this machine, and tables in memory."""
+    """Open what a command that never has a catalog works with: processes of this machine, and tables in memory."""
     from kidxlib.operations.backend import open_without_catalog
 
     return open_without_catalog(request.processes)
 
 
 def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
-    """Open processes of this machine, and the request's catalog, or tables in memory in place of one."""
+    """Open what a command works with: processes of this machine, and its catalog, or else tables in memory."""
     if not request.context.has_catalog:
         from kidxlib.operations.backend import open_without_catalog
 
@@ -223,6 +223,7 @@ def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
 
 
 def open_nothing(_: CommandOptions) -> AbstractContextManager[None]:
+    """Open nothing, for a command that has neither workers nor a catalog."""
     return nullcontext()
 
 
@@ -261,6 +262,7 @@ def spark_job(
 
 
 def former_job(name: str, former: Former) -> click.Command:
+    """The job X of ./spark-submit.sh under a former name."""
     return _Command(name, formerly={None: former})
 
 
@@ -378,8 +380,8 @@ _SUFFIXES: Final = (".json", ".jsonl", ".log")
 
 
 def reports_run(name: str) -> Callable[[Callable[..., Outcome]], Callable[..., ExitCode]]:
-    """A decorator that makes a command of a job, below its options: adds `--metrics-file`, `--json-line` and
-    `--verbose`, and ends its phases. Reports give `name` as the job's, whichever engine did the work.
+    """A decorator that makes a function and its options a command that reports how it ended: adds `--metrics-file`,
+    `--json-line` and `--verbose`, and ends its phases. Reports give `name` as the job's, whichever engine did the work.
     """
     return functools.partial(_reporting, name=name)
 

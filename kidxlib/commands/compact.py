@@ -35,7 +35,7 @@ _TOPIC_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compact(OnSources):
+class CompactCommand(OnSources):
     """What to compact."""
 
     interval_bytes: int | None = option(
@@ -134,7 +134,7 @@ def _ns(time: timedelta) -> int:
     return time // timedelta(microseconds=1) * 1000
 
 
-def run_compact(request: Compact, backend: Backend) -> Outcome:
+def run_compact(request: CompactCommand, backend: Backend) -> Outcome:
     """Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
     with larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables
     are optimized. Without --apply nothing is changed. kidx compact and ./spark-submit.sh compact_index are the same.
@@ -179,7 +179,9 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
 
 
 def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) -> None:
-    """Show for `kidx compact` a row for each topic and action, and a line for each of a few files."""
+    """Show what `kidx compact` does with index files: a row for each topic and action, and a line for each of a few
+    files.
+    """
     from rich.filesize import decimal
 
     from kidxlib.terminal.run_summary import TOPICS_SHOWN
@@ -227,4 +229,4 @@ def tell_files(outcome: Outcome, compacted: CompactionReport, *, applied: bool) 
     )
 
 
-compact = kidx_command("compact", Compact, run_compact, reports_as="compact_index")
+compact = kidx_command("compact", CompactCommand, run_compact, reports_as="compact_index")

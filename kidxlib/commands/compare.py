@@ -18,7 +18,6 @@ from kidxlib.commands.command import (
     FIRST,
     KIDX,
     SETTINGS,
-    OnCatalog,
     WithOrWithoutCatalog,
     kidx_command,
     option,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(WithOrWithoutCatalog):
+class CompareCommand(WithOrWithoutCatalog):
     """What to compare.
 
     Attributes:
@@ -141,60 +140,7 @@ class Compare(WithOrWithoutCatalog):
         return (*earlier, *((*FILE_KINDS, FindingKind.FILE_BEHIND) if self.logs_only else ()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyCopy(OnCatalog):
-    """The options of the old spelling `verify --copy URL`.
-
-    Attributes:
-        sources: the source that was copied; empty for the only one that the catalog has.
-        require_checksums: a file that cannot be compared fails the run, too.
-    """
-
-    copy: str = parameter(click.argument("copy", metavar="URL"), at=FIRST)
-    catalog: str | None = option("--catalog", metavar="DIR", help="The catalog of the log dir that was copied.")
-    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
-    topics: str | None = parameter(shared_options.topics_to_read)
-    inactive_only: bool = option("--inactive-only", is_flag=True, help="Leave out the last segment of each partition.")
-    require_checksums: bool = option(
-        "--require-checksums", is_flag=True, help="Exit 3 also where an object and the catalog have none in common."
-    )
-    now: None = None
-
-    def __post_init__(self) -> None:
-        with needing_packages("--copy", "copies"):
-            _ = self.resolved  # what is wrong is told before anything is done
-
-    @property
-    def writes(self) -> bool:
-        return False
-
-    @cached_property
-    def resolved(self) -> CopyRequest:
-        from kidxlib.indexing.source import parse_topics
-        from kidxlib.operations.compare.copy_in_store import CopyRequest
-        from kidxlib.storage.location import plain_location
-        from kidxlib.storage.store.s3 import ObjectPath, is_object
-
-        copy = plain_location(self.copy)
-        if not is_object(copy) or not ObjectPath.of(copy).key.partition("/")[0]:
-            raise UsageError(
-                f"--copy {self.copy}: expected s3://BUCKET/PREFIX; a copy on a disk is audited as any log dir is: "
-                "kidx verify DIR"
-            )
-        if not self.catalog and not self.database:
-            raise UsageError("--copy: there is nothing to compare it with; name the catalog with --catalog DIR")
-        if len(self.sources) > 1:
-            raise UsageError(f"--source: given {len(self.sources)} times; a copy is of one source")
-        return CopyRequest(
-            context=self.context,
-            copy=ObjectPath.of(copy),
-            source=self.sources[0] if self.sources else None,
-            topics=parse_topics(self.settings.build.topics if self.topics is None else self.topics),
-            inactive_only=self.inactive_only,
-        )
-
-
-def run_compare(request: Compare, backend: Backend) -> Outcome:
+def run_compare(request: CompareCommand, backend: Backend) -> Outcome:
     """Compare B with A, the original: partitions, segments, offsets and bytes first, then other files. Nothing is
     written, and no catalog is needed.
 
@@ -213,7 +159,7 @@ def run_compare(request: Compare, backend: Backend) -> Outcome:
     return _outcome(request, request.a, request.b, compared)
 
 
-def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
+def _compare_with_catalog(request: CompareCommand, backend: Backend) -> Outcome:
     """Compare A, a source of the catalog, with B, another source or a copy of A in an object store."""
     from kidxlib.operations.compare.compare_places import compare_sources
     from kidxlib.operations.compare.copy_in_store import CopyRequest
@@ -249,7 +195,7 @@ def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
         topics=request.pattern,
         inactive_only=request.inactive_only,
     )
-    return _outcome_of_copies(copies, backend, require_checksums=True)
+    return outcome_of_copies(copies, backend, require_checksums=True)
 
 
 def _source(text: str, names: Mapping[str, str]) -> str:
@@ -259,12 +205,7 @@ def _source(text: str, names: Mapping[str, str]) -> str:
     return text if text in names.values() else names.get(text) or names.get(os.path.realpath(text), text)
 
 
-def run_verify_copy(request: VerifyCopy, backend: Backend) -> Outcome:
-    """Compare the copy of a log dir with a catalog: now `kidx compare SOURCE URL --catalog DIR`."""
-    return _outcome_of_copies(request.resolved, backend, require_checksums=request.require_checksums)
-
-
-def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
+def _outcome(request: CompareCommand, a: str, b: str, compared: Comparison) -> Outcome:
     """The findings and the conclusion; `a` and `b` are paths, URLs or names of sources. What a copy must not lack comes
     first.
     """
@@ -305,11 +246,11 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     return outcome
 
 
-def _harmful(request: Compare, compared: Comparison) -> list[ComparisonFinding]:
+def _harmful(request: CompareCommand, compared: Comparison) -> list[ComparisonFinding]:
     return compared.harmful(harmless=request.harmless, max_behind=request.max_behind)
 
 
-def _what_was_compared(request: Compare, compared: Comparison) -> str:
+def _what_was_compared(request: CompareCommand, compared: Comparison) -> str:
     from rich.filesize import decimal
 
     if request.has_catalog:
@@ -321,7 +262,7 @@ def _what_was_compared(request: Compare, compared: Comparison) -> str:
     return f"compared: {logs} and {counted(compared.files, 'other file')}, byte for byte"
 
 
-def _conclusion(request: Compare, compared: Comparison) -> str:
+def _conclusion(request: CompareCommand, compared: Comparison) -> str:
     kinds = {finding.kind for finding in compared.findings}
     harmful = {finding.kind for finding in _harmful(request, compared)}
     what = "all that A has" if request.how == As.COPY else "the same as A, as far as both can be compared"
@@ -344,7 +285,7 @@ def _conclusion(request: Compare, compared: Comparison) -> str:
     return f"{lacks}, or nobody can tell: see the lines above"
 
 
-def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checksums: bool) -> Outcome:
+def outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checksums: bool) -> Outcome:
     """Compare a copy in an object store with the catalog, and show the findings, problems first. With
     `require_checksums`, what cannot be compared fails the run, too.
     """
@@ -397,5 +338,4 @@ def _copy_as_json(row: CopyRow) -> dict[str, Any]:
     return {name: value for name, value in row.values().items() if name != "source"}
 
 
-compare = kidx_command("compare", Compare, run_compare, reports_as="compare")
-verify_copy = kidx_command("verify --copy", VerifyCopy, run_verify_copy, reports_as="verify_copy")
+compare = kidx_command("compare", CompareCommand, run_compare, reports_as="compare")

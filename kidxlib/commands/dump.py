@@ -38,10 +38,10 @@ from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST, KafkaRelease
 from kidxlib.messages.interpreter import json_text
 from kidxlib.terminal import interrupts
 from kidxlib.terminal import options as shared_options
-from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note, printable
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import IntegerRange
+from kidxlib.terminal.run_command import discard_output
 
 if TYPE_CHECKING:
     from kidxlib.dump.read import DumpedAs

@@ -26,7 +26,7 @@ _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(CommandOptions):
+class ExportCommand(CommandOptions):
     directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
     output: str = option(
         "--output",
@@ -110,7 +110,7 @@ class Export(CommandOptions):
         )
 
 
-def run_export(request: Export, _: None) -> Outcome:
+def run_export(request: ExportCommand, _: None) -> Outcome:
     """Write the records in DIR…, the log dirs of a Kafka broker, one partition's directory, a segment's log or a bucket
     of tiered storage, to files: those that a consumer would get, with the columns of Spark's Kafka source.
 
@@ -158,4 +158,4 @@ def _as_json(left_out: LeftOut) -> dict[str, Any]:
     }
 
 
-export = kidx_command("export", Export, run_export, opened=open_nothing, reports_as="export")
+export = kidx_command("export", ExportCommand, run_export, opened=open_nothing, reports_as="export")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet(OnCatalog):
+class FleetCommand(OnCatalog):
     """How fast brokers and kidx recover logs.
 
     Attributes:
@@ -60,7 +60,7 @@ class Fleet(OnCatalog):
         return False
 
 
-def run_fleet(request: Fleet, backend: Backend) -> Outcome:
+def run_fleet(request: FleetCommand, backend: Backend) -> Outcome:
     """For each source of a catalog, a log dir, say how long its broker would take to start after a crash: alone, and
     with kidx recover at each level. A broker is recovered beside its disks, by kidx recover. No log is read, and
     nothing is recorded.
@@ -74,4 +74,4 @@ def run_fleet(request: Fleet, backend: Backend) -> Outcome:
     return forecast_fleet(rates, backend.catalog.tables)
 
 
-fleet = kidx_command("fleet", Fleet, run_fleet, reports_as="fleet")
+fleet = kidx_command("fleet", FleetCommand, run_fleet, reports_as="fleet")

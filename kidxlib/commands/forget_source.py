@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetSource(OnCatalog):
+class ForgetSourceCommand(OnCatalog):
     """What to forget."""
 
     source: str = parameter(click.argument("source", metavar="SOURCE"))
@@ -37,7 +37,7 @@ class ForgetSource(OnCatalog):
         return self.apply
 
 
-def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
+def run_forget_source(request: ForgetSourceCommand, backend: Backend) -> Outcome:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
     is touched, but packed index files are rows and go, too. Without --apply nothing is removed.
 
@@ -63,4 +63,4 @@ def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     return outcome
 
 
-forget_source = kidx_command("forget-source", ForgetSource, run_forget, reports_as="forget_source")
+forget_source = kidx_command("forget-source", ForgetSourceCommand, run_forget_source, reports_as="forget_source")

@@ -34,7 +34,7 @@ _LEVELS: Final = ("checkpoint", "marker")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recover(WithoutCatalog):
+class RecoverCommand(WithoutCatalog):
     """What to recover. The fields mean what those of `RecoverRequest` mean."""
 
     log_dirs: tuple[str, ...] = parameter(click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1), at=FIRST)
@@ -180,7 +180,7 @@ class Recover(WithoutCatalog):
         )
 
 
-def run_recover(request: Recover, backend: Backend) -> Outcome:
+def run_recover(request: RecoverCommand, backend: Backend) -> Outcome:
     """Make a killed broker's log dirs ready for its start, so that it need not read its logs again.
 
     Without --apply nothing is written. The plan says what the broker's next start would do, and what it would lose.
@@ -201,7 +201,7 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
 
 recover = kidx_command(
     "recover",
-    Recover,
+    RecoverCommand,
     run_recover,
     opened=open_once,
     reports_as="recover",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepairTiered(OnBucket):
+class RepairTieredCommand(OnBucket):
     """What to mend."""
 
     index_dir: str | None = option(
@@ -94,7 +94,7 @@ class RepairTiered(OnBucket):
         return RepairRequest(audit=audit, mirror=mirror, apply=self.apply, logs=logs)
 
 
-def run_repair_tiered(request: RepairTiered, backend: Backend) -> Outcome:
+def run_repair_tiered(request: RepairTieredCommand, backend: Backend) -> Outcome:
     """Make side objects of remote segments anew that are missing or broken in PLACE, a directory or s3://BUCKET/PREFIX
     in the layout of Kafka's LocalTieredStorage, into --index-dir; with --apply put them into the bucket, too. Logs
     there are only read, and nothing is deleted. NAME is that of the source in the catalog. With --catalog each remote
@@ -107,4 +107,4 @@ def run_repair_tiered(request: RepairTiered, backend: Backend) -> Outcome:
     return repair(request.resolved, backend)
 
 
-repair_tiered = kidx_command("repair-tiered", RepairTiered, run_repair_tiered, reports_as="repair_tiered")
+repair_tiered = kidx_command("repair-tiered", RepairTieredCommand, run_repair_tiered, reports_as="repair_tiered")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOn(OnCatalog):
+class ReportCommand(OnCatalog):
     """What to report.
 
     Attributes:
@@ -78,7 +78,7 @@ class ReportOn(OnCatalog):
         return policies[0]
 
 
-def run_report(request: ReportOn, backend: Backend) -> Outcome:
+def run_report(request: ReportCommand, backend: Backend) -> Outcome:
     """Write one HTML page of what a catalog knows: how much there is, what is wrong, the segments of each partition,
     what retention would do with other limits, the shape of batches, growth, replicas and builds. The page needs no
     network. Nothing is recorded in the catalog. With --sample some batches of logs are read, too, and where replicas
@@ -120,4 +120,4 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     return outcome
 
 
-report = kidx_command("report", ReportOn, run_report, reports_as="report")
+report = kidx_command("report", ReportCommand, run_report, reports_as="report")

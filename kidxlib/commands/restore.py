@@ -24,7 +24,7 @@ PROTECTED: Final = ("versioning", "read-only")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restore(WithoutCatalog):
+class RestoreCommand(WithoutCatalog):
     """What to restore, and into what. The fields mean what those of `RestoreRequest` and `RestoreOptions` mean."""
 
     sources: tuple[str, ...] = parameter(click.argument("sources", metavar="DIR[,DIR]…", nargs=-1), at=FIRST)
@@ -218,7 +218,7 @@ class Restore(WithoutCatalog):
         )
 
 
-def run_restore(request: Restore, backend: Backend) -> Outcome:
+def run_restore(request: RestoreCommand, backend: Backend) -> Outcome:
     """Restore a cluster into new log dirs, from its brokers' disks or its bucket: its metadata and its logs.
 
     Each DIR[,DIR]… names the log dirs of one old broker or controller, or copies of them, with commas between them.
@@ -237,4 +237,4 @@ def run_restore(request: Restore, backend: Backend) -> Outcome:
     return restore(resolved, backend) if resolved.proposes_ms is None else propose(resolved, backend)
 
 
-restore = kidx_command("restore", Restore, run_restore, opened=open_once, reports_as="restore")
+restore = kidx_command("restore", RestoreCommand, run_restore, opened=open_once, reports_as="restore")

@@ -13,7 +13,7 @@ from kidxlib.terminal.outcome import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreCheck(CommandOptions):
+class RestoreCheckCommand(CommandOptions):
     """The restore, and the cluster that came of it."""
 
     plan: Path = parameter(click.argument("plan", metavar="PLAN.json", type=click.Path(path_type=Path)), at=FIRST)
@@ -36,7 +36,7 @@ class RestoreCheck(CommandOptions):
         return False
 
 
-def run_restore_check(request: RestoreCheck, _: None) -> Outcome:
+def run_restore_check(request: RestoreCheckCommand, _: None) -> Outcome:
     """Compare a running cluster with what kidx restore has restored.
 
     PLAN.json is the output of kidx restore … --apply PLAN --json. The check compares topics and their ids, replicas,
@@ -54,5 +54,5 @@ def run_restore_check(request: RestoreCheck, _: None) -> Outcome:
 
 
 restore_check = kidx_command(
-    "restore-check", RestoreCheck, run_restore_check, opened=open_nothing, reports_as="restore_check"
+    "restore-check", RestoreCheckCommand, run_restore_check, opened=open_nothing, reports_as="restore_check"
 )

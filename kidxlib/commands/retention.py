@@ -34,7 +34,7 @@ _LIMIT: Final = IntegerRange(-1, 2**63 - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retention(OnSources):
+class RetentionCommand(OnSources):
     policy: Path | None = option(
         "--policy",
         type=click.Path(path_type=Path),
@@ -207,7 +207,7 @@ def _ensure_not_given(why: str, options: Mapping[str, object]) -> None:
             raise UsageError(f"{name}: {why}, and takes no such option; leave it out")
 
 
-def run_retention(request: Retention, backend: Backend) -> Outcome:
+def run_retention(request: RetentionCommand, backend: Backend) -> Outcome:
     """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
     table retention_plans. Without --apply nothing is deleted. kidx retention and ./spark-submit.sh retention are the
     same, with the same table.
@@ -225,4 +225,4 @@ def run_retention(request: Retention, backend: Backend) -> Outcome:
     return apply_plan(backend, request.resolved)
 
 
-retention = kidx_command("retention", Retention, run_retention, reports_as="retention")
+retention = kidx_command("retention", RetentionCommand, run_retention, reports_as="retention")

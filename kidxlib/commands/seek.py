@@ -40,7 +40,7 @@ _MAYBE_SECONDS: Final = range(10**9, 10**11)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seek(OnCatalog):
+class SeekCommand(OnCatalog):
     """What to look for, and where.
 
     Attributes:
@@ -200,7 +200,7 @@ def _ensure_writable(path: Path) -> None:
         raise UsageError(f"--consumer-group-csv {path}: no directory {path.parent}; expected one that is there")
 
 
-def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None = None) -> Outcome:
+def run_seek(request: SeekCommand, backend: Backend | None, elsewhere: Elsewhere | None = None) -> Outcome:
     """Say which batch holds an offset, and which record is the first of a time, as a broker would: in DIR…, the
     log dirs of a Kafka broker, one partition's directory or a bucket of tiered storage, or in a catalog.
 
@@ -226,7 +226,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
     return seek_in_catalog(seek_request, backend, elsewhere)
 
 
-def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
+def _seek_in(request: SeekCommand, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
     from kidxlib.indexing.source import RemoteOptions, ensure_distinct, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of_answers
@@ -266,7 +266,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     return outcome
 
 
-def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
+def _question_in(request: SeekCommand, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
     """The question. The name of a partition's directory says which partition it is."""
     topic, partition = request.topic, request.partition
     if [listed.path for listed in partitions] == [source.path for source in sources] and len(sources) == 1:
@@ -334,10 +334,10 @@ def _answer_in(
     return answer_question(seeker, question, partition.source.name, high_watermark)
 
 
-def _catalog_opened(request: Seek) -> AbstractContextManager[Backend | None]:
+def _catalog_opened(request: SeekCommand) -> AbstractContextManager[Backend | None]:
     if request.directories or request.is_quick:
         return contextlib.nullcontext()
     return open_here(request)
 
 
-seek = kidx_command("seek", Seek, run_seek, opened=_catalog_opened, reports_as="seek")
+seek = kidx_command("seek", SeekCommand, run_seek, opened=_catalog_opened, reports_as="seek")

@@ -31,7 +31,7 @@ _COUNTED: Final = (("expired_rows", "rows expired"), ("vacuumed_files", "files t
 
 
 @dataclass(frozen=True, kw_only=True)
-class TidyTables(OnCatalog):
+class TablesCommand(OnCatalog):
     """What to do with the catalog's tables.
 
     Attributes:
@@ -83,7 +83,7 @@ def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
         )
 
 
-def run_tables(request: TidyTables, backend: Backend) -> Outcome:
+def run_tables(request: TablesCommand, backend: Backend) -> Outcome:
     """Say how a catalog's tables are stored, and what would be done with them; with --apply do it.
 
     expire: rows that are older than the --policy allows go. optimize: where files are too many, too large or in no
@@ -105,7 +105,7 @@ def run_tables(request: TidyTables, backend: Backend) -> Outcome:
 
 
 def tell_tables(outcome: Outcome, tables: Sequence[MaintainedTable], *, applied: bool) -> None:
-    """Show a row per table; in JSON they are the value of `tables`."""
+    """Show what `kidx tables` does, a row for each table; in JSON they are the value of `tables`."""
     outcome.values["tables"] = [asdict(table) for table in tables]
     measured_columns: list[str] = []
     for _, column in _MEASURED:
@@ -128,4 +128,4 @@ def _measured_values(table: MaintainedTable, applied: bool) -> Iterator[int | st
             yield "-" if value is None else int(value)
 
 
-tables = kidx_command("tables", TidyTables, run_tables, reports_as="compact_index")
+tables = kidx_command("tables", TablesCommand, run_tables, reports_as="compact_index")

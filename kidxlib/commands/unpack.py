@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unpack(OnSources):
+class UnpackCommand(OnSources):
     """What to unpack, and where to."""
 
     index_dir: str = option(
@@ -40,7 +40,7 @@ class Unpack(OnSources):
         index_dir_to_write("--index-dir", self.index_dir)  # what is wrong is told before anything is done
 
 
-def run_unpack(request: Unpack, backend: Backend) -> Outcome:
+def run_unpack(request: UnpackCommand, backend: Backend) -> Outcome:
     """Write the index files that kidx build --pack keeps in the catalog as single files, byte for byte: .index,
     .timeindex, .txnindex, producer snapshots and leader epochs, as they were built. A broker reads them beside its
     logs. Nothing is written of a partition with a log on this machine that has changed since it was built. The catalog
@@ -79,4 +79,4 @@ def run_unpack(request: Unpack, backend: Backend) -> Outcome:
     return outcome
 
 
-unpack = kidx_command("unpack", Unpack, run_unpack, reports_as="unpack")
+unpack = kidx_command("unpack", UnpackCommand, run_unpack, reports_as="unpack")

@@ -42,7 +42,7 @@ _OF_CATALOGS: Final = ("sources", "sample", "max_bytes", "settings_file", "now")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(WithOrWithoutCatalog):
+class VerifyCommand(WithOrWithoutCatalog):
     """What to audit, and how.
 
     Attributes:
@@ -214,7 +214,7 @@ class Verify(WithOrWithoutCatalog):
         return sources, known, place
 
 
-def run_verify(request: Verify, backend: Backend) -> Outcome:
+def run_verify(request: VerifyCommand, backend: Backend) -> Outcome:
     """Check each log in DIR, a Kafka log dir or one partition's directory, and each index file against what recovery
     would write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written beside
     the source. Buckets of tiered storage are audited by kidx verify-tiered, and kidx compare judges copies.
@@ -234,11 +234,11 @@ def run_verify(request: Verify, backend: Backend) -> Outcome:
 
 verify = kidx_command(
     "verify",
-    Verify,
+    VerifyCommand,
     run_verify,
     reports_as="verify_index",
     formerly={
         "--tiered": Former("kidx verify-tiered PLACE", command_in("verify_tiered")),
-        "--copy": Former("kidx compare SOURCE URL --catalog DIR", command_in("compare", "verify_copy")),
+        "--copy": Former("kidx compare SOURCE URL --catalog DIR", command_in("verify_copy")),
     },
 )

@@ -56,7 +56,7 @@ class OnBucket(WithOrWithoutCatalog):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyTiered(OnBucket):
+class VerifyTieredCommand(OnBucket):
     """What to audit, and how."""
 
     layout: str | None = option(
@@ -118,7 +118,7 @@ class VerifyTiered(OnBucket):
         )
 
 
-def run_verify_tiered(request: VerifyTiered, backend: Backend) -> Outcome:
+def run_verify_tiered(request: VerifyTieredCommand, backend: Backend) -> Outcome:
     """Audit remote segments in PLACE, a directory or s3://BUCKET/PREFIX: their metadata, their objects and, by --level,
     the bytes of these. NAME is that of the source in the catalog. With --catalog each segment is recorded there.
     Nothing else is written, and nothing deleted.
@@ -131,4 +131,4 @@ def run_verify_tiered(request: VerifyTiered, backend: Backend) -> Outcome:
     return audit_tiered(request.resolved, backend)
 
 
-verify_tiered = kidx_command("verify-tiered", VerifyTiered, run_verify_tiered, reports_as="verify_tiered")
+verify_tiered = kidx_command("verify-tiered", VerifyTieredCommand, run_verify_tiered, reports_as="verify_tiered")

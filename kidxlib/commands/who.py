@@ -25,7 +25,7 @@ _NO_PRODUCER: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Who(CommandOptions):
+class WhoCommand(CommandOptions):
     """Which record: the one at an offset of a partition in some log dirs."""
 
     partition: str = parameter(click.argument("partition", metavar="TOPIC-PARTITION"))
@@ -37,7 +37,7 @@ class Who(CommandOptions):
         return False
 
 
-def run_who(request: Who, _: None) -> Outcome:
+def run_who(request: WhoCommand, _: None) -> Outcome:
     """Say who wrote the record at OFFSET of a partition: the producer, its transactional id, the batch, and whether the
     transaction was committed or aborted, or is open.
 
@@ -142,4 +142,4 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
         return {name: None, f"{name}_base64": base64.b64encode(content).decode()}
 
 
-who = kidx_command("who", Who, run_who, opened=open_nothing, reports_as="who")
+who = kidx_command("who", WhoCommand, run_who, opened=open_nothing, reports_as="who")

@@ -91,7 +91,7 @@ def ensure_catalog_exists(path: str) -> None:
 
 
 def ensure_catalog_usable(path: str) -> None:
-    """Refuse a place where a build cannot have its catalog, before Spark starts."""
+    """Refuse a place where a run cannot make or use its catalog, before Spark starts."""
     ensure_text("--catalog ", path)
     if is_object(path):
         _ensure_usable_in_store(path)
@@ -142,6 +142,7 @@ def _has_catalog(path: str) -> bool:
 
 
 def no_catalog(option: str) -> UsageError:
+    """The error of a run whose catalog is not where an option says."""
     return UsageError(
         f"{option}: no catalog there; look whether the path is right, or make one: kidx build, or ./spark-submit.sh "
         "build_index, with this option and without --repair"
@@ -161,7 +162,7 @@ def _ensure_writable(path: str) -> None:
 
 
 def catalog_tables_at(option: str, place: str) -> DeltaTables:
-    """The tables of the catalog that an option names, which may not exist yet."""
+    """Open the tables of the catalog that an option of a run names, which may not exist yet."""
     path = absolute_place(place)
     ensure_text(f"{option} ", path)
     if "://" in path and not is_object(path):
@@ -175,6 +176,7 @@ def catalog_tables_at(option: str, place: str) -> DeltaTables:
 
 
 def existing_catalog_tables(option: str, place: str) -> DeltaTables:
+    """Open the tables of the catalog that an option of a run names, which must exist, in the present layout."""
     tables = catalog_tables_at(option, place)
     if (version := tables.catalog_version(SEGMENTS)) is None:
         raise no_catalog(f"{option} {place}")

@@ -8,7 +8,7 @@ import base64
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,11 +31,9 @@ from kidxlib.storage.log_dir import (
     MetaProperties,
     node_id_of,
     read_meta_properties,
-    usable_meta_properties,
 )
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.options import MetadataOptions
-from kidxlib.text.words import counted
 
 _ROLES: Final = "process.roles"
 _VOTERS: Final = "controller.quorum.voters"
@@ -515,85 +513,6 @@ def _named_log_dirs(static: Mapping[str, str]) -> list[str]:
     return parse_property_list(static.get("log.dirs", static.get("log.dir", "")))
 
 
-def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:
-    """The log dirs of the sources' brokers that are not given, a line for each broker. All given ones are `at_hand`."""
-    at_hand = list(at_hand)
-    unmarked = [
-        source
-        for source in at_hand
-        if isinstance(source.path, Path) and not (source.log_dir / META_PROPERTIES).exists()
-    ]
-    which = "no source of the catalog: nothing is planned or deleted there"
-    if unmarked:
-        names = ", ".join(f"{source.name} ({source.path})" for source in unmarked)
-        which = f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?"
-    return [
-        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), {which}"
-        for node_id, others in unnamed_log_dirs(known, sources, at_hand)
-    ]
-
-
-def unnamed_log_dirs(
-    known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]
-) -> list[tuple[int, tuple[str, ...]]]:
-    """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata. All given ones
-    are `at_hand`.
-    """
-    ids = {usable_meta_properties(source.log_dir).directory_id for source in at_hand}
-    unnamed: dict[tuple[int, tuple[str, ...]], None] = {}
-    for source in sources:
-        of_source = known.of_sources.get(source.name)
-        if of_source is None or (node_id := of_source.broker.node_id) is None:
-            continue
-        others = sorted(set(of_source.metadata.to_end.log_dirs.get(node_id, ())) - ids)
-        if others:
-            unnamed[node_id, tuple(others)] = None
-    return list(unnamed)
-
-
-def without_metadata_log(
-    sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics
-) -> list[tuple[int | None, list[Location]]]:
-    """The KRaft nodes of sources without a log of the cluster's metadata, each with its log dirs among the sources. A
-    node keeps that log in one of its log dirs, or in `metadata.log.dir`. All given log dirs are `at_hand`; the metadata
-    also says which log dirs belong to the node whose copy it is.
-    """
-    # A backup of a log dir may have the metadata log that the log dir itself has lost: the node does not have that log.
-    of_kraft = list(_of_kraft(at_hand))
-    lost = {own.directory_id for log_dir, own in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
-    nodes_with_log = {_node(own) for log_dir, own in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
-    copies = known.read()
-    # A `metadata.log.dir` that is none of `log.dirs` is not registered with the cluster (`LogManager.directoryIds`).
-    owners = _of_kraft(Source("", metadata.directory.parent) for metadata in copies)
-    nodes_with_log |= {_node(own) for _, own in owners if own.directory_id not in lost}
-    ids_with_log = {directory_id for metadata in copies for directory_id in _log_dirs_of_node(metadata, lost)}
-    lacking: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
-    for log_dir, own in _of_kraft(sources):
-        if _node(own) not in nodes_with_log and own.directory_id not in ids_with_log:
-            lacking[_node(own)].append(log_dir)
-    return [(node_id, log_dirs) for (_, node_id), log_dirs in lacking.items()]
-
-
-def _log_dirs_of_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
-    """The ids of the log dirs of the node that has this copy of the metadata; none if its log dir has lost the copy."""
-    own = usable_meta_properties(metadata.directory.parent).directory_id
-    if own in lost:
-        return ()
-    return next((ids for ids in metadata.to_end.log_dirs.values() if own in ids), ())
-
-
-def _node(properties: MetaProperties) -> tuple[str | None, int | None]:
-    return properties.cluster_id, properties.node_id
-
-
-def _of_kraft(sources: Iterable[Source]) -> Iterator[tuple[Location, MetaProperties]]:
-    """The log dirs of KRaft nodes, each with its `meta.properties`."""
-    for source in sources:
-        properties = usable_meta_properties(source.log_dir)
-        if properties.is_kraft:
-            yield source.log_dir, properties
-
-
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
     """Refuse options that have no effect on any source."""
     values = {
@@ -649,7 +568,7 @@ class _KnownTopicsReader:
 
     def _read_metadata(self, directory: Location) -> ClusterMetadata | None:
         try:
-            metadata = read_despite_damage(directory, self.high_watermark) if _is_directory(directory) else None
+            metadata = read_despite_damage(directory, self.high_watermark) if is_metadata_directory(directory) else None
         except (ClusterMetadataError, OSError) as error:
             self._unread[directory.parent] = describe_error(error)
             return None
@@ -723,7 +642,7 @@ def _metadata_directory(text: str) -> Location:
     place = given_location("--cluster-metadata ", text) or Path(text)
     try:
         for directory in (place / METADATA_DIRECTORY, place):
-            if _is_directory(directory):
+            if is_metadata_directory(directory):
                 return directory
     except OSError as error:
         raise _unreadable(place, error) from error
@@ -734,7 +653,8 @@ def _unreadable(directory: Location, error: KidxError | OSError) -> UsageError:
     return UsageError(f"--cluster-metadata {directory}: {describe_error(error)}")
 
 
-def _is_directory(place: Location) -> bool:
+def is_metadata_directory(place: Location) -> bool:
+    """Whether a directory for metadata is there: on a disk, or, by the objects below it, in a store."""
     if isinstance(place, Path):
         return place.is_dir()
     return any(True for _ in place.glob("*"))

@@ -21,10 +21,10 @@ from kidxlib.run.known_topics import (
     KnownTopics,
     counted_by_origin,
     ensure_proven,
-    log_dirs_not_at_hand,
     metadata_as_json,
     read_known_topics,
 )
+from kidxlib.run.log_dirs_at_hand import log_dirs_not_at_hand
 from kidxlib.run.sources import as_sources
 from kidxlib.terminal.options import MetadataOptions
 from kidxlib.text.times import show_time

@@ -76,13 +76,15 @@ class TablesSettings(TomlTable):
 
 
 class Settings(TomlTable):
+    """The settings file."""
+
     build: BuildSettings = BuildSettings()
     tables: TablesSettings = TablesSettings()
     spark: SparkSettings = SparkSettings()
     topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
 
     def of_topic(self, name: str) -> TopicSettings:
-        """The first entry that matches a topic's name; an empty one if none does."""
+        """The first entry of the settings file that matches a topic's name; an empty one if none does."""
         matching = (entry for entry in self.topic if re.fullmatch(entry.match, name))
         return next(matching, TopicSettings(match=""))
 

@@ -131,10 +131,12 @@ def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
 
 
 def source_paths(tables: TablesToRead) -> dict[str, str]:
+    """The paths of the sources that builds of this catalog have recorded, by name."""
     return {name: source.path for name, source in recorded_sources(tables).items()}
 
 
 def as_sources(paths: Mapping[str, str]) -> list[Source]:
+    """The recorded sources of a catalog, from their paths by name."""
     return [Source(name, location(path)) for name, path in paths.items()]
 
 
@@ -164,7 +166,7 @@ class OneDirectory:
 
 
 def sources_in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDirectory]:
-    """The sources that are the same directory, or of which one is a partition's directory in the other.
+    """The recorded sources that are the same directory, or of which one is a partition's directory in the other.
 
     Brokers on several machines may have the same paths, and one catalog. So a path alone tells nothing: both sources
     have a log of the same inode, size and time of modification there.
@@ -196,8 +198,8 @@ def sources_in_one_directory(tables: TablesToRead, names: Collection[str]) -> li
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotReached:
-    """A source whose present contents nobody knows.
+class SourceNotReached:
+    """A source of a run whose present contents nobody knows.
 
     Attributes:
         why: a sentence without its subject.
@@ -218,7 +220,7 @@ class NotReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSources:
-    """The result of listing sources.
+    """The result of listing the sources of a run.
 
     Attributes:
         partitions: the partitions with a directory directly in a source, by the name of the source.
@@ -226,17 +228,19 @@ class ListedSources:
     """
 
     partitions: Mapping[str, frozenset[TopicPartition]]
-    not_reached: Sequence[NotReached]
+    not_reached: Sequence[SourceNotReached]
 
     def answering(self, paths: Mapping[str, str]) -> dict[str, str]:
-        """The sources, of all in `paths`, whose files may be asked for: those of stores that do not answer would keep
-        every question waiting.
+        """The sources of a run, of all in `paths`, whose files may be asked for: those of stores that do not answer
+        would keep every question waiting.
         """
         return {name: path for name, path in paths.items() if name in self.partitions or not is_object(path)}
 
 
 def list_sources(sources: Collection[Source]) -> ListedSources:
-    """List sources at the same time: a store that does not answer keeps each of them waiting for a minute and more."""
+    """List the sources of a run at the same time, to see which are reached: a store that does not answer keeps each of
+    them waiting for a minute and more.
+    """
     if any(isinstance(source.path, ObjectPath) for source in sources):
         begin_phase(
             f"listing {counted(len(sources), 'source')}; a store that does not answer is asked for up to two minutes"
@@ -248,21 +252,21 @@ def list_sources(sources: Collection[Source]) -> ListedSources:
             for source, listing in zip(sources, listings, strict=True)
             if isinstance(listing, frozenset)
         },
-        not_reached=[listing for listing in listings if isinstance(listing, NotReached)],
+        not_reached=[listing for listing in listings if isinstance(listing, SourceNotReached)],
     )
 
 
-def _listed(source: Source) -> frozenset[TopicPartition] | NotReached:
+def _listed(source: Source) -> frozenset[TopicPartition] | SourceNotReached:
     is_local = isinstance(source.path, Path)
     try:
         entries = list(listed_entries(source.path))
     except OSError as error:
         if not is_local and isinstance(error, FileNotFoundError):
-            return NotReached(source=source, why="no object is there: is that its bucket and prefix?")
+            return SourceNotReached(source=source, why="no object is there: is that its bucket and prefix?")
         why = "is the disk mounted?" if is_local else f"{error.strerror}."
-        return NotReached(source=source, why=f"cannot be listed here: {why}")
+        return SourceNotReached(source=source, why=f"cannot be listed here: {why}")
     if is_local and {entry.name for entry in entries} <= UNMOUNTED:
-        return NotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
+        return SourceNotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
     parsed = (parse_partition_directory(entry.name) for entry in entries if entry.is_directory)
     return frozenset(partition for partition in parsed if partition is not None)
 

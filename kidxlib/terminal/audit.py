@@ -71,9 +71,9 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     return len(logs)
 
 
-def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
-    """The values of an audit's JSON object, as its command prints it. Rows are functions, called only for JSON;
-    `all_rows` is called at most once.
+def audit_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
+    """The findings of an audit as values of the JSON object that its command prints. Rows are functions, called only
+    for JSON; `all_rows` is called at most once.
     """
     by_kind = functools.cache(lambda: all_rows().by_kind())
     kinds = [kind for kind in RowKind if kind is not RowKind.NOT_READY or summary.not_ready is not None]

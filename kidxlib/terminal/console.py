@@ -63,6 +63,7 @@ def show_details(verbose: bool) -> None:
 
 
 def shows_details() -> bool:
+    """Whether details are printed, as with -v."""
     return _state.verbose
 
 
@@ -83,13 +84,13 @@ def warn(message: str) -> None:
 
 
 def warn_of_first(messages: Iterable[str]) -> None:
-    """Warn with the first messages of each kind, and with how many more there are."""
+    """Print the first warnings of each kind, and how many more there are."""
     for message in first_of_each_kind(messages, FIRST_MOST):
         warn(message)
 
 
 def first_of_each_kind(lines: Iterable[str], most: int, all_of_them: str = "") -> Iterator[str]:
-    """The first lines of each kind, and a line that says how many more there are and `all_of_them`, as
+    """The first lines of each kind to be printed, and a line that says how many more there are and `all_of_them`, as
     `MORE_IN_JSON`. Lines of one kind say the same about other files: they differ in numbers, and before the
     first colon.
     """
@@ -107,7 +108,9 @@ def print_line(line: str) -> None:
 
 
 def more_line(left_out: int, what: str = "") -> Iterator[str]:
-    """The line that says how many were left out; no line if none was. `what` names them, or says where they are."""
+    """The line that says how many more there are than were printed; none if all were. `what` names them, or says where
+    they are.
+    """
     if left_out > 0:
         yield f"… and {left_out:,} more{what}"
 
@@ -119,11 +122,14 @@ def print_json(result: object) -> None:
 
 
 def printable(text: str) -> str:
-    """`text` in one line that any terminal shows: file names may hold line breaks, escapes and undecodable bytes."""
+    """A text as it is printed, in one line that any terminal shows: file names may hold line breaks, escapes and
+    undecodable bytes.
+    """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def rate(size: int, seconds: float) -> str:
+    """The speed of reading as it is printed, in bytes a second; "-" if it took no time."""
     return f"{decimal(int(size / seconds))}/s" if seconds > 0 else "-"
 
 
@@ -226,7 +232,7 @@ class Phase:
 
 
 def slow_store_message() -> str:
-    """What a phase on screen says of a store that has not answered each request of this process; "" if it has."""
+    """The message beside a phase about a store that has not answered each request of this process; "" if it has."""
     again = requests_made().tried_again
     return f"the store is slow: {again:,} requests made again" if again else ""
 

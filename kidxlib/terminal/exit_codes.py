@@ -25,8 +25,8 @@ class ExitCode(enum.IntEnum):
 
 
 def end_process(code: int) -> NoReturn:
-    """End the process in the main thread as `multiprocessing` ends a forked one: wait for threads that are not daemons,
-    call what was registered with `atexit`, flush output, and finalize nothing else.
+    """End the process with an exit code, in the main thread, as `multiprocessing` ends a forked one: wait for threads
+    that are not daemons, call what was registered with `atexit`, flush output, and finalize nothing else.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

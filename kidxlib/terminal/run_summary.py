@@ -28,7 +28,7 @@ TOPICS_SHOWN: Final = 40
 
 
 def tell_build_counts(outcome: Outcome, title: str, counts: BuildCounts) -> None:
-    """Show a row for each topic, and the segments with problems."""
+    """Show the summary of a build: a row for each topic, and the segments with problems."""
     topics, total = counts.largest_topics(), counts.total
     if topics:
         outcome.table(
@@ -100,8 +100,10 @@ def tell_requests(outcome: Outcome, requests: Requests) -> None:
 _NAMED: Final = 3
 
 
-class LostPart(Protocol):
-    """A part of a partition that is missing. Strings are as in a finding; `brief` names it in a list."""
+class LossInSummary(Protocol):
+    """A lost part of a partition, as the summary of a run needs it. Strings are as in a finding; `brief` names it in a
+    list.
+    """
 
     @property
     def source(self) -> str: ...
@@ -119,11 +121,11 @@ class LostPart(Protocol):
     def brief(self) -> str: ...
 
 
-def lost_lines(lost: Iterable[LostPart], what: str, *, many_sources: bool) -> Iterator[str]:
-    """The lines of a run's summary about losses, for each topic and reason. `what` is the word for one of them; with
+def lost_lines(lost: Iterable[LossInSummary], what: str, *, many_sources: bool) -> Iterator[str]:
+    """The lines in a run's summary about losses, for each topic and reason. `what` is the word for one of them; with
     `many_sources` they are named with their sources.
     """
-    topics: defaultdict[tuple[str, str, str], list[LostPart]] = defaultdict(list)
+    topics: defaultdict[tuple[str, str, str], list[LossInSummary]] = defaultdict(list)
     for loss in lost:
         topics[loss.source, loss.topic, loss.reason].append(loss)
     for (source, topic, reason), (first, *others) in list(topics.items())[:LINES_SHOWN]:
@@ -139,7 +141,9 @@ def lost_lines(lost: Iterable[LostPart], what: str, *, many_sources: bool) -> It
 
 
 def first_logs_not_known(names: Sequence[str]) -> Iterator[str]:
-    """The line on partitions whose first logs are in a bucket or were lost: nobody can tell. None without one."""
+    """The line in a run's summary on partitions whose first logs are in a bucket or were lost: nobody can tell. None
+    without one.
+    """
     if names:
         what = f"first logs of {counted(len(names), 'partition')}, where {LEADER_EPOCH_CHECKPOINT} begins"
         yield f"not known: {what}: {_few(names)}; {IN_BUCKET_OR_LOST}"
@@ -151,8 +155,8 @@ def _few(names: Sequence[str]) -> str:
 
 
 def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:
-    """The lines about gaps between logs that are lost, for each topic and reason, and about places where nobody can
-    tell. With `many_sources` they are named with their sources.
+    """The lines in a run's summary about gaps between logs that are lost, for each topic and reason, and about places
+    where nobody can tell. With `many_sources` they are named with their sources.
     """
     yield from lost_lines(gaps.lost, "gap", many_sources=many_sources)
     damaged = sum(gap.gaps for gap in gaps.explained if gap.evidence is Evidence.DAMAGED_LOG)

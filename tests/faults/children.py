@@ -44,7 +44,7 @@ from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.opened_log import map_log, open_local_log
 from kidxlib.storage.publisher import sweep_staging_files
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 from tests.support.plans import plan_of
 
 _DAY_NS: Final = 24 * 3600 * 10**9

@@ -24,8 +24,8 @@ import jobs
 from kidxlib.cli.main import kidx
 from kidxlib.engine.local import Workers
 from kidxlib.errors import UsageError
-from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.run_command import run
 from tests.conftest import Say
 from tests.faults.trees import small_log, write_log
 from tests.support.spark.jobs import Ended

@@ -34,7 +34,7 @@ _STEPS: Final = "steps"
 #: often it did.
 _KILLED: Final = """
 import os, signal, sys, threading
-import kidxlib.operations.recover.recover, kidxlib.terminal.command
+import kidxlib.operations.recover.recover, kidxlib.terminal.run_command
 from kidxlib.cli.main import main
 last = int(os.environ.pop("LAST_STEP"))
 count = os.open(os.environ.pop("STEPS_FILE"), os.O_WRONLY | os.O_CREAT, 0o644)

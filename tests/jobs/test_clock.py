@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kidxlib.commands.compact import Compact
-from kidxlib.commands.retention import Retention
+from kidxlib.commands.compact import CompactCommand
+from kidxlib.commands.retention import RetentionCommand
 from kidxlib.errors import UsageError
 from kidxlib.operations.retention.retention_request import ApplyRequest
 from kidxlib.terminal.options import SETTINGS_FILE, MetadataOptions
@@ -34,21 +34,21 @@ def _given(options: type[Any], **values: Any) -> Any:
 def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog: str) -> None:
     before = to_ms(datetime.now(UTC))
     asked = {"catalog": catalog, "orphans": True, "apply": True}
-    files = _given(Compact, now="2099-01-01T00:00Z", **asked).files
+    files = _given(CompactCommand, now="2099-01-01T00:00Z", **asked).files
     assert files is not None and files.now_ms == to_ms(datetime(2099, 1, 1, tzinfo=UTC))
     assert before <= files.clock_ms <= to_ms(datetime.now(UTC))
 
 
 def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
     before = datetime.now(UTC)
-    request = _given(Retention, catalog=catalog, apply=True, plan_id="x").resolved
+    request = _given(RetentionCommand, catalog=catalog, apply=True, plan_id="x").resolved
     assert isinstance(request, ApplyRequest) and before <= request.context.now <= datetime.now(UTC)
     with pytest.raises(UsageError, match="--now: --apply goes by this machine's clock, and takes no such option"):
-        _given(Retention, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z")
+        _given(RetentionCommand, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z")
 
 
 @pytest.mark.parametrize("asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}], ids=lambda asked: min(asked))
 def test_a_time_or_a_guess_makes_a_what_if(asked: dict[str, Any], catalog: str) -> None:
     """Which nothing is deleted by, here or by Kafka."""
-    request = _given(Retention, catalog=catalog, **asked).resolved
+    request = _given(RetentionCommand, catalog=catalog, **asked).resolved
     assert not isinstance(request, ApplyRequest) and request.options.what_if

@@ -66,7 +66,7 @@ IN_A_SESSION: Final = """
 from pyspark.sql import SparkSession
 SparkSession.builder.getOrCreate()
 from jobs.build_index import build_index
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 run(build_index, "build_index")
 """
 #: A second copy of any task that takes longer than others, and long.

@@ -87,7 +87,7 @@ def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator
 
 
 def wait_for_loops() -> None:
-    """Wait, before Spark's executors start, until setup.sh no longer compiles loops: each worker would compile them
+    """Wait, before the engine starts executors, until setup.sh no longer compiles loops: each worker would compile them
     itself.
     """
     if not os.access(_LOCK, os.R_OK):
@@ -155,12 +155,14 @@ class TaskCounters:
     requests: Accumulator[Requests]
 
     def add(self, segments: int = 0, log_bytes: int = 0, span: Span = _NO_TIME) -> None:
+        """Count, on an executor, what a task has read, for the engine."""
         self.segments.add(segments)
         self.log_bytes.add(log_bytes)
         self.span.add(span)
 
     @contextlib.contextmanager
     def of_requests(self) -> Iterator[None]:
+        """Count, on an executor, the requests to object stores within the context."""
         before = requests_made()
         yield
         self.requests.add(requests_made() - before)

@@ -20,6 +20,7 @@ from kidxlib.catalog.rows import Column
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
+    """Arrow's schema of rows as one of Spark."""
     return from_arrow_schema(schema)
 
 
@@ -29,12 +30,14 @@ def spark_type(column: Column) -> DataType:
 
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows of a table, in one chunk: Spark loses the chunks after an empty one amid others (PySpark 4.2.0)."""
+    """The driver's rows as a DataFrame, in one chunk: Spark loses the chunks after an empty one amid others (PySpark
+    4.2.0).
+    """
     return spark.createDataFrame(rows.combine_chunks(), spark_schema(rows.schema))
 
 
 def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
-    """A DataFrame with the column `work`, and a task for each value."""
+    """The driver's values as a DataFrame with the column `work`, and a task for each value."""
     jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
     assert jvm is not None and gateway is not None
     rows = jvm.java.util.ArrayList()
@@ -48,7 +51,7 @@ def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
 
 
 def as_column(condition: Condition) -> SparkColumn:
-    """The condition on rows as a column of Spark, true or false and never null."""
+    """The driver's condition on rows as a column of a DataFrame, true or false and never null."""
     column = F.col(condition.column)
     if isinstance(condition, Among):
         is_among = F.coalesce(column.isin(*condition.values), F.lit(False))

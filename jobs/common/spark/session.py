@@ -44,7 +44,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """A path, and the file system that holds it, as Hadoop's own objects."""
+    """A path, and the file system that holds it, as objects of Hadoop in the session's JVM."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     directory = jvm.org.apache.hadoop.fs.Path(path)
@@ -216,6 +216,7 @@ def _end_after(java: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def start(job: str, event_log_dir: str | None) -> SparkSession:
+    """Start Spark's session of a job, with its JVM."""
     builder = (
         SparkSession.builder.appName(f"kidx {job}")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
@@ -263,12 +264,12 @@ def _made(directory: str) -> str:
 
 
 def is_local_master(master: str) -> bool:
-    """Whether the name of a master is that of a local one."""
+    """Whether the name of a session's master is that of a local one."""
     return master.startswith("local")
 
 
 def named_master() -> str:
-    """The last master in spark-submit's options; empty: none."""
+    """The master that the session of this process will have, the last one in spark-submit's options; empty: none."""
     options = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     master = ""
     for option, value in itertools.pairwise([*options, ""]):
@@ -279,7 +280,7 @@ def named_master() -> str:
 
 
 def ensure_reachable_master() -> None:
-    """Check that the master in spark-submit's options can be reached, if it has an address."""
+    """Check, before a session starts, that its master can be reached, if that has an address."""
     master = named_master()
     errors = []
     for host, port in _addresses(master):
@@ -444,8 +445,8 @@ _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
 
 def as_kidx_error(error: PySparkException | Py4JJavaError) -> KidxError | None:
-    """The error of kidx that a task raised, a `StorageError`, or a `SparkEndedError` if a worker has ended; None for
-    any other error.
+    """The error of kidx that an error of Spark stands for: one that a task raised, a `StorageError`, or a
+    `SparkEndedError` if a worker has ended; None for any other error.
     """
     if raised := _OURS.findall(str(error)):
         return errors.raised_elsewhere(*raised[-1])

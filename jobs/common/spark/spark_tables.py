@@ -94,8 +94,8 @@ _CONFLICTS: Final = (
 
 
 def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]) -> _R:
-    """Run `commit` to the table at a location under the catalog's lock; again, after a random pause without the lock,
-    as long as another job changed the same table at the same moment.
+    """Commit to the table at a location by Spark, under the catalog's lock; again, after a random pause without the
+    lock, as long as another job changed the same table at the same moment.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -36,6 +36,7 @@ class Call:
 
     @property
     def job_options(self) -> tuple[str, ...]:
+        """The words between the job and the first `--`."""
         return self.words[: self._end_of_job_options]
 
     @property
@@ -93,13 +94,15 @@ With --dry-run the command is printed in place of being run.
 
 
 def python_path(environ: Mapping[str, str]) -> str:
-    """The search path of the project's modules, and then the caller's."""
+    """The search path for Python's modules, as ./spark-submit.sh sets it: the project's directory, then the caller's
+    path.
+    """
     return ":".join(filter(None, [PROJECT, environ.get("PYTHONPATH")]))
 
 
 def visible_names_in(directory: str, start: str = "", end: str = "") -> list[str]:
-    """The names in a directory, by which ./spark-submit.sh finds jobs, jars and Python's libraries: those with this
-    beginning and end, sorted, without hidden ones; none if there is no such directory.
+    """The names in a directory, by which ./spark-submit.sh finds jobs, jars and Python's libraries: those with
+    this beginning and end, sorted, without hidden ones; none if there is no such directory.
     """
     try:
         names = os.listdir(directory)
@@ -115,6 +118,7 @@ def job_names() -> list[str]:
 
 
 def ensure_known_job(name: str) -> None:
+    """Refuse a name that no job has."""
     jobs = job_names()
     if name in jobs:
         return
@@ -125,7 +129,7 @@ def ensure_known_job(name: str) -> None:
 
 
 def usage() -> str:
-    """The help of ./spark-submit.sh, with the first line of each job's docstring."""
+    """The script's help (./spark-submit.sh --help), with the first line of each job's docstring."""
     return _USAGE.format(jobs="\n".join(f"  {job:15} {_summary(job)}" for job in job_names()))
 
 
@@ -137,6 +141,7 @@ def _summary(job: str) -> str:
 
 
 def version() -> str:
+    """The project's version, as ./spark-submit.sh --version prints it."""
     import tomllib
 
     with open(f"{PROJECT}/pyproject.toml", "rb") as file:

@@ -30,6 +30,8 @@ _HERE: Final[Sequence[str]] = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED",
 
 
 class Launch(NamedTuple):
+    """The command that runs a job, and the variables of its environment."""
+
     variables: Mapping[str, str]
     command: Sequence[str]
 
@@ -51,13 +53,14 @@ class Launch(NamedTuple):
 
 
 def sends_modules(call: Call, options: SparkOptions) -> bool:
-    """Whether the project's modules go to the executors with the job."""
+    """Whether the command that runs a job sends the project's modules to the executors."""
     if call.image and not options.master.startswith("k8s://"):
         raise UsageError(f"--in-image: only with --master k8s://…, not {options.master}")
     return not (options.is_local or call.image or options.has_modules)
 
 
 def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:
+    """The command that runs the job of a call."""
     has_archive = options.is_local and not environ.get("SPARK_HOME") and not environ.get("SPARK_CONF_DIR")
     submit = _submit_words(call, options, has_archive=has_archive)
     variables = {**environ, **options.variables, **_spark_directories(environ)}
@@ -179,6 +182,7 @@ class SparkOptions(NamedTuple):
 
     @property
     def is_local(self) -> bool:
+        """Whether the job is launched with a local master."""
         return self.master.startswith("local")
 
     @property

@@ -58,12 +58,13 @@ from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_pa
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.index_options import index_options_as_json, index_options_lines
-from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.log_dirs_at_hand import unnamed_log_dirs, without_metadata_log
 from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, usable_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, say_before_repair, tell_audit_summary, values_as_json
+from kidxlib.terminal.audit import BESIDE_LOGS, audit_as_json, say_before_repair, tell_audit_summary
 from kidxlib.terminal.console import MORE_IN_JSON, begin_phase, note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
@@ -220,7 +221,7 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
             **planned.coverage_as_json(failures, unread.earlier),
             **results.gaps.as_json(),
             **_run_as_json(request, plan, accepted, place, planned),
-            **values_as_json(results.all_rows, summary),
+            **audit_as_json(results.all_rows, summary),
         }
     )
     return outcome

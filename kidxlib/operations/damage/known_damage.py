@@ -45,7 +45,7 @@ from kidxlib.operations.damage.acceptances import (
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
-from kidxlib.run.sources import ListedSources, NotReached, as_sources, source_paths
+from kidxlib.run.sources import ListedSources, SourceNotReached, as_sources, source_paths
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.console import warn
@@ -410,7 +410,7 @@ class KnownLosses:
 
     gaps: KnownGaps
     lost: Lost
-    not_reached: tuple[NotReached, ...]
+    not_reached: tuple[SourceNotReached, ...]
     not_built: tuple[NotBuilt, ...]
 
     @classmethod

@@ -43,7 +43,7 @@ from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import WhyLeftOut, other_topic_id
 from kidxlib.recovery.outcome import USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.sources import ListedSources, NotReached
+from kidxlib.run.sources import ListedSources, SourceNotReached
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
 from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
@@ -339,7 +339,7 @@ class ExpectedInLogDirs:
     log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
     stops: Mapping[Location, LastStop] = field(default_factory=dict)
     listed: Lost = field(default_factory=Lost)
-    not_reached: tuple[NotReached, ...] = ()
+    not_reached: tuple[SourceNotReached, ...] = ()
     not_built: tuple[NotBuilt, ...] = ()
     is_recorded: bool = False
 

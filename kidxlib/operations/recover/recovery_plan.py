@@ -37,7 +37,8 @@ from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_p
 from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir, log_dir_as_source
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import KnownTopics, without_metadata_log
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.log_dirs_at_hand import without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.opened_log import SMALL_BYTES

@@ -15,7 +15,6 @@ import pytest
 
 from kidxlib.jit import compiling
 from kidxlib.terminal import console, options
-from kidxlib.terminal.command import run as run_command
 from kidxlib.terminal.console import (
     Phase,
     Progress,
@@ -28,6 +27,7 @@ from kidxlib.terminal.console import (
     warn_of_first,
 )
 from kidxlib.terminal.outcome import print_table
+from kidxlib.terminal.run_command import run as run_command
 from kidxlib.text.times import Span
 from tests.support.logs.golden import SAMPLES
 from tests.support.terminal import has_colors, run, screen, shown, without_controls, without_progress
@@ -79,7 +79,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _COMMAND = """
 import click
 from kidxlib.terminal import options
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 from kidxlib.terminal.console import Progress, begin_phase, print_line, warn
 
 @click.command()

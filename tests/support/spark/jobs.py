@@ -37,8 +37,8 @@ from kidxlib.commands.report import report as kidx_report
 from kidxlib.commands.retention import retention as kidx_retention
 from kidxlib.commands.seek import seek as kidx_seek
 from kidxlib.commands.tables import tables as kidx_tables
-from kidxlib.terminal.command import run
 from kidxlib.terminal.options import SETTINGS_FILE
+from kidxlib.terminal.run_command import run
 from tests.faults import processes
 from tests.support.files import tree
 from tests.support.spark.sessions import use_own_session, use_shared_session

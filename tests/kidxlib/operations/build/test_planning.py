@@ -16,7 +16,7 @@ import pytest
 
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.tables import TABLES
-from kidxlib.commands.build import Build
+from kidxlib.commands.build import BuildCommand
 from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey
@@ -148,7 +148,7 @@ def _rows_of(root: Path, partitions: Collection[PartitionKey]) -> list[dict[str,
 
 def _request(root: Path, rng: random.Random) -> BuildRequest:
     sources = rng.sample(_SOURCES, rng.choice([2, 3, 3]))
-    build = Build(
+    build = BuildCommand(
         **_OPTIONS,
         sources=tuple(f"{name}={root / 'disks' / name}" for name in sources),
         index_dir=str(root / "index"),
@@ -202,7 +202,7 @@ def request_of_two(tmp_path: Path, rng: random.Random) -> BuildRequest:
     assert ended.code in (0, 3), ended.err
     options = {**_OPTIONS, "plan_on_executors": False, "now": None, "rebuild": False, "metadata": MetadataOptions()}
     none: dict[str, Any] = dict.fromkeys(("topics", "interval_bytes", "snapshots", "epochs"))
-    return Build(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).resolved
+    return BuildCommand(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).resolved
 
 
 def _at_most(request: BuildRequest, segments: int) -> BuildRequest:

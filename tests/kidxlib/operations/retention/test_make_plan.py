@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow
 import pytest
 
-from kidxlib.commands.retention import Retention
+from kidxlib.commands.retention import RetentionCommand
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
@@ -467,7 +467,7 @@ def test_a_plan_records_the_path_of_its_policy_as_it_was_given(tmp_path: Path, m
     (tmp_path / "2026.toml").write_text("retention.ms = 1\n")
     (tmp_path / "policy.toml").symlink_to("2026.toml")
     monkeypatch.chdir(tmp_path)
-    request = _given(Retention, catalog=str(tmp_path), policy=Path("policy.toml")).resolved
+    request = _given(RetentionCommand, catalog=str(tmp_path), policy=Path("policy.toml")).resolved
     assert isinstance(request, PlanRequest) and request.policy_file == tmp_path / "policy.toml"
 
 

@@ -120,7 +120,7 @@ def _ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) ->
 
 
 def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> None:
-    """Before a command is run, refuse a second value of an option that takes one: the last would count, and the others
+    """Refuse, before a command runs, a second value of an option that takes one: the last would count, and the others
     would be ignored.
     """
     if not arguments:

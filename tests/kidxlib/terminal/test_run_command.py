@@ -13,7 +13,7 @@ import click
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.terminal.command import ensure_no_option_twice
+from kidxlib.terminal.run_command import ensure_no_option_twice
 
 #: Arrow reads ahead from a file of Python in a thread of its own, as it does where delta-rs reads for it, and waits for
 #: more. What it waits for comes when Python takes the modules apart, and Arrow's thread asks for Python's lock.
@@ -21,7 +21,7 @@ _READ_AHEAD: Final = """
 import atexit, os, sys, threading, types
 import click
 import pyarrow.csv
-from kidxlib.terminal.command import run
+from kidxlib.terminal.run_command import run
 
 reader, writer = os.pipe()
 waits = threading.Event()
