@@ -11,6 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import Listed, Location, open_regular_file, read_opened
 
 #: The size of the largest index that a topic may have (`segment.index.bytes`), in bytes.
@@ -30,6 +31,13 @@ def small_file(path: Location | Listed) -> bytes:
         return read_opened(descriptor)
     finally:
         os.close(descriptor)
+
+
+def snapshot_file(path: Location) -> bytes | None:
+    """The content of a producer snapshot; None if it is no regular file, or larger than any snapshot."""
+    if not path.is_file() or path.stat().st_size > SNAPSHOT_BYTES_MAX:
+        return None
+    return path.read_bytes()
 
 
 def lines_of(path: Location | Listed) -> list[str]:
