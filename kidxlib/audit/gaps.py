@@ -14,12 +14,12 @@ that was lost. Evidence is asked in this order, and the first that answers is na
    with these other `.deleted` files. Alone they are no evidence: retention, truncation and people rename logs so, too.
 5. The log before the gap is damaged: nobody can tell which of the gap's offsets it had.
 
-A gap that nothing explains is lost. Then others are asked for its offsets (`KnownBy`): logs under other names and in
+A gap that nothing explains is lost. Then others are asked for its offsets (`GapKnownBy`): logs under other names and in
 other places of the same log dirs, other sources of the same topic, rows of logs that a catalog had, the partition's own
 producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
-`finding_row` for a row as an audit has it.
+`Gap.row` for a row as an audit has it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.index_file import read_snapshot_file
 from kidxlib.catalog.conditions import PRESENT, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
@@ -55,7 +54,7 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
 from kidxlib.storage.log_dir import read_offset_checkpoint
 from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of
-from kidxlib.storage.small_files import filled_file
+from kidxlib.storage.small_files import filled_file, snapshot_file
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -84,7 +83,7 @@ class Evidence(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownBy:
+class GapKnownBy:
     """Who knows offsets that are in a gap.
 
     Attributes:
@@ -129,7 +128,7 @@ class Gap:
     evidence: Evidence
     why: str
     topic_id: str | None = None
-    known_by: tuple[KnownBy, ...] = ()
+    known_by: tuple[GapKnownBy, ...] = ()
     aside: tuple[LogAside, ...] = ()
     remedy: str | None = None
 
@@ -139,7 +138,7 @@ class Gap:
 
     @property
     def name(self) -> str:
-        """What messages call it, and `kidx accept --gap`: `orders-3/100-199`."""
+        """The gap's name in messages and for `kidx accept --gap`: `orders-3/100-199`."""
         return f"{self.topic}-{self.partition}/{self.first_offset}-{self.last_offset}"
 
     @property
@@ -176,6 +175,22 @@ class Gap:
         known = [asdict(each) for each in self.known_by]
         shown = {name: getattr(self, name) for name in (*PARTITION_KEY, "first_offset", "last_offset", "offsets")}
         return {**shown, "reason": self.reason, "evidence": self.evidence.value, "why": self.why, "known_by": known}
+
+    def row(self, directory: Location) -> FileFinding:
+        """The gap as a row of `findings`: of the log that would begin where it begins, in the partition's directory."""
+        finding = self.finding
+        return FileFinding.of(
+            {
+                **{name: getattr(self, name) for name in PARTITION_KEY},
+                "base_offset": self.first_offset,
+                "file": finding.file,
+                "verdict": finding.verdict.value,
+                "reason": finding.reason,
+                "detail": finding.detail,
+                "consequence": finding.consequence,
+                "path": as_text(directory / segment_files.segment_file(self.first_offset, segment_files.LOG_SUFFIX)),
+            }
+        )
 
 
 def range_in(detail: str | None) -> str | None:
@@ -292,7 +307,7 @@ class GapEvidence:
             if fits and place not in (None, directory):
                 yield LogAside(place / log, gap.first_offset, directory / log, place.name)
 
-    def emptied_log(self, gap: Gap) -> Iterator[KnownBy]:
+    def emptied_log(self, gap: Gap) -> Iterator[GapKnownBy]:
         """The log of a gap if it is there with 0 bytes, beside an `.index` that knows of more."""
         if (place := self.places.get(gap.partition_key)) is None:
             return
@@ -302,13 +317,13 @@ class GapEvidence:
             entries = len(filled_file(index, OFFSET_INDEX_ENTRY.itemsize)) // OFFSET_INDEX_ENTRY.itemsize
             if entries and log.stat().st_size == 0:
                 says = f"is there with 0 bytes, beside an .index of {counted(entries, 'entry', 'entries')}"
-                yield KnownBy(who=log.name, says=says)
+                yield GapKnownBy(who=log.name, says=says)
 
     def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
         """The entries of a producer snapshot; None where there is none that is whole."""
         path = self.places[key] / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
         try:
-            data = read_snapshot_file(path)
+            data = snapshot_file(path)
             return None if data is None else read_snapshot(data)
         except (OSError, SnapshotError):
             return None
@@ -353,7 +368,7 @@ def gaps_in(rows: pa.Table, policy_of: PolicyOf, directories: GapEvidence) -> Fo
         judgement = _judge_gap(gap, names, is_damaged=row["after_damage"])
         if judgement is None:
             aside = tuple(directories.logs_aside(gap, search, overlapping))
-            by_logs = (KnownBy(who=as_text(log.path), says="begins among them") for log in aside)
+            by_logs = (GapKnownBy(who=as_text(log.path), says="begins among them") for log in aside)
             known = (*directories.emptied_log(gap), *by_logs, *_known_by_snapshots(gap, names, directories))
             lost.append(_with_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
@@ -572,7 +587,7 @@ def _sum_explained_gaps(explained: Iterable[_Explained]) -> Iterator[ExplainedGa
     return iter(sums[key] for key in sorted(sums))
 
 
-def _known_by_snapshots(gap: Gap, names: Collection[str], directories: GapEvidence) -> Iterator[KnownBy]:
+def _known_by_snapshots(gap: Gap, names: Collection[str], directories: GapEvidence) -> Iterator[GapKnownBy]:
     for offset in sorted(filter(None, map(segment_files.parse_snapshot, names))):
         if gap.first_offset < offset <= gap.last_offset + 1:
             entries = directories.producers_at(gap.partition_key, offset)
@@ -580,18 +595,18 @@ def _known_by_snapshots(gap: Gap, names: Collection[str], directories: GapEviden
             inside = last[(last >= gap.first_offset) & (last <= gap.last_offset)]
             if len(inside):
                 name = segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
-                yield KnownBy(who=name, says=f"says that a producer wrote offset {int(inside.max())}")
+                yield GapKnownBy(who=name, says=f"says that a producer wrote offset {int(inside.max())}")
                 return
 
 
-def _with_known_by(gap: Gap, known: Iterable[KnownBy]) -> Gap:
+def _with_known_by(gap: Gap, known: Iterable[GapKnownBy]) -> Gap:
     """A gap, with others that know its offsets."""
     known_by = (*known, *gap.known_by)
     is_known = bool(known_by) and gap.evidence is Evidence.NONE
     return replace(gap, known_by=known_by, evidence=Evidence.KNOWN if is_known else gap.evidence)
 
 
-def _known_by_other_logs(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
+def _known_by_other_logs(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[GapKnownBy]:
     """What logs elsewhere know of a gap: other sources first, as these have the records. `rows` are `FACTS` of the
     partition's segments in any sources, with known ends.
     """
@@ -604,7 +619,7 @@ def _known_by_other_logs(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterato
             by_source[is_recorded, row["source"]].append(row)
     for (is_recorded, source), of_source in sorted(by_source.items(), key=lambda item: item[0]):
         recorded = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
-        yield KnownBy(
+        yield GapKnownBy(
             who=recorded if is_recorded else f"source {source}",
             records=_sum_if_known(_records_in_gap(gap, row) for row in of_source),
             log_bytes=_sum_if_known(row["log_bytes"] if _is_log_inside_gap(gap, row) else None for row in of_source),
@@ -628,23 +643,6 @@ def _records_in_gap(gap: Gap, row: Mapping[str, Any]) -> int | None:
 def _sum_if_known(numbers: Iterable[int | None]) -> int | None:
     known = [*numbers]
     return None if None in known else sum(number for number in known if number is not None)
-
-
-def finding_row(gap: Gap, directory: Location) -> FileFinding:
-    """A gap as a row of `findings`: of the log that would begin where it begins, in the partition's directory."""
-    finding = gap.finding
-    return FileFinding.of(
-        {
-            **{name: getattr(gap, name) for name in PARTITION_KEY},
-            "base_offset": gap.first_offset,
-            "file": finding.file,
-            "verdict": finding.verdict.value,
-            "reason": finding.reason,
-            "detail": finding.detail,
-            "consequence": finding.consequence,
-            "path": as_text(directory / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)),
-        }
-    )
 
 
 def with_logs_aside(

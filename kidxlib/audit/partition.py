@@ -24,15 +24,18 @@ from kidxlib.audit.gaps import explains_gaps, with_logs_aside
 from kidxlib.audit.index_files.index_file import (
     finding_on_unreadable_file,
     read_index,
-    read_snapshot_file,
-    snapshot_files,
 )
-from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
+from kidxlib.audit.index_files.leader_epochs import (
+    FIRST_LOGS_MISSING,
+    ExpectedLeaderEpochs,
+    are_of_broker,
+    audit_epochs,
+)
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
-from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
-from kidxlib.audit.partition_logs import PartitionLogEpochs, SwappedLogs, audit_logs, is_missing, replaced_by_swaps
+from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, abort_markers, audit_transaction_index
+from kidxlib.audit.partition_logs import PartitionLogEpochs, SwappedLogs, audit_logs, is_missing, logs_replaced_by_swaps
 from kidxlib.audit.segment import AuditedLog, SegmentForPartition
-from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
+from kidxlib.audit.startup.absent import absent_partitions_of_nodes
 from kidxlib.audit.startup.last_stop import (
     BELOW_CHECKPOINT_REASONS,
     LastStop,
@@ -41,14 +44,13 @@ from kidxlib.audit.startup.last_stop import (
     last_stops,
 )
 from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
-from kidxlib.audit.startup.node import directory_ids_of, with_directory_ids
+from kidxlib.audit.startup.meta_properties import directory_ids_of, log_dirs_by_node, with_directory_ids
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
-from kidxlib.audit.startup.simulation import SegmentRecovery, StartupSimulation, read_in_chunks
+from kidxlib.audit.startup.simulation import SegmentRecovery, StartupSimulation
 from kidxlib.audit.tiered.local_log import (
     LocalLog,
     NotReady,
     TieredPartition,
-    epochs_of_remote_segments,
     finding_on_local_epochs,
     not_ready_for_tiering,
 )
@@ -69,6 +71,7 @@ from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateS
 from kidxlib.storage.location import Location, listed_in, location, size_of, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES, may_be_deleting, read_leader_epochs
 from kidxlib.storage.logs_aside import LogsAside
+from kidxlib.storage.small_files import snapshot_file
 
 #: How many times a partition is audited at most if a broker changes its files in the meantime.
 _ATTEMPTS: Final = 3
@@ -249,9 +252,7 @@ def _directories_above_remote(plan: Plan) -> set[Location]:
 def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition]) -> AuditedPartition:
     """Audit a partition whose segments were all read, in order."""
     fold = PartitionFold(
-        lambda offset: read_snapshot_file(
-            task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
-        )
+        lambda offset: snapshot_file(task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX))
     )
     read: list[_ReadSegment] = []
     broken: dict[tuple[int, str], str | None] = {}
@@ -270,7 +271,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         if recovery is not None:
             recoveries[base_offset] = recovery
             if recovery.end.status is not Status.QUARANTINED:
-                read.append(_ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
+                read.append(_ReadSegment(base_offset, folded, abort_markers(segment.scanned.producer_events)))
     in_place = task.index_directory == task.directory
     simulation = _simulate(task, recoveries, is_empty=not logs)
     if simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
@@ -279,7 +280,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
     epochs = _epochs_or_error(task.index_directory)
     epochs_of_logs = PartitionLogEpochs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
-    swapped = _read_swapped(task, simulation) if replaced_by_swaps(logs, simulation) else SwappedLogs()
+    swapped = _read_swapped(task, simulation) if logs_replaced_by_swaps(logs, simulation) else SwappedLogs()
     on_logs = dict(
         audit_logs(logs, epochs_of_logs, simulation, _stop_as_listed(task, logs, simulation), indexed, swapped)
     )
@@ -360,7 +361,7 @@ def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> Swappe
         path = str(place)
         try:
             size = size_of(path if isinstance(place, Path) else place)
-            recoveries[base_offset] = read_in_chunks(path, size, base_offset, task.options)
+            recoveries[base_offset] = SegmentRecovery.read(path, size, base_offset, task.options)
         except (LogChangedError, OSError) as error:
             not_read[base_offset] = why_not_read(path, error)
             if not_read[base_offset].status is Status.GONE:  # a running broker has renamed it since
@@ -374,7 +375,7 @@ def _log_epochs(
     logs: Sequence[AuditedLog],
     simulation: StartupSimulation,
     changes: Mapping[int, NDArray[np.void]],
-) -> LogEpochs:
+) -> ExpectedLeaderEpochs:
     # If retention has deleted the first logs in the meantime, epochs begin with the logs that are left.
     left = min((segment.base_offset for segment in simulation.segments), default=0)
     in_order = tuple(
@@ -386,13 +387,13 @@ def _log_epochs(
     ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
     names = (path.name for path in task.directory.glob(f"*{segment_files.KRAFT_SNAPSHOT_SUFFIX}"))
     snapshots = [snapshot.end_offset for name in names if (snapshot := segment_files.parse_kraft_snapshot(name))]
-    return LogEpochs(
+    return ExpectedLeaderEpochs(
         recovered=fold.leader_epochs,
         changes=in_order,
         all_are_known=fold.epochs_are_known,
         log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
-        remote=frozenset() if task.tiered is None else epochs_of_remote_segments(task.tiered.segments),
+        remote=frozenset() if task.tiered is None else task.tiered.remote_epochs,
         lost_log_starts=task.last_stop.lost_log_starts,
         first_offset=_first_offset_of_logs(task, logs),
         may_begin_in_bucket=not task.last_stop.begins_with_first_log,
@@ -407,7 +408,7 @@ def _first_offset_of_logs(task: PartitionAudit, logs: Sequence[AuditedLog]) -> i
 
 
 def _epochs_are_of_broker(
-    task: PartitionAudit, log_epochs: LogEpochs, in_index_directory: LeaderEpochs | CheckpointError | None
+    task: PartitionAudit, log_epochs: ExpectedLeaderEpochs, in_index_directory: LeaderEpochs | CheckpointError | None
 ) -> bool:
     """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so."""
     if not log_epochs.go_back():
@@ -472,14 +473,18 @@ def _without_later_aborts(content: NDArray[np.uint8], task: PartitionAudit, log:
     return content[: later[0] * ABORTED_TRANSACTION.itemsize]
 
 
+def _snapshot_files(directory: Location) -> list[Location]:
+    return sorted(directory.glob(f"*{segment_files.SNAPSHOT_SUFFIX}"), key=str)
+
+
 def _audit_snapshots(
     read: list[_ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
 ) -> Iterator[SegmentFinding]:
     states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
     states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
-    for path in snapshot_files(index_directory):
+    for path in _snapshot_files(index_directory):
         offset = segment_files.parse_snapshot(path.name)
-        content = read_snapshot_file(path)
+        content = snapshot_file(path)
         if offset is None or content is None:
             continue
         if offset in states:
@@ -507,7 +512,7 @@ def _epochs_or_error(directory: Location) -> LeaderEpochs | CheckpointError | No
 def _audit_leader_epochs(
     read: list[_ReadSegment],
     epochs: LeaderEpochs | CheckpointError | None,
-    logs: LogEpochs,
+    logs: ExpectedLeaderEpochs,
     *,
     in_place: bool,
     remote: Finding | None = None,
@@ -547,7 +552,7 @@ def _not_ready_for_tiering(
         for on_file in findings
         if on_file.finding.verdict is Verdict.BROKEN
     }
-    names = (path.name for path in snapshot_files(task.index_directory))
+    names = (path.name for path in _snapshot_files(task.index_directory))
     return not_ready_for_tiering(
         sorted({*base_offsets, *(offset for offset, log in on_logs.items() if log.verdict is Verdict.BROKEN)}),
         on_logs,
@@ -588,7 +593,7 @@ def _findings_beside_logs(
     read: list[_ReadSegment],
     fold: PartitionFold,
     cleaned: CleanedLogs,
-    log_epochs: LogEpochs,
+    log_epochs: ExpectedLeaderEpochs,
     harm: Finding | None,
 ) -> Iterator[SegmentFinding]:
     """The findings on the broker's own leader epochs and producer snapshots, if index files are looked for in another

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict, worse
 from kidxlib.audit.segment import AuditedLog
-from kidxlib.audit.startup.last_stop import PartitionStop, finding_below_checkpoints
+from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.simulation import (
     Removal,
     SegmentRecovery,
@@ -72,6 +72,7 @@ class PartitionLogEpochs:
     by_broker: bool
 
     def largest(self, base_offset: int) -> int:
+        """The largest leader epoch in a log of the partition."""
         return int(self.changes[base_offset]["epoch"].max()) if base_offset in self.changes else NO_LEADER_EPOCH
 
     def go_back(self, base_offset: int, before: int) -> Finding | None:
@@ -167,13 +168,13 @@ def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop
     """A torn log of a partition's only replica is broken if its index shows that whole records were lost: no other
     replica has them.
     """
-    lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
+    lost = range(0) if log.recovery is None else offsets_known_by_index(log.index_end, log.recovery)
     return replace(finding, verdict=Verdict.BROKEN) if lost and stop.is_only_replica else finding
 
 
-def known_by_index(index_end: OffsetPosition | None, recovery: SegmentRecovery) -> range:
-    """The offsets behind the end of a log that the last entry of its index knows; empty if whole batches follow the
-    end.
+def offsets_known_by_index(index_end: OffsetPosition | None, recovery: SegmentRecovery) -> range:
+    """The offsets behind the end of a partition's log that the last entry of its index knows; empty if whole batches
+    follow the end.
 
     A broker writes an index entry after it has appended the batch (`LogSegment.append`). So the log had these offsets.
     A killed process leaves both; a power cut may leave only the index.
@@ -209,7 +210,7 @@ def _findings_on_neighbours(
 
 def _finding_on_log_end(recovery: SegmentRecovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
-    if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
+    if (below := stop.finding_below_checkpoints(recovery.next_offset, recovery.end.position)) is not None:
         yield below
         return
     # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.
@@ -237,13 +238,13 @@ def _finding_on_index_end(
     if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
         return
     if following is None or entry.offset < following:
-        yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
+        yield finding_on_shorter_log(recovery, entry, stop, is_last=following is None)
 
 
-def shorter_than_its_index(
+def finding_on_shorter_log(
     recovery: SegmentRecovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool
 ) -> Finding:
-    """The finding on a log if the last entry of its index leads behind its end. `is_last`: no segment follows."""
+    """The finding on a partition's log that ends before the last entry of its index. `is_last`: no segment follows."""
     is_unclean = is_last and not stop.clean_shutdown
     is_torn = is_unclean and not stop.is_only_replica
     missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
@@ -377,7 +378,7 @@ def _lost_in_words(recovery: SegmentRecovery, fate: Fate, index_end: OffsetPosit
     """
     if recovery.past.unfinished:
         bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
-        if not (known := known_by_index(index_end, recovery)):
+        if not (known := offsets_known_by_index(index_end, recovery)):
             return bytes_
         offsets = f"offsets {known.start:,} to {known.stop - 1:,}"
         return f"{bytes_}; its .index says that {offsets} were appended there: {_where_to_look(stop)}"
@@ -520,9 +521,9 @@ def _findings_on_swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimul
             )
 
 
-def replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> list[AuditedLog]:
-    """The logs in whose place a starting broker puts others, which are called `.swap`: it removes them, or, where the
-    other has no offset that it can find, renames it over the log (`LogLoader.load`).
+def logs_replaced_by_swaps(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> list[AuditedLog]:
+    """The logs of a partition in whose place a starting broker puts others, which are called `.swap`: it removes them,
+    or, where the other has no offset that it can find, renames it over the log (`LogLoader.load`).
     """
     return [
         log
@@ -543,7 +544,7 @@ def _finding_on_swaps(
     """The finding on the first of the logs that are replaced, with its base offset; None if nothing is lost with them.
     The cleaner leaves fewer records, and where a broker was killed there, both are to be seen.
     """
-    replaced = replaced_by_swaps(logs, simulation)
+    replaced = logs_replaced_by_swaps(logs, simulation)
     ends = {**swapped.not_read, **{offset: recovery.end for offset, recovery in swapped.recoveries.items()}}
     if not replaced or not ends:
         return None

@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,11 @@ class AuditedSegment:
     def base_offset(self) -> int:
         return self.scanned.base_offset
 
+    def for_partition(self) -> SegmentForPartition:
+        """What the audit of a partition needs of the segment."""
+        broken = {finding.file: finding.reason for finding in self.findings if finding.verdict is Verdict.BROKEN}
+        return SegmentForPartition(scanned=self.scanned, log=self.log, broken=broken)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentForPartition:
@@ -108,11 +113,6 @@ class SegmentForPartition:
     scanned: ScannedSegment
     log: AuditedLog
     broken: Mapping[str, str | None]
-
-    @classmethod
-    def of(cls, audited: AuditedSegment) -> Self:
-        broken = {finding.file: finding.reason for finding in audited.findings if finding.verdict is Verdict.BROKEN}
-        return cls(scanned=audited.scanned, log=audited.log, broken=broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +429,7 @@ def _oddities(log: LogBytes) -> Iterator[Finding]:
     """What is odd about batches, in the order of the log. Compiled loops find the batches that may be odd; these are
     then read one by one.
     """
-    sequences, placer = SequenceCheck(), RecordPlacer()
+    sequences, placer = SequenceAudit(), RecordPlacer()
     walk, last_offset = BatchWalk(log, 0, _ALL_BATCHES), -1
     for table in _readable_batches(walk):
         last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
@@ -574,16 +574,18 @@ def _sequence_gap(batch: BatchHeader, expected: int) -> Finding:
     )
 
 
-class SequenceCheck:
-    """Finds gaps in sequence numbers. It keeps the epoch and the last sequence number of each producer so far."""
+class SequenceAudit:
+    """Finds gaps in the sequence numbers of a segment's log. It keeps the epoch and the last sequence number of each
+    producer so far.
+    """
 
     def __init__(self) -> None:
         self._last_by_producer = np.empty(0, _LAST_SEQUENCES)  # by producer id
 
     def gaps(self, batches: _Rows) -> dict[int, int]:
-        """The gaps in the next batches of the log, rows of `BATCH`: the numbers of batches that do not go on where
-        their producer's batch before them in the segment ended, in the same epoch, in order; each with the sequence
-        number that it should begin with.
+        """The gaps in sequence numbers within a segment's log, in its next batches, rows of `BATCH`: the numbers of
+        batches that do not go on where their producer's batch before them in the segment ended, in the same epoch, in
+        order; each with the sequence number that it should begin with.
         """
         numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
         numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]

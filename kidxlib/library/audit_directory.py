@@ -14,8 +14,8 @@ from kidxlib.audit.finding import SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.audit.partition import PartitionAudit, audit_partition, partition_audits
 from kidxlib.audit.partition_logs import is_missing
-from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
-from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.segment import AuditedSegment, audit_segment
+from kidxlib.audit.startup.metadata_log import metadata_at_start
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tiered.local_log import NotReady
 from kidxlib.catalog.partitions import named_key
@@ -121,7 +121,7 @@ def audit_directory(
     wanted = parse_topics(topics, "topics")
     plan = find_segments((source,), wanted, index_place, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
-    metadata = read_to_end(source.log_dir / METADATA_DIRECTORY)
+    metadata = metadata_at_start(source.log_dir / METADATA_DIRECTORY)
     audits, stops = partition_audits(
         plan,
         (source,),
@@ -197,7 +197,7 @@ def _audited(
     """The findings of a partition, but for gaps, and the facts by which gaps are found."""
     clean_shutdown = audit.last_stop.clean_shutdown
     segments = [audit_segment(task, use_mmap=False, deep=deep, clean_shutdown=clean_shutdown) for task in tasks]
-    audited = audit_partition(audit, map(SegmentForPartition.of, segments))
+    audited = audit_partition(audit, map(AuditedSegment.for_partition, segments))
     on_segments = [SegmentFinding(segment.base_offset, finding) for segment in segments for finding in segment.findings]
     findings = PartitionFindings(
         topic_partition=audit.topic_partition,

@@ -12,10 +12,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kidxlib.audit.startup.absent import log_dirs_by_node
-from kidxlib.audit.startup.directories import directories_in
 from kidxlib.audit.startup.last_stop import why_of_another_time
-from kidxlib.audit.startup.node import obstacles_of_older_log_dirs, was_formatted
+from kidxlib.audit.startup.meta_properties import log_dirs_by_node, was_formatted
+from kidxlib.audit.startup.node import obstacles_of_older_log_dirs
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
@@ -24,7 +23,13 @@ from kidxlib.log.metadata_image import BrokerSettings, ClusterMetadata, read_des
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, read_offset_checkpoint, read_topic_id
+from kidxlib.storage.log_dir import (
+    MetaProperties,
+    directories_in,
+    read_meta_properties,
+    read_offset_checkpoint,
+    read_topic_id,
+)
 from kidxlib.storage.logs_aside import LogsAside
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kidxlib.audit.startup.directories import directories_in
 from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -48,6 +47,7 @@ from kidxlib.storage.log_dir import (
     IN_BUCKET_OR_LOST,
     PARTITION_METADATA,
     MetaProperties,
+    directories_in,
     looks_unmounted,
     read_topic_id,
 )

@@ -19,7 +19,7 @@ from kidxlib.format import checkpoint_files, segment_files, topic_partition
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_int, parse_properties
-from kidxlib.storage.location import Location, entries_in, files_in
+from kidxlib.storage.location import Location, entries_in, files_in, is_directory
 from kidxlib.storage.lock import is_in_use
 from kidxlib.storage.small_files import lines_of, small_file
 from kidxlib.text.words import quoted
@@ -107,6 +107,25 @@ def _holds_segment_files(directory: str | Path) -> bool:
         return any(segment_files.parse_segment_file(name) is not None for name in os.listdir(directory))
     except OSError:
         return False
+
+
+def directories_in(log_dir: Location) -> list[Location]:
+    """All directories in a log dir, by name."""
+    if not isinstance(log_dir, Path):
+        return sorted((path for path in log_dir.iterdir() if path.listed is None), key=str)
+    with os.scandir(log_dir) as entries:
+        return sorted((Path(entry.path) for entry in entries if is_directory(entry)), key=str)
+
+
+def bytes_of_logs(directory: Location) -> int:
+    """The size of all logs in a partition's directory; 0 if it cannot be listed."""
+    try:
+        files = files_in(directory)
+        return sum(
+            path.stat().st_size for name, path in files.items() if segment_files.parse_segment_log(name) is not None
+        )
+    except OSError:  # it cannot be listed, or a broker that runs deletes a log
+        return 0
 
 
 def read_topic_id(partition_directory: Location) -> str | None:

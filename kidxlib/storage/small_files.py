@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import PublishError
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import (
     Directory,
     Listed,
@@ -48,6 +49,13 @@ def small_file(path: Location | Listed) -> bytes:
         return read_opened(descriptor)
     finally:
         os.close(descriptor)
+
+
+def snapshot_file(path: Location) -> bytes | None:
+    """The content of a producer snapshot; None if it is no regular file, or larger than any snapshot."""
+    if not path.is_file() or path.stat().st_size > SNAPSHOT_BYTES_MAX:
+        return None
+    return path.read_bytes()
 
 
 def lines_of(path: Location | Listed) -> list[str]:

@@ -11,8 +11,9 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import PROMISES_OTHER_END, Verdict
 from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
-from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FilesAlike, RowKind
+from kidxlib.audit.rows import AuditRows, RowKind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
+from kidxlib.audit.summary import ActionCounts, AuditSummary, FilesAlike
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row

@@ -30,7 +30,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.startup.metadata_log import metadata_at_start
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.kafka_release import KAFKA_4_4
@@ -391,7 +391,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory, live: Worked | None, broker_v
 
 def test_it_has_all_of_that(disk: Disk) -> None:
     """Else the other tests show little."""
-    metadata = read_to_end(disk.log_dir / METADATA_DIRECTORY)
+    metadata = metadata_at_start(disk.log_dir / METADATA_DIRECTORY)
     assert metadata is not None and metadata.topics.keys() >= {*_DECODERS} - {"__cluster_metadata"}
     is_newer = release_of(disk.version) >= KAFKA_4_4
     assert (KAFKA_4_4 in {record.since for record in metadata.newer_records}) == is_newer

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaException, TopicPartition
 
 from kidxlib.audit.startup.last_stop import last_stops
-from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.startup.metadata_log import metadata_at_start
 from kidxlib.audit.startup.obstacles import Effect, Obstacle, obstacles_in_partition
 from kidxlib.cli.main import kidx
 from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST, KafkaRelease
@@ -210,7 +210,7 @@ def _damaged(case: str, directory: Path) -> Disk:
 def _obstacles(disk: Disk, kafka: KafkaRelease | None = None) -> Iterator[Obstacle]:
     """For a node's Kafka; None for the one that it has registered."""
     log_dirs = [log_dir for log_dir in (disk.a, disk.b) if log_dir.is_dir()]
-    for stop in last_stops(log_dirs, None, read_to_end(disk.metadata), kafka).values():
+    for stop in last_stops(log_dirs, None, metadata_at_start(disk.metadata), kafka).values():
         yield from stop.obstacles
     for log_dir in log_dirs:
         for directory in log_dir.iterdir():

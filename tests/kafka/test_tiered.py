@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import kidxlib
-from kidxlib.audit.tiered.finding import AuditLevel
+from kidxlib.audit.tiered.remote_finding import AuditLevel
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from kidxlib.audit.tiered.finding import DELETES, HIDES
+from kidxlib.audit.tiered.remote_finding import DELETES, HIDES
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,

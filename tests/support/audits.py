@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.partition import partition_audits
-from kidxlib.audit.rows import AuditRows, AuditSummary
+from kidxlib.audit.rows import AuditRows
+from kidxlib.audit.summary import AuditSummary
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import FAILS_CHECK, Finding, Verdict
 from kidxlib.errors import CorruptIndexError
-from kidxlib.format import segment_files
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import map_file
 from kidxlib.storage.packed import is_packed
@@ -63,6 +61,7 @@ def _read_around_holes(path: str) -> Bytes:
 
 
 def finding_on_unreadable_file(suffix: str, error: OSError) -> Finding:
+    """The finding on an index or auxiliary file that cannot be read."""
     return Finding(
         file=suffix,
         verdict=Verdict.BROKEN,
@@ -70,16 +69,6 @@ def finding_on_unreadable_file(suffix: str, error: OSError) -> Finding:
         detail=error.strerror or str(error),
         consequence="a broker that cannot read it takes its log dir out of use",
     )
-
-
-def snapshot_files(directory: Location) -> list[Location]:
-    return sorted(directory.glob(f"*{segment_files.SNAPSHOT_SUFFIX}"), key=str)
-
-
-def read_snapshot_file(path: Location) -> bytes | None:
-    if not path.is_file() or path.stat().st_size > SNAPSHOT_BYTES_MAX:
-        return None
-    return path.read_bytes()
 
 
 class IndexFileFindings:
@@ -97,7 +86,7 @@ class IndexFileFindings:
         self.is_identical = len(content) == len(expected) and content.data == expected
 
     def refused(self, index: AbstractIndex[Any]) -> Finding | None:
-        """The finding on a file that fails Kafka's own sanity check; None for one that passes."""
+        """The finding on an index file that fails Kafka's own sanity check; None for one that passes."""
         try:
             index.sanity_check()
         except CorruptIndexError as error:
@@ -112,9 +101,11 @@ class IndexFileFindings:
         return None
 
     def broken(self, reason: str, entry: int, consequence: str) -> Finding:
+        """The finding on an index file that is broken from an entry on."""
         return self._on_entry(Verdict.BROKEN, reason, max(entry, 0), consequence)
 
     def safe(self, reason: str, consequence: str) -> Finding:
+        """The finding on an index file that differs from recovery's, and does no harm."""
         return self._on_entry(Verdict.SAFE, reason, self._first_differing_entry(), consequence)
 
     def _on_entry(self, verdict: Verdict, reason: str, number: int, consequence: str) -> Finding:

@@ -26,8 +26,8 @@ _TRUNCATES_WRONGLY: Final = "replicas that compare epochs truncate their logs at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEpochs:
-    """The leader epochs of a partition by its logs and by its broker.
+class ExpectedLeaderEpochs:
+    """The leader epochs that a `leader-epoch-checkpoint` should have, by the partition's logs and by its broker.
 
     Attributes:
         recovered: what recovery makes of the batches.
@@ -54,8 +54,8 @@ class LogEpochs:
     may_begin_in_bucket: bool = False
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
-        """If epochs go back in the batches, and a broker therefore keeps others than recovery makes without its file:
-        those that it keeps after appending the batches (`LeaderEpochFileCache.assign`), and those after a recovery on
+        """The epochs that a broker keeps in its file if they go back in the batches, where recovery without the file
+        makes others: those after appending the batches (`LeaderEpochFileCache.assign`), and those after a recovery on
         top of that.
         """
         appended, recovered = LeaderEpochs(self.changes), LeaderEpochs(self.changes)
@@ -65,7 +65,7 @@ class LogEpochs:
         return appended, recovered
 
     def from_starts(self, epochs: LeaderEpochs) -> Iterator[LeaderEpochs]:
-        """The logs' epochs as the file may have them: all of them, or those from a log start on."""
+        """The epochs as a `leader-epoch-checkpoint` may have them: all of the logs', or those from a log start on."""
         yield epochs
         for start in self.log_starts:
             if start >= self.log_end_offset:
@@ -73,8 +73,9 @@ class LogEpochs:
             yield epochs.within(start, OFFSET_MAX)
 
 
-def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
-    lost = of_lost_logs(None if found is None else found.first, logs.first_offset)
+def audit_epochs(found: LeaderEpochs | None, logs: ExpectedLeaderEpochs) -> Finding:
+    """The finding on a `leader-epoch-checkpoint`."""
+    lost = finding_on_lost_logs(None if found is None else found.first, logs.first_offset)
     if lost is not None and not logs.may_begin_in_bucket:
         return lost
     file = LeaderEpochs() if found is None else found
@@ -97,7 +98,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     return findings[-1]  # the finding for the latest known log start
 
 
-def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
+def finding_on_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
     """The finding on a `leader-epoch-checkpoint` whose `first` entry is below the first offset of the logs. Whatever a
     broker deletes from the start, it cuts the epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a
     log it cuts them at the checkpoint of log starts alone, so the file tells of the loss until more is deleted
@@ -122,8 +123,10 @@ def lost_or_in_bucket(lost: Finding) -> Finding:
     return replace(lost, verdict=Verdict.SAFE, reason=FIRST_LOGS_NOT_KNOWN, consequence=IN_BUCKET_OR_LOST)
 
 
-def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
-    """Whether epochs go back in the logs, and the file is what the broker that appended them wrote."""
+def are_of_broker(found: LeaderEpochs | None, logs: ExpectedLeaderEpochs) -> bool:
+    """Whether epochs go back in the logs, and the `leader-epoch-checkpoint` is what the broker that appended them
+    wrote.
+    """
     if found is None:
         return False
     at = {entry.epoch: entry.start_offset for entry in found.entries}
@@ -136,7 +139,7 @@ def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
     )
 
 
-def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
+def _finding_on_later_start(found: LeaderEpochs, logs: ExpectedLeaderEpochs) -> Finding | None:
     """The finding on a file that begins amid an epoch, as it does once the log start has come there. A file that begins
     with an epoch's first batch may have been lost, and begun anew by the next leader.
     """
@@ -164,7 +167,7 @@ def _finding_on_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | N
     return replace(finding, verdict=Verdict.SAFE, reason="later-log-start", detail=detail, consequence=why)
 
 
-def _compare_epochs(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:
+def _compare_epochs(found: LeaderEpochs, expected: LeaderEpochs, logs: ExpectedLeaderEpochs) -> Finding:
     entries = found.entries
     if entries == expected.entries:
         return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.IDENTICAL)

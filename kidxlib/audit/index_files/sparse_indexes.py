@@ -100,7 +100,7 @@ def _find_first_miss(
 
 @dataclass(frozen=True, slots=True)
 class SparseIndexEntries:
-    """The entries of an index file as they are stored, and whether preallocated room follows them.
+    """The entries of an `.index` or `.timeindex` as they are stored, and whether preallocated room follows them.
 
     Attributes:
         columns: the fields of the entries before the room, one column each.
@@ -112,14 +112,16 @@ class SparseIndexEntries:
 
     @classmethod
     def of(cls, content: NDArray[np.uint8], layout: np.dtype[Any]) -> Self:
-        """Preallocated room gets no columns: it may be a million entries."""
+        """The entries in the bytes of an `.index` or `.timeindex`, but for preallocated room, which may be large."""
         size = len(content) // layout.itemsize * layout.itemsize
         filled = filled_bytes(content[:size], layout.itemsize)
         entries = np.frombuffer(content.data, layout, filled // layout.itemsize)
         return cls({name: entries[name].astype(np.int64) for name in layout.names or ()}, filled < size)
 
     def keys(self, name: str, base: int = 0) -> Longs:
-        """The keys by which a column's entries are looked up, `base` added, with the key of the preallocated room."""
+        """The keys by which the entries of a sparse index are looked up in a column, `base` added, with the key of the
+        preallocated room.
+        """
         keys = self.columns[name] + base
         return np.append(keys, base) if self.has_room else keys
 

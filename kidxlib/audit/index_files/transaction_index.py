@@ -44,8 +44,10 @@ class TransactionsOfSegment:
     kafka: NodeRelease = field(default_factory=NodeRelease)
 
 
-def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
-    """Producer ids and offsets of the abort markers among events of dtype `scan_state.PRODUCER_EVENT`."""
+def abort_markers(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
+    """The abort markers of a segment, with which its `.txnindex` is compared: producer ids and offsets, by its events
+    of dtype `scan_state.PRODUCER_EVENT`.
+    """
     aborts = events[events["kind"] == scan_state.EventKind.ABORT]
     return frozenset(zip(aborts["producer_id"].tolist(), aborts["last_offset"].tolist(), strict=True))
 
@@ -77,7 +79,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
 def refused_transaction_index(
     index: TransactionIndex, error: CorruptIndexError | UnknownVersionError, kafka: NodeRelease
 ) -> Finding:
-    """The finding on an index that the broker's Kafka refuses."""
+    """The finding on a `.txnindex` that the broker's Kafka refuses."""
     number = next((n for n in range(len(index)) if not _is_entry_accepted(index, n)), 0)
     detail, why = str(error).partition(": ")[2], "a broker that starts rebuilds the segment's indexes, or fails"
     if isinstance(error, UnknownVersionError) and error.is_taken_by_older:
@@ -86,7 +88,7 @@ def refused_transaction_index(
 
 
 def refused_later(index: TransactionIndex, kafka: NodeRelease) -> Finding | None:
-    """The finding on a version that the broker's Kafka takes for 0, and newer ones refuse."""
+    """The finding on a `.txnindex` of a version that the broker's Kafka takes for 0, and newer ones refuse."""
     content, layout = index.to_bytes(), layouts.ABORTED_TRANSACTION
     versions = np.frombuffer(content, layout, len(content) // layout.itemsize)["version"]
     if not versions.any():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.audit.startup.directories import ANYWHERE, log_bytes
+from kidxlib.audit.startup.directories import ANYWHERE
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
+from kidxlib.audit.startup.meta_properties import log_dirs_by_node
 from kidxlib.audit.startup.obstacles import KafkaThrows, accepted_topic_id
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import (
@@ -21,7 +21,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
-from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, usable_meta_properties
+from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, bytes_of_logs, usable_meta_properties
 from kidxlib.text.words import counted
 
 
@@ -133,38 +133,6 @@ def absent_partitions_of_nodes(
         yield from absent_partitions(listed, [*node_copies.values()])
 
 
-def log_dirs_by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together. Each has an id of its own (`directory.id`), by which the metadata
-    (of any clusters) says whose it is; `meta.properties` counts where the metadata does not know the id. If two log
-    dirs of a node have the same id, one is a copy of the other, and each log dir of that node is a group.
-    """
-    #: The number of the cluster and the id of the node, by `directory.id`.
-    registered: dict[str, tuple[int, int]] = {}
-    for number, copy in enumerate(metadata):
-        ids = {directory_id: node for node, of_node in copy.log_dirs.items() for directory_id in of_node}
-        # Copies that name the same log dir are of one cluster.
-        cluster = min((registered[known][0] for known in ids.keys() & registered.keys()), default=number)
-        registered |= {directory_id: (cluster, node) for directory_id, node in ids.items()}
-    properties = {log_dir: usable_meta_properties(log_dir) for log_dir in log_dirs}
-    # A log dir that the metadata does not know is of the node of those that say the same of themselves as it.
-    node_by_name: dict[object, object] = {
-        (own.cluster_id, own.node_id): node
-        for own in properties.values()
-        if own.directory_id is not None and (node := registered.get(own.directory_id)) and node[1] == own.node_id
-    }
-    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
-    for log_dir, own in properties.items():
-        name, registered_node = (own.cluster_id, own.node_id), registered.get(own.directory_id or "")
-        is_known = None not in (*name, own.directory_id)
-        key: object = registered_node or (node_by_name.get(name, name) if is_known else log_dir)
-        nodes[key][log_dir] = own.directory_id
-    groups: list[list[Location]] = []
-    for ids_of_node in nodes.values():
-        are_distinct = len(set(ids_of_node.values())) == len(ids_of_node)
-        groups += [list(ids_of_node)] if are_distinct else [[log_dir] for log_dir in ids_of_node]
-    return groups
-
-
 def has_no_partition(log_dir: Location, metadata: ClusterMetadata) -> bool:
     """Whether a node has a log dir and no partition in it, by the cluster's metadata: as a fresh broker's second one.
     The question stays open, and the answer is no, if the metadata does not know the log dir, or does not say in which
@@ -212,7 +180,7 @@ def _folders_set_aside(
         if (may_be_renamed(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
         and (not ids or _topic_id_or_none(folder) in {*ids, None})
     ]
-    return tuple(sorted(of_partition, key=lambda folder: (-log_bytes(folder), str(folder))))
+    return tuple(sorted(of_partition, key=lambda folder: (-bytes_of_logs(folder), str(folder))))
 
 
 def _topic_id_or_none(folder: Location) -> str | None:

@@ -2,9 +2,9 @@
 others, or does not serve.
 
 Some names keep a broker from starting before it reads a log, as do files and directories that the owner of the log dir,
-as whom a broker runs, may not use (`obstacles_in_log_dir`). Other names are of folders that Kafka moves, deletes or has
-set aside (`folders_aside`). What a node has by names, topic ids and assignments is compared with the cluster's metadata
-(`obstacles_by_metadata`); without that, topic ids are compared with each other (`obstacles_of_topic_ids`).
+as whom a broker runs, may not use (`obstacles_in_log_dir`). Other names are of directories that Kafka moves, deletes or
+has set aside (`directories_aside`). What a node has by names, topic ids and assignments is compared with the cluster's
+metadata (`obstacles_by_metadata`); without that, topic ids are compared with each other (`obstacles_without_metadata`).
 
 Source: `LocalLog.parseTopicPartitionName`, `LogManager.loadLog`, `LogManager.isStrayReplica` (`isStrayKraftReplica`
 before 4.0), `LogManager.findAbandonedFutureLogs`, `ReplicaManager.maybeAddLogDirFetchers`, `LogManager.getOrCreateLog`,
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from typing import Final
 
 from rich.filesize import decimal
 
+from kidxlib.audit.startup.meta_properties import accepted_properties
 from kidxlib.audit.startup.obstacles import (
     Effect,
     KafkaThrows,
@@ -45,11 +47,20 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.metadata_image import Assignment, ClusterMetadata
-from kidxlib.storage.location import Location, files_in, is_directory
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, PARTITION_METADATA, read_offset_checkpoint
+from kidxlib.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    bytes_of_logs,
+    directories_in,
+    read_offset_checkpoint,
+)
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import counted
 
 #: Files that a broker opens for reading and writing.
@@ -91,23 +102,9 @@ _NO_TOPIC_ID: Final = (
     f"write two lines into {PARTITION_METADATA}: 'version: 0', and 'topic_id: ID' with the topic's id, which the "
     "cluster's metadata has"
 )
+#: `meta.properties` of a broker with KRaft (`MetaPropertiesVersion.V1`).
+_OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
 _ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
-
-
-def directories_in(log_dir: Location) -> list[Location]:
-    """All of a log dir's directories, by name."""
-    if not isinstance(log_dir, Path):
-        return sorted((path for path in log_dir.iterdir() if path.listed is None), key=str)
-    with os.scandir(log_dir) as entries:
-        return sorted((Path(entry.path) for entry in entries if is_directory(entry)), key=str)
-
-
-def log_bytes(directory: Location) -> int:
-    try:
-        files = files_in(directory)
-        return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
-    except OSError:  # it cannot be listed, or a broker that runs deletes a log
-        return 0
 
 
 def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
@@ -229,8 +226,8 @@ def _has_access_list(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """A folder that Kafka moves, deletes or has set aside.
+class DirectoryAside:
+    """A directory that Kafka moves, deletes or has set aside.
 
     Attributes:
         kind: the end of its name, a key of `_BECOMES`.
@@ -242,20 +239,20 @@ class Aside:
     bytes: int
 
 
-def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
+def directories_aside(log_dirs: Iterable[Location]) -> list[DirectoryAside]:
     """The directories in log dirs that Kafka moves, deletes or has set aside; one that cannot be read has 0 bytes, and
     its failure is reported elsewhere.
     """
     return [
-        Aside(directory, f"-{directory.name.rpartition('-')[2]}", log_bytes(directory))
+        DirectoryAside(directory, f"-{directory.name.rpartition('-')[2]}", bytes_of_logs(directory))
         for log_dir in log_dirs
         for directory in directories_in(log_dir)
         if topic_partition.is_moved(directory.name) and topic_partition.loaded_as(directory.name) is not None
     ]
 
 
-def lines_of_folders_aside(folders: Iterable[Aside]) -> Iterator[str]:
-    """A line for each kind of folders."""
+def lines_of_directories_aside(folders: Iterable[DirectoryAside]) -> Iterator[str]:
+    """A line for each kind of the directories that Kafka moves, deletes or has set aside."""
     kinds = defaultdict(list)
     for folder in sorted(folders, key=lambda folder: (-folder.bytes, str(folder.path))):
         kinds[folder.kind].append(folder)
@@ -266,7 +263,7 @@ def lines_of_folders_aside(folders: Iterable[Aside]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class NodeLogDir:
+class DirectoriesInLogDir:
     """A log dir of a node, with all directories in it, by name. The metadata knows it by its `directory_id`; None where
     it has none.
     """
@@ -277,7 +274,7 @@ class NodeLogDir:
 
     @functools.cached_property
     def known_ends(self) -> Mapping[TopicPartition, int]:
-        """Where its checkpoints say that logs end. A file that cannot be read is reported elsewhere."""
+        """The ends of logs by the log dir's checkpoints. A file that cannot be read is reported elsewhere."""
         ends: dict[TopicPartition, int] = {}
         for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT):
             with contextlib.suppress(CheckpointError, OSError):
@@ -296,7 +293,7 @@ class _PartitionFolder:
     """
 
     path: Location
-    log_dir: NodeLogDir
+    log_dir: DirectoriesInLogDir
     named: TopicPartition
     topic_id: str | None
 
@@ -331,8 +328,19 @@ class _NodeMetadata:
         return assignment is not None and self.node_id in assignment.replicas
 
 
+def obstacles_of_directories(
+    log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
+) -> tuple[Obstacle, ...]:
+    """The obstacles in some directories of a log dir, without a look at the others: ids and assignments."""
+    properties = accepted_properties(log_dir)
+    if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
+        return tuple(obstacles_without_metadata(log_dir, folders))
+    of_node = [DirectoriesInLogDir(log_dir, properties.directory_id, folders)]
+    return tuple(obstacles_by_metadata(of_node, properties.node_id, metadata, are_all=False))
+
+
 def obstacles_by_metadata(
-    log_dirs: Sequence[NodeLogDir], node_id: int, metadata: ClusterMetadata, *, are_all: bool
+    log_dirs: Sequence[DirectoriesInLogDir], node_id: int, metadata: ClusterMetadata, *, are_all: bool
 ) -> Iterator[Obstacle]:
     """What a node sets aside, does not serve or drops of its log dirs, by the cluster's metadata. That is read to its
     end: the node's copy had by then what the node has a directory of. `are_all`: the node has no other log dirs.
@@ -355,7 +363,7 @@ def obstacles_by_metadata(
     yield from _obstacles_of_directory_ids(log_dirs, current, known)
 
 
-def _partition_folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_PartitionFolder]:
+def _partition_folders(log_dirs: Sequence[DirectoriesInLogDir]) -> Iterator[_PartitionFolder]:
     """The directories that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
     elsewhere.
     """
@@ -410,7 +418,7 @@ def _stray_obstacle(folder: _PartitionFolder, metadata: _NodeMetadata, where: Lo
 
 
 def _obstacles_of_other_topic(
-    folder: _PartitionFolder, log_dirs: Sequence[NodeLogDir], metadata: _NodeMetadata
+    folder: _PartitionFolder, log_dirs: Sequence[DirectoriesInLogDir], metadata: _NodeMetadata
 ) -> Iterator[Obstacle]:
     """A directory with one topic's name and another one's id. The id decides whether it is loaded, the name as what."""
     name = metadata.names[folder.topic_id or ""]
@@ -437,7 +445,7 @@ def _obstacles_of_other_topic(
 
 
 def _remedy_by_log_end(
-    folder: _PartitionFolder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str
+    folder: _PartitionFolder, other: TopicPartition, log_dirs: Sequence[DirectoriesInLogDir], topic_id: str
 ) -> str:
     """What to do about a partition's directory with another topic's id: it may be a copy of that topic, or have the log
     of the partition and a wrong file. The end of its log, compared with the checkpoints, tells. `topic_id` is of the
@@ -460,7 +468,7 @@ def _remedy_by_log_end(
 def _obstacles_of_futures(
     futures: Sequence[_PartitionFolder],
     current: Mapping[TopicPartition, _PartitionFolder],
-    log_dirs: Sequence[NodeLogDir],
+    log_dirs: Sequence[DirectoriesInLogDir],
     metadata: _NodeMetadata,
     *,
     are_all: bool,
@@ -517,7 +525,7 @@ def _obstacles_of_promoted(folder: _PartitionFolder, source: _PartitionFolder | 
     if source is None:
         yield from _obstacle_of_short_copy(folder)
         return
-    copied, whole = log_bytes(folder.path), log_bytes(source.path)
+    copied, whole = bytes_of_logs(folder.path), bytes_of_logs(source.path)
     if copied < whole:
         yield Obstacle(
             folder.path,
@@ -554,7 +562,7 @@ def _obstacle_of_short_copy(folder: _PartitionFolder) -> Iterator[Obstacle]:
 
 
 def _obstacles_of_directory_ids(
-    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _PartitionFolder], metadata: _NodeMetadata
+    log_dirs: Sequence[DirectoriesInLogDir], current: Mapping[TopicPartition, _PartitionFolder], metadata: _NodeMetadata
 ) -> Iterator[Obstacle]:
     """Log dirs whose id is not the one by which the metadata knows what is in them: those partitions get no leader."""
     if not metadata.log_dirs:
@@ -609,7 +617,38 @@ def _last_base_offset(directory: Location) -> int | None:
     return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
 
 
-def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
+def obstacles_without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
+    """The obstacles that directories of a log dir show by themselves, where nobody knows the cluster's metadata."""
+    served: dict[TopicPartition, Location] = {}
+    futures: list[tuple[TopicPartition, Location]] = []
+    for folder in folders:
+        partition = topic_partition.loaded_as(folder.name)
+        if partition is None or partition.topic == topic_partition.METADATA_TOPIC:
+            continue
+        if folder.name.endswith("-future"):
+            futures.append((partition, folder))
+        elif not topic_partition.is_moved(folder.name):
+            served.setdefault(partition, folder)
+    yield from _obstacles_of_topic_ids(served, is_kraft=_is_of_kraft(log_dir))
+    for partition, folder in futures:
+        yield Obstacle(
+            folder,
+            f"a copy of {partition.directory} on its way to this log dir",
+            Effect.HIDES,
+            "where the cluster's metadata has the partition here, a broker that starts takes the copy for it, and "
+            "deletes the other one; where it has it elsewhere and it is not there, all records of the copy are dropped",
+            "--cluster-metadata DIR tells which",
+        )
+
+
+def _is_of_kraft(log_dir: Location) -> bool:
+    try:
+        return _OF_KRAFT.search(small_file(log_dir / META_PROPERTIES).decode(errors="replace")) is not None
+    except OSError:
+        return False
+
+
+def _obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
     """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
     knows which; without its metadata, the directories that are fewer are named. A file that does not parse is reported
     with the partition's files.

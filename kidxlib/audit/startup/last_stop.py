@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.startup.directories import directories_in
+from kidxlib.audit.startup.directories import obstacles_of_directories
+from kidxlib.audit.startup.meta_properties import accepted_properties, kafka_of
 from kidxlib.audit.startup.metadata_log import lost_metadata
-from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
+from kidxlib.audit.startup.node import obstacles_of_node
 from kidxlib.audit.startup.obstacles import Effect, Obstacle, accepted_offsets
 from kidxlib.errors import CheckpointError, LogChangedError
 from kidxlib.format import checkpoint_files
@@ -44,7 +45,13 @@ from kidxlib.format.topic_partition import (
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, MetaProperties, read_leader_epochs
+from kidxlib.storage.log_dir import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES,
+    MetaProperties,
+    directories_in,
+    read_leader_epochs,
+)
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.words import counted
 
@@ -127,6 +134,45 @@ class PartitionStop:
             "that DeleteRecords had deleted are served again"
         )
 
+    def finding_below_checkpoints(self, next_offset: int, position: int | None) -> Finding | None:
+        """The finding on the partition's last log that ends at this offset and position, if the broker knew of more: by
+        the first of its checkpoints that says so.
+        """
+        of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINT_REASONS
+        for offset, reason, file, consequence in (
+            (
+                self.log_start_offset,
+                of_log_start,
+                checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
+                "a broker that starts deletes all segments, and begins an empty log at {offset}",
+            ),
+            (
+                self.recovery_point,
+                of_recovery_point,
+                checkpoint_files.RECOVERY_POINT_CHECKPOINT,
+                "offsets {end} to {last} are missing, which had been flushed to disk; another replica or a copy may "
+                "have them",
+            ),
+            (
+                self.high_watermark,
+                of_high_watermark,
+                checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
+                "offsets {end} to {last} are missing, which were committed; another replica may have them",
+            ),
+        ):
+            if next_offset < offset:
+                if file == checkpoint_files.LOG_START_OFFSET_CHECKPOINT and (why := self.wrong_log_start(next_offset)):
+                    consequence = f"{consequence}; {why}"
+                return Finding(
+                    file=LOG_SUFFIX,
+                    verdict=Verdict.BROKEN,
+                    reason=reason,
+                    position=position,
+                    detail=f"the log ends at offset {next_offset}, {file} says {offset}",
+                    consequence=consequence.format(offset=offset, end=next_offset, last=offset - 1),
+                )
+        return None
+
     @property
     def why_empty(self) -> str:
         """What a starting broker does with a partition's directory without a segment."""
@@ -181,6 +227,7 @@ class LastStop:
         return tuple(map(str, filter(None, (self.marker_is_false, *self.obstacles))))
 
     def of(self, partition: TopicPartition) -> PartitionStop:
+        """How the broker of a partition in the log dir stopped."""
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
             # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
@@ -252,10 +299,10 @@ def last_stop_of_folders(
     metadata: ClusterMetadata | None,
     kafka_version: KafkaRelease | None = None,
 ) -> LastStop:
-    """How the broker stopped, by some of a log dir's directories alone: it may be any directory, and the others do not
-    count.
+    """How the broker of a log dir stopped, by some of its directories alone: it may be any directory, and the others do
+    not count.
     """
-    obstacles = obstacles_of_folders(log_dir, folders, metadata) if _has_broker_files(log_dir) else ()
+    obstacles = obstacles_of_directories(log_dir, folders, metadata) if _has_broker_files(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown, metadata, kafka_version)
 
 
@@ -416,8 +463,8 @@ def _ends_preallocated(path: Location | None, suffix: str) -> bool:
 def why_of_another_time(
     log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata
 ) -> str | None:
-    """Why a log dir may not be as old as the cluster's metadata (read to its end), as a remark; None where nothing says
-    so.
+    """Why a log dir may be of another time than the cluster's metadata (read to its end), as a remark; None where
+    nothing says so.
 
     A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once
     (`Partition.makeLeader`). So if all partitions that the node leads in a log dir have older epochs, the log dir may
@@ -505,9 +552,9 @@ def _remarks_on_unknown_topics(
         yield f"{log_dir}: its checkpoints have {counted(len(by_topic) - _TOPICS_MAX, 'more topic')} of that kind"
 
 
-def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """A line for each checkpoint that, by `stops`, says nothing of partitions which are there, and need not: what could
-    not be compared.
+def checkpoints_not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
+    """A line for each checkpoint that, by `stops`, says nothing of partitions which are there, and need not: these were
+    not compared with it.
     """
     lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
     for path, has in _lines_by_file(lacking):
@@ -539,43 +586,3 @@ def _lines_by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[st
             path,
             f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})",
         )
-
-
-def finding_below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
-    """The finding on a partition's last log that ends at this offset and position, if the broker knew of more: by the
-    first of its checkpoints that says so.
-    """
-    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINT_REASONS
-    for offset, reason, file, consequence in (
-        (
-            stop.log_start_offset,
-            of_log_start,
-            checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
-            "a broker that starts deletes all segments, and begins an empty log at {offset}",
-        ),
-        (
-            stop.recovery_point,
-            of_recovery_point,
-            checkpoint_files.RECOVERY_POINT_CHECKPOINT,
-            "offsets {end} to {last} are missing, which had been flushed to disk; another replica or a copy may have "
-            "them",
-        ),
-        (
-            stop.high_watermark,
-            of_high_watermark,
-            checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
-            "offsets {end} to {last} are missing, which were committed; another replica may have them",
-        ),
-    ):
-        if next_offset < offset:
-            if file == checkpoint_files.LOG_START_OFFSET_CHECKPOINT and (why := stop.wrong_log_start(next_offset)):
-                consequence = f"{consequence}; {why}"
-            return Finding(
-                file=LOG_SUFFIX,
-                verdict=Verdict.BROKEN,
-                reason=reason,
-                position=position,
-                detail=f"the log ends at offset {next_offset}, {file} says {offset}",
-                consequence=consequence.format(offset=offset, end=next_offset, last=offset - 1),
-            )
-    return None

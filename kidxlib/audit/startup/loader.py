@@ -37,7 +37,6 @@ from kidxlib.audit.startup.simulation import (
     SimulatedSegment,
     StartupAction,
     StartupSimulation,
-    read_in_chunks,
 )
 from kidxlib.errors import CorruptIndexError, MalformedRecordsError, SnapshotError, UnknownVersionError
 from kidxlib.format import segment_files
@@ -79,7 +78,7 @@ def simulate_startup(
     log_start_offset: int = 0,
     kafka: NodeRelease = _UNKNOWN_RELEASE,
     recoveries: Mapping[int, SegmentRecovery] = MappingProxyType({}),
-    read_log: ReadLog = read_in_chunks,
+    read_log: ReadLog = SegmentRecovery.read,
 ) -> StartupSimulation:
     """What `LogLoader.load` does with a partition's directory, with the topic's options at the broker's start and the
     offsets of the log dir's checkpoint files, 0 where they say nothing. `kafka` is the broker's. Segments in

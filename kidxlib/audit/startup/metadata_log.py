@@ -25,7 +25,6 @@ from kidxlib.audit.startup.obstacles import (
     Obstacle,
     Thrown,
     accepted_topic_id,
-    unreadable,
 )
 from kidxlib.errors import (
     CheckpointError,
@@ -106,8 +105,8 @@ _BAD_SNAPSHOT_DOES: Final = (
 )
 
 
-def read_to_end(directory: Location) -> ClusterMetadata | None:
-    """What a starting node has of the cluster's metadata: its own copy to its end, committed or not, as the node has
+def metadata_at_start(directory: Location) -> ClusterMetadata | None:
+    """The cluster's metadata as a starting node has it: its own copy to its end, committed or not, as the node has
     directories of uncommitted partitions, too. None where it cannot be read.
     """
     try:
@@ -146,7 +145,7 @@ def _bootstrap_obstacles(path: Location) -> Iterator[Obstacle]:
     except FileNotFoundError:
         return
     except OSError as error:
-        yield unreadable(path, error)
+        yield Obstacle.unreadable(path, error)
         return
     except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
         yield _obstacle_ending_node(path, str(error), "CorruptRecordException", remedy)
@@ -162,7 +161,7 @@ def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
     try:
         content = small_file(path)
     except OSError as error:
-        yield unreadable(path, error)
+        yield Obstacle.unreadable(path, error)
         return
     line = content.decode(errors="replace").split("\n", 1)[0].rstrip("\r")
     if not content:
@@ -262,7 +261,7 @@ def _latest_snapshot_obstacles(
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
         yield Obstacle(path, what, Effect.ENDS, does, remedy)
     except OSError as error:
-        yield unreadable(path, error)
+        yield Obstacle.unreadable(path, error)
 
 
 def _knows_voters(files: Mapping[str, Location], snapshot: Location, *, torn_counts: bool) -> bool:
@@ -339,10 +338,11 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     if len(lost) == 1 and torn and not (metadata.directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         found += ", perhaps of an append that was broken off"
     is_loss = is_short and metadata.only_voter is not None
-    return Obstacle(path, found, Effect.HIDES, loses_at_start(metadata), RESTORE, is_loss)
+    return Obstacle(path, found, Effect.HIDES, metadata_lost_at_start(metadata), RESTORE, is_loss)
 
 
-def loses_at_start(metadata: ClusterMetadata) -> str:
+def metadata_lost_at_start(metadata: ClusterMetadata) -> str:
+    """What a starting node loses of the metadata's log, in words."""
     loses = (
         f"loses the metadata from offset {metadata.end_offset} on, and sets partitions of topics aside (-stray) that "
         "it does not know then"

@@ -114,6 +114,13 @@ class Obstacle:
     remedy: str = ""
     is_loss: bool = False
 
+    @classmethod
+    def unreadable(cls, path: Location, error: OSError) -> Obstacle:
+        """An obstacle that may be in a file which this user cannot read."""
+        unread = f"not read: {error.strerror or error}"
+        why = "not readable by this user" if isinstance(error, PermissionError) else unread
+        return cls(path, why, Effect.UNKNOWN, "what a broker takes from it is not known")
+
     def __str__(self) -> str:
         return "; ".join(filter(None, (f"{self.where}: {self.found}", self.does, self.remedy)))
 
@@ -134,11 +141,6 @@ class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
     def __init__(self, where: str, thrown: Thrown) -> None:
         super().__init__(where)
         self.where, self.thrown = where, thrown
-
-
-def unreadable(path: Location, error: OSError) -> Obstacle:
-    why = "not readable by this user" if isinstance(error, PermissionError) else f"not read: {error.strerror or error}"
-    return Obstacle(path, why, Effect.UNKNOWN, "what a broker takes from it is not known")
 
 
 def _thrown_at(path: Location, error: KafkaThrows, remedy: str) -> Obstacle:
@@ -179,12 +181,12 @@ def _obstacles_of_file(
         remedy = _METADATA_REMEDY if ends else _REMEDIES_OF_FILES[name]
         yield _thrown_at(as_location(file), KafkaThrows(error.where, thrown), remedy)
     except OSError as error:
-        yield unreadable(as_location(file), error)
+        yield Obstacle.unreadable(as_location(file), error)
 
 
 @lru_cache(_NAMES_KEPT)
 def why_misnamed(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of a file in a partition's directory, and what a broker does; None for nothing."""
+    """Why the name of a file in a partition's directory is an obstacle, and what a broker does; None if it is none."""
     if not name.endswith(_NAMED_BY_OFFSET):
         return None
     offset = segment_files.offset_in_name(name)
@@ -226,7 +228,7 @@ def accepted_offsets(log_dir: Location, name: str) -> AcceptedOffsets:
     try:
         return AcceptedOffsets(dict(_parse_checkpoint(path, 3, _parse_offset_entry)))
     except OSError as error:
-        return AcceptedOffsets({}, failure=unreadable(path, error))
+        return AcceptedOffsets({}, failure=Obstacle.unreadable(path, error))
     except KafkaThrows as error:
         if error.thrown is Thrown.IO:
             return AcceptedOffsets({}, failure=_thrown_at(path, error, _REMEDIES_OF_CHECKPOINTS[name]))
@@ -321,8 +323,8 @@ def _parse_int(line: str, number: int) -> int:
 
 
 def read_lines(path: Location | Listed) -> list[str]:
-    """The lines of a small file as a starting broker reads them (`BufferedReader.readLine`); bytes that are not UTF-8
-    raise `KafkaThrows`.
+    """The lines of a checkpoint or `partition.metadata` as a starting broker reads them (`BufferedReader.readLine`);
+    bytes that are not UTF-8 raise `KafkaThrows`.
     """
     content = small_file(path)
     try:

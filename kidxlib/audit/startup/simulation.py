@@ -161,6 +161,13 @@ class SegmentRecovery:
             transactional_batches=facts.transactional_batches,
         )
 
+    @classmethod
+    def read(cls, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Self:
+        """The recovery of what is left of a log, which is read for it."""
+        with contextlib.closing(LogFile(path)) as log:
+            log.keep_valid(kept_bytes)
+            return cls.of(log, recover(log, base_offset, options), base_offset)
+
     def may_lack_records(self, base_offset: int) -> bool:
         """Whether the log has fewer records than offsets, or old wrappers that hide how many it has."""
         return self.records is None or self.records < self.next_offset - base_offset
@@ -203,9 +210,3 @@ def recoveries_of(
 
 #: Reads what is left of a log: its path, the bytes that are left, the base offset, and the options of its topic.
 ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], SegmentRecovery]
-
-
-def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> SegmentRecovery:
-    with contextlib.closing(LogFile(path)) as log:
-        log.keep_valid(kept_bytes)
-        return SegmentRecovery.of(log, recover(log, base_offset, options), base_offset)

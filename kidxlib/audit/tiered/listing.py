@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import FAILS_CHECK
-from kidxlib.audit.tiered.finding import (
+from kidxlib.audit.tiered.remote_finding import (
     ALL_OBJECTS,
     CONSEQUENCES_OF_MISSING,
     EXPIRED,
@@ -35,9 +35,8 @@ from kidxlib.audit.tiered.finding import (
     RemoteCountRow,
     RemoteFindingRow,
     RemoteSegmentKey,
-    broken,
-    key_of,
-    safe,
+    broken_remote,
+    safe_remote,
 )
 from kidxlib.catalog.findings import ListedSegmentRow, RemoteObject
 from kidxlib.catalog.matching import Values, flags_of
@@ -189,7 +188,7 @@ def audit_listing(asked: RemotePartition) -> ListedRemotePartition:
     )
 
 
-def _findings_on_listing(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnSegment]:
+def _findings_on_listing(asked: RemotePartition, presence: RemotePresence) -> Iterator[FindingOnSegment]:
     if asked.layout.has_single_files:
         yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is AuditLevel.FULL)
         yield from _findings_on_sizes(presence, reads_indexes=asked.level is not AuditLevel.LISTING)
@@ -220,7 +219,7 @@ def _objects_of_segments(objects: pa.Table | None) -> _ObjectsBySegment:
     return by_segment
 
 
-def _segments_to_read(presence: Presence, objects: _ObjectsBySegment) -> Iterator[CopiedSegmentRow]:
+def _segments_to_read(presence: RemotePresence, objects: _ObjectsBySegment) -> Iterator[CopiedSegmentRow]:
     is_copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
     is_read = is_copied & flags_of(presence.segments["is_read"]) & presence.have_any
     columns = [name for name in CopiedSegmentRow.names() if name != "objects"]
@@ -252,8 +251,8 @@ def _segments_to_record(asked: RemotePartition, objects: _ObjectsBySegment) -> I
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """Which objects the segments of a partition have.
+class RemotePresence:
+    """Which objects the remote segments of a partition have.
 
     Attributes:
         segments: rows of `REMOTE_METADATA`.
@@ -267,18 +266,19 @@ class Presence:
     strays: pa.Table
 
     def in_state(self, state: SegmentState) -> NDArray[np.bool_]:
+        """Which remote segments are in a state, by their metadata."""
         return flags_of(pc.equal(self.segments["state"], pa.scalar(state.name)))
 
     @property
     def have_any(self) -> NDArray[np.bool_]:
-        """Which segments have an object."""
+        """Which remote segments have an object."""
         have_any = np.zeros(self.segments.num_rows, np.bool_)
         for sizes in self.sizes.values():
             have_any |= sizes != _ABSENT_SIZE
         return have_any
 
 
-def match_objects(layout: ObjectLayout, segments: pa.Table, objects: pa.Table) -> Presence:
+def match_objects(layout: ObjectLayout, segments: pa.Table, objects: pa.Table) -> RemotePresence:
     """Match objects (as in `ListedObjects.objects`) with segments (rows of `REMOTE_METADATA`) by the ids and offsets in
     names.
     """
@@ -292,16 +292,16 @@ def match_objects(layout: ObjectLayout, segments: pa.Table, objects: pa.Table) -
         of_suffix = is_known & flags_of(pc.equal(objects["suffix"], pa.scalar(suffix)))
         sizes[suffix] = np.full(segments.num_rows, _ABSENT_SIZE, np.int64)
         sizes[suffix][at[of_suffix]] = bytes_[of_suffix]
-    return Presence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
+    return RemotePresence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
 
 
-def findings_on_missing(presence: Presence) -> Iterator[FindingOnSegment]:
+def findings_on_missing(presence: RemotePresence) -> Iterator[FindingOnSegment]:
     """Copied segments that lack an object that every segment has."""
     copied, have_any = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED), presence.have_any
     for segment in _rows_where(presence.segments, copied & ~have_any):
         yield (
-            key_of(segment),
-            broken(
+            RemoteSegmentKey.of(segment),
+            broken_remote(
                 ALL_OBJECTS,
                 "missing",
                 f"{segment['log_bytes']:,} bytes of log, copied by broker {segment['broker_id']}; no object is there",
@@ -312,13 +312,15 @@ def findings_on_missing(presence: Presence) -> Iterator[FindingOnSegment]:
         is_missing = copied & have_any & (presence.sizes[suffix] == _ABSENT_SIZE)
         for segment in _rows_where(presence.segments, is_missing):
             yield (
-                key_of(segment),
-                broken(suffix, "missing", None, CONSEQUENCES_OF_MISSING[suffix].format(**_offsets_for_words(segment))),
+                RemoteSegmentKey.of(segment),
+                broken_remote(
+                    suffix, "missing", None, CONSEQUENCES_OF_MISSING[suffix].format(**_offsets_for_words(segment))
+                ),
             )
 
 
 def findings_on_transaction_index(
-    presence: Presence, flag_since: Mapping[int, int], *, reads_logs: bool
+    presence: RemotePresence, flag_since: Mapping[int, int], *, reads_logs: bool
 ) -> Iterator[FindingOnSegment]:
     """Transaction indexes that contradict the metadata. `flag_since` is as in `RemotePartition`. `reads_logs`: the
     logs will be read, and tell whether a segment should have a transaction index.
@@ -330,8 +332,8 @@ def findings_on_transaction_index(
         since = flag_since.get(segment["broker_id"])
         if since is not None and since <= segment["copied_at_ms"]:
             yield (
-                key_of(segment),
-                broken(
+                RemoteSegmentKey.of(segment),
+                broken_remote(
                     TRANSACTION_INDEX_SUFFIX,
                     "missing",
                     "the metadata says that transactions were aborted in the segment",
@@ -340,8 +342,8 @@ def findings_on_transaction_index(
             )
         elif not reads_logs:
             yield (
-                key_of(segment),
-                safe(
+                RemoteSegmentKey.of(segment),
+                safe_remote(
                     TRANSACTION_INDEX_SUFFIX,
                     "perhaps-missing",
                     f"broker {segment['broker_id']} is not known to have said by {show_time(segment['copied_at_ms'])} "
@@ -351,8 +353,8 @@ def findings_on_transaction_index(
             )
     for segment in _rows_where(presence.segments, copied & ~says_empty & (sizes == 0)):
         yield (
-            key_of(segment),
-            broken(
+            RemoteSegmentKey.of(segment),
+            broken_remote(
                 TRANSACTION_INDEX_SUFFIX,
                 "empty",
                 "0 bytes, and the metadata says that transactions were aborted in the segment",
@@ -361,8 +363,8 @@ def findings_on_transaction_index(
         )
     for segment in _rows_where(presence.segments, copied & says_empty & (sizes > 0)):
         yield (
-            key_of(segment),
-            broken(
+            RemoteSegmentKey.of(segment),
+            broken_remote(
                 TRANSACTION_INDEX_SUFFIX,
                 "never-asked-for",
                 "it has entries, and the metadata says that no transaction was aborted in the segment",
@@ -371,15 +373,15 @@ def findings_on_transaction_index(
         )
 
 
-def _findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[FindingOnSegment]:
+def _findings_on_sizes(presence: RemotePresence, *, reads_indexes: bool) -> Iterator[FindingOnSegment]:
     """Objects whose sizes cannot be right. `reads_indexes`: indexes will be read, and their bytes tell more."""
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
     sizes = presence.sizes[LOG_SUFFIX]
     is_wrong = copied & (sizes != _ABSENT_SIZE) & (sizes != _numbers(presence.segments["log_bytes"]))
     for number, segment in zip(np.flatnonzero(is_wrong), _rows_where(presence.segments, is_wrong), strict=True):
         yield (
-            key_of(segment),
-            broken(
+            RemoteSegmentKey.of(segment),
+            broken_remote(
                 LOG_SUFFIX,
                 "wrong-size",
                 f"{sizes[number]:,} bytes, the metadata says {segment['log_bytes']:,}",
@@ -393,12 +395,12 @@ def _findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[F
         for number, segment in zip(np.flatnonzero(is_wrong), _rows_where(presence.segments, is_wrong), strict=True):
             detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
             yield (
-                key_of(segment),
-                broken(suffix, FAILS_CHECK, detail, FETCHES_FAIL.format(**_offsets_for_words(segment))),
+                RemoteSegmentKey.of(segment),
+                broken_remote(suffix, FAILS_CHECK, detail, FETCHES_FAIL.format(**_offsets_for_words(segment))),
             )
 
 
-def _findings_on_states(presence: Presence, as_of: JudgedAsOf, copying: Copying) -> Iterator[FindingOnSegment]:
+def _findings_on_states(presence: RemotePresence, as_of: JudgedAsOf, copying: Copying) -> Iterator[FindingOnSegment]:
     """Segments that stay in a state that should pass."""
     since = _numbers(presence.segments["state_since_ms"])
     for state, (reason, consequence) in _CONSEQUENCES_OF_PASSING_STATES.items():
@@ -415,9 +417,9 @@ def _findings_on_states(presence: Presence, as_of: JudgedAsOf, copying: Copying)
                 and not _is_followed_by_finished(presence.segments, segment)
             ):
                 detail = f"{detail}, {segment['log_bytes']:,} bytes of log, and no later segment follows; {allowed}"
-                yield key_of(segment), broken(METADATA, STALLED, detail, STALLS)
+                yield RemoteSegmentKey.of(segment), broken_remote(METADATA, STALLED, detail, STALLS)
             else:
-                yield key_of(segment), safe(METADATA, reason, detail, consequence)
+                yield RemoteSegmentKey.of(segment), safe_remote(METADATA, reason, detail, consequence)
 
 
 def _is_followed_by_finished(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
@@ -426,7 +428,7 @@ def _is_followed_by_finished(segments: pa.Table, segment: Mapping[str, Any]) -> 
     return bool((~begun & (_numbers(segments["end_offset"]) >= segment["end_offset"])).any())
 
 
-def _findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[FindingOnSegment]:
+def _findings_on_lineage(presence: RemotePresence, breaks: pa.Table) -> Iterator[FindingOnSegment]:
     """Offsets that no segment has, or two (rows of `LINEAGE_BREAKS`), and segments that brokers do not read."""
     for row in breaks.to_pylist():
         key = RemoteSegmentKey(start_offset=row["segment_start_offset"], segment_id=row["segment_id"])
@@ -434,19 +436,21 @@ def _findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Findi
         if row["is_gap"]:
             detail = f"{offsets}, before this one's of epoch {row['epoch']}, are in no remote segment"
             why = f"consumers that come to {offsets} get OFFSET_OUT_OF_RANGE, and go where auto.offset.reset sends them"
-            yield key, broken(METADATA, "gap", detail, why)
+            yield key, broken_remote(METADATA, "gap", detail, why)
         else:
             detail = f"{offsets} are in a segment before it, too"
             why = "two leaders have copied them; of one epoch brokers read those of the later segment"
-            yield key, safe(METADATA, "overlap", detail, why)
+            yield key, safe_remote(METADATA, "overlap", detail, why)
     is_replaced = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & ~flags_of(presence.segments["is_read"])
     for segment in _rows_where(presence.segments, is_replaced):
         detail = f"{segment['log_bytes']:,} bytes of log; other segments have its offsets in each of its epochs"
         why = "nobody reads it, as a later leader has copied its offsets again; it goes when retention reaches them"
-        yield key_of(segment), safe(METADATA, "unreferenced", detail, why)
+        yield RemoteSegmentKey.of(segment), safe_remote(METADATA, "unreferenced", detail, why)
 
 
-def _findings_on_retention(presence: Presence, as_of: JudgedAsOf, retention_ms: int) -> Iterator[FindingOnSegment]:
+def _findings_on_retention(
+    presence: RemotePresence, as_of: JudgedAsOf, retention_ms: int
+) -> Iterator[FindingOnSegment]:
     """Segments that retention by time should have deleted: the first ones, up to one that stays
     (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). `retention_ms` is below 0 if there is no limit.
     """
@@ -462,7 +466,7 @@ def _findings_on_retention(presence: Presence, as_of: JudgedAsOf, retention_ms: 
             f"{timedelta(milliseconds=retention_ms)}"
         )
         why = f"{segment['log_bytes']:,} bytes that are paid for and should be gone; consumers may still read them"
-        yield key_of(segment), safe(METADATA, "retention-overdue", detail, why)
+        yield RemoteSegmentKey.of(segment), safe_remote(METADATA, "retention-overdue", detail, why)
 
 
 def _findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
@@ -474,11 +478,11 @@ def _findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
             f"the metadata of {counted(len(rows), 'segment')}, offsets {rows[0]['start_offset']} to {last}, "
             f"{size:,} bytes of log, lies below the log start of its partition"
         )
-        yield key_of(rows[0]), broken(METADATA, EXPIRED, detail, _CONSEQUENCE_OF_FORGOTTEN)
+        yield RemoteSegmentKey.of(rows[0]), broken_remote(METADATA, EXPIRED, detail, _CONSEQUENCE_OF_FORGOTTEN)
 
 
 def _find_strays(
-    presence: Presence, as_of: JudgedAsOf, *, knows_metadata: bool, begins_late: bool
+    presence: RemotePresence, as_of: JudgedAsOf, *, knows_metadata: bool, begins_late: bool
 ) -> tuple[list[FindingOnSegment], int]:
     """Findings on objects that nobody will ever delete: of segments that the metadata does not know, and of deleted
     segments; and how many objects are not judged, as they are newer than the metadata. The arguments are as in
@@ -487,8 +491,8 @@ def _find_strays(
     left = presence.in_state(SegmentState.DELETE_SEGMENT_FINISHED) & presence.have_any
     strays = [
         (
-            key_of(segment),
-            safe(
+            RemoteSegmentKey.of(segment),
+            safe_remote(
                 ALL_OBJECTS,
                 "left-after-delete",
                 f"deleted at {show_time(segment['state_since_ms'])}, and objects of it are there",
@@ -510,9 +514,13 @@ def _find_strays(
         )
         key = RemoteSegmentKey(start_offset=row["start_offset"], segment_id=row["segment_id"])
         if begins_late:
-            strays.append((key, broken(ALL_OBJECTS, EXPIRED, f"{detail} any more, perhaps", _CONSEQUENCE_OF_FORGOTTEN)))
+            strays.append(
+                (key, broken_remote(ALL_OBJECTS, EXPIRED, f"{detail} any more, perhaps", _CONSEQUENCE_OF_FORGOTTEN))
+            )
         else:
-            strays.append((key, safe(ALL_OBJECTS, "orphan", detail, "nobody reads them, and nobody will delete them")))
+            strays.append(
+                (key, safe_remote(ALL_OBJECTS, "orphan", detail, "nobody reads them, and nobody will delete them"))
+            )
     return strays, newer
 
 

@@ -24,7 +24,14 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup.last_stop import PartitionStop
-from kidxlib.audit.tiered.finding import DELETES, HIDES, METADATA, FindingOnSegment, broken, key_of
+from kidxlib.audit.tiered.remote_finding import (
+    DELETES,
+    HIDES,
+    METADATA,
+    FindingOnSegment,
+    RemoteSegmentKey,
+    broken_remote,
+)
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import parse_segment_log
@@ -56,6 +63,11 @@ class TieredPartition:
     def partition(self) -> TopicIdPartition:
         first: dict[str, Any] = self.segments.slice(0, 1).to_pylist()[0]
         return TopicIdPartition(first["topic_id"], first["topic"], first["partition"])
+
+    @property
+    def remote_epochs(self) -> frozenset[int]:
+        """The leader epochs of the partition's remote segments, of those that brokers read."""
+        return frozenset(epoch for row in readable_segments(self.segments) for epoch in _epochs_of_segment(row))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +131,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     if deleted:
         last_epoch = max(epoch for row in deleted for epoch in _epochs_of_segment(row))
         then = f"; its log then begins at offset {local.start_offset}" if len(deleted) == len(rows) else ""
-        return key_of(deleted[0]), broken(
+        return RemoteSegmentKey.of(deleted[0]), broken_remote(
             LEADER_EPOCH_CHECKPOINT,
             DELETES,
             f"{_first_epoch_in_words(local, epochs)}; {_segments_in_words(deleted)} have no epoch above {last_epoch}",
@@ -132,7 +144,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
         row for row in rows if any(row["start_offset"] <= end and row["end_offset"] >= begin for begin, end in hidden)
     ]
     offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
-    return key_of(missed[0]), broken(
+    return RemoteSegmentKey.of(missed[0]), broken_remote(
         LEADER_EPOCH_CHECKPOINT,
         HIDES,
         f"{_first_epoch_in_words(local, epochs)}; {_segments_in_words(missed)} have other epochs at offsets {offsets}",
@@ -148,7 +160,7 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
     if not rows or local.first_offset is None or max(end, local.log_start_offset) >= local.first_offset:
         return None
     lost = f"offsets {max(end, local.log_start_offset)} to {local.first_offset - 1}"
-    return key_of(rows[-1]), broken(
+    return RemoteSegmentKey.of(rows[-1]), broken_remote(
         METADATA,
         "gap",
         f"{lost}, after this one, are in no remote segment, and the log in the log dir begins at {local.first_offset}",
@@ -156,13 +168,8 @@ def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegm
     )
 
 
-def epochs_of_remote_segments(segments: pa.Table) -> frozenset[int]:
-    """The leader epochs of the remote segments that brokers read."""
-    return frozenset(epoch for row in readable_segments(segments) for epoch in _epochs_of_segment(row))
-
-
 def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> LeaderEpochs | str:
-    """Make the `leader-epoch-checkpoint` of a partition again: the epochs of its remote segments (rows of
+    """The `leader-epoch-checkpoint` of a tiered partition, made again: the epochs of its remote segments (rows of
     `REMOTE_METADATA` by start offset) up to where the log in the log dir begins, and from there on `of_log`, the epochs
     that recovery makes of its batches. If that is not certain, the result says why.
     """

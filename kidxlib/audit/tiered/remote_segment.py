@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.tiered.finding import RemoteSegmentKey, broken, safe
+from kidxlib.audit.tiered.remote_finding import RemoteSegmentKey, broken_remote, safe_remote
 from kidxlib.errors import RemoteLogMetadataError
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.kafka_release import NodeRelease
@@ -44,7 +44,7 @@ Content: TypeAlias = bytes | OSError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegmentToRead:
-    """A segment whose copying has ended.
+    """A remote segment whose copying has ended.
 
     Attributes:
         names: the names of its objects in `directory`, by suffix.
@@ -93,7 +93,7 @@ class RemoteSegmentToRead:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsToRemake:
-    """Segments of one partition that follow one another.
+    """Remote segments of one partition that follow one another, and whose objects are made anew.
 
     Attributes:
         epochs: for each segment, the leader epochs up to its end by the metadata; None if the metadata lacks some.
@@ -104,13 +104,13 @@ class SegmentsToRemake:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of logs are read."""
+        """How many bytes of logs are read to make the remote segments' objects anew."""
         return sum(segment.log_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentContents:
-    """What was read of a segment.
+    """What was read of a remote segment.
 
     Attributes:
         parts: the bytes of each part but the log, by suffix, without those of objects that are gone by now.
@@ -129,7 +129,7 @@ class SegmentContents:
 
 
 def read_contents(segment: RemoteSegmentToRead) -> SegmentContents:
-    """Read all parts of a segment but its log."""
+    """Read all parts of a remote segment but its log."""
     if segment.layout.has_single_files:
         contents = ((suffix, _read_object(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
         return SegmentContents({suffix: content for suffix, content in contents if content is not None})
@@ -151,7 +151,7 @@ def read_contents(segment: RemoteSegmentToRead) -> SegmentContents:
     if end != len(indexes):
         detail = f"{len(indexes):,} bytes, the manifest says {end:,}"
         why = segment.in_words("fetches of offsets {start} to {end} fail, or get what another index says")
-        findings.append(broken(INDEXES_SUFFIX, "wrong-size", detail, why))
+        findings.append(broken_remote(INDEXES_SUFFIX, "wrong-size", detail, why))
         return SegmentContents({}, findings)
     parts = {suffix: indexes[position : position + size] for suffix, (position, size) in known.indexes.items()}
     return SegmentContents(parts, findings)
@@ -172,7 +172,7 @@ def _read_object(segment: RemoteSegmentToRead, suffix: str) -> Content | None:
 def _findings_on_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> Iterator[Finding]:
     words = {"compressed": manifest.is_compressed, "encrypted": manifest.is_encrypted}
     if how := " and ".join(word for word, is_so in words.items() if is_so):
-        yield safe(
+        yield safe_remote(
             MANIFEST_SUFFIX, "not-read", f"the objects are {how}", "what is in its log and indexes was not checked"
         )
     values = {
@@ -190,8 +190,10 @@ def _findings_on_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> I
     if differ:
         detail = f"it says {differ[0]} as the metadata does"
         why = "one of the two is wrong: the plugin goes by the manifest, brokers by the metadata"
-        yield broken(MANIFEST_SUFFIX, "disagrees", detail, why)
+        yield broken_remote(MANIFEST_SUFFIX, "disagrees", detail, why)
 
 
 def _unreadable_object(suffix: str, detail: str) -> Finding:
-    return broken(suffix, "unreadable", detail, "the plugin cannot read the segment, and what is in it was not checked")
+    return broken_remote(
+        suffix, "unreadable", detail, "the plugin cannot read the segment, and what is in it was not checked"
+    )

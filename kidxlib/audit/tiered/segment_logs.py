@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import FAILS_CHECK, OTHER_VERSION, Finding, Verdict
-from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
+from kidxlib.audit.index_files.leader_epochs import ExpectedLeaderEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.sparse_indexes import (
     SparseIndexEntries,
@@ -28,20 +28,20 @@ from kidxlib.audit.index_files.sparse_indexes import (
 )
 from kidxlib.audit.index_files.transaction_index import (
     TransactionsOfSegment,
+    abort_markers,
     audit_transaction_index,
-    markers_in,
     refused_later,
     refused_transaction_index,
 )
 from kidxlib.audit.segment import audit_log
-from kidxlib.audit.tiered.finding import (
+from kidxlib.audit.tiered.remote_finding import (
     CONSEQUENCES_OF_MISSING,
     FETCHES_FAIL,
     METADATA,
     REPLICAS_FAIL,
     SILENT,
-    broken,
-    safe,
+    broken_remote,
+    safe_remote,
 )
 from kidxlib.audit.tiered.remote_segment import (
     SIDE_OBJECTS,
@@ -118,7 +118,7 @@ class _ReadSegment:
 def audit_remote_logs(
     segments: Sequence[RemoteSegmentToRead], use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
-    """Findings on segments of one partition, in the order of their offsets."""
+    """Findings on remote segments of one partition, by their logs, in the order of their offsets."""
     logs, ongoing = _read_logs(segments, use_mmap)
     for read in logs:
         for finding in read.findings:
@@ -128,7 +128,7 @@ def audit_remote_logs(
 
 
 def findings_on_contents(segment: RemoteSegmentToRead, contents: SegmentContents) -> Iterator[Finding]:
-    """What the bytes of indexes and snapshots show without the log."""
+    """What the bytes of a remote segment's indexes and snapshot show without its log."""
     findings_on = {
         OFFSET_INDEX_SUFFIX: _findings_on_offset_index,
         TIME_INDEX_SUFFIX: _findings_on_time_index,
@@ -142,15 +142,15 @@ def findings_on_contents(segment: RemoteSegmentToRead, contents: SegmentContents
     may_lack_part = contents.has_log and not contents.findings and not segment.layout.has_single_files
     if segment.has_aborted and may_lack_part and not contents.part(TRANSACTION_INDEX_SUFFIX):
         detail = "no object has one, and the metadata says that transactions were aborted in the segment"
-        yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
+        yield broken_remote(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
 def findings_at_any_level(segment: RemoteSegmentToRead, contents: SegmentContents) -> Iterator[Finding]:
-    """What the bytes show, whether or not the log is read."""
+    """What the bytes of a remote segment's objects show, whether or not its log is read."""
     yield from contents.findings
     for suffix, content in contents.parts.items():
         if isinstance(content, OSError):
-            yield broken(suffix, "unreadable", content.strerror or str(content), "what is in it was not checked")
+            yield broken_remote(suffix, "unreadable", content.strerror or str(content), "what is in it was not checked")
     if (epochs := contents.part(EPOCHS_SUFFIX)) is not None:
         yield from _findings_on_epochs(segment, epochs)
 
@@ -160,7 +160,7 @@ def _findings_on_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterato
     try:
         entries = parse_epoch_entries(content, "leader epochs")
     except CheckpointError as error:
-        yield broken(EPOCHS_SUFFIX, "unreadable", str(error), REPLICAS_FAIL)
+        yield broken_remote(EPOCHS_SUFFIX, "unreadable", str(error), REPLICAS_FAIL)
         return
     copied = LeaderEpochs(entries).within(segment.start_offset, segment.end_offset + 1).entries
     if copied != segment.leader_epochs:
@@ -168,14 +168,14 @@ def _findings_on_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterato
             f"{_epochs_in_words(copied)} in the segment, the metadata says {_epochs_in_words(segment.leader_epochs)}"
         )
         why = "a replica that is built from it truncates its log, or asks for records, by wrong epochs"
-        yield broken(EPOCHS_SUFFIX, "wrong-epochs", detail, why)
+        yield broken_remote(EPOCHS_SUFFIX, "wrong-epochs", detail, why)
 
 
 def _findings_on_remote_snapshot(_segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     try:
         read_snapshot(content)
     except SnapshotError as error:
-        yield broken(SNAPSHOT_SUFFIX, "unreadable", str(error), REPLICAS_FAIL)
+        yield broken_remote(SNAPSHOT_SUFFIX, "unreadable", str(error), REPLICAS_FAIL)
 
 
 def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
@@ -191,7 +191,7 @@ def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> I
     beyond = np.flatnonzero((positions < 0) | (positions >= segment.log_bytes))
     if len(beyond):
         target, position = targets[beyond[0]], positions[beyond[0]]
-        yield broken(
+        yield broken_remote(
             OFFSET_INDEX_SUFFIX,
             "outside-log",
             f"it says byte {position} for offset {target}, and the log has {segment.log_bytes:,} bytes",
@@ -207,7 +207,7 @@ def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Ite
         return
     last = index.last_entry.timestamp if len(index) else -1
     if last >= 0 and last != segment.max_timestamp_ms:
-        yield broken(
+        yield broken_remote(
             METADATA,
             "timestamps-disagree",
             f"the .timeindex ends with {last}, the metadata says that the largest is {segment.max_timestamp_ms}",
@@ -230,7 +230,7 @@ def _finding_on_entries(
         index.sanity_check()
     except CorruptIndexError as error:
         detail = str(error).partition(": ")[2] or str(error)
-        return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
+        return broken_remote(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
     return _finding_on_outside_entries(segment, suffix, relative_offsets)
 
 
@@ -242,7 +242,7 @@ def _finding_on_outside_entries(
     if not len(offsets) or (offsets.min() >= 0 and offsets.max() <= most):
         return None
     first, last = segment.start_offset + int(offsets.min()), segment.start_offset + int(offsets.max())
-    return broken(
+    return broken_remote(
         suffix,
         "outside-segment",
         f"it has entries for offsets {first} to {last}, and the segment has {segment.start_offset} to "
@@ -267,7 +267,7 @@ def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: SegmentCon
     timed = timed[:-1]
     last = int(indexed[-1]) if len(indexed) else -1
     if len(timed) and (len(timed) > len(indexed) or timed[-1] > last):
-        yield safe(
+        yield safe_remote(
             OFFSET_INDEX_SUFFIX,
             "disagrees-with-time-index",
             f"{len(indexed)} entries, and the .timeindex has {len(timed)} and its last one; the last of these is for "
@@ -288,7 +288,7 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
         yield _in_words_for_remote(segment, later)
     outside = [entry for entry in entries if not segment.start_offset <= entry.last_offset <= segment.end_offset]
     if outside:
-        yield broken(
+        yield broken_remote(
             TRANSACTION_INDEX_SUFFIX,
             "outside-segment",
             f"it has {outside[0]}, which does not end in offsets {segment.start_offset} to {segment.end_offset}",
@@ -333,7 +333,7 @@ def _read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> tuple
                 made=made,
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
-                markers=markers_in(scanned.producer_events),
+                markers=abort_markers(scanned.producer_events),
                 snapshot_at=snapshot_at if folded.state_source is StateSource.SNAPSHOT else None,
                 end_snapshot=fold.end_snapshot,
                 is_local=is_local,
@@ -392,7 +392,7 @@ def _scan_log(
         return None, []  # the metadata, read again, will say whether it was deleted
     except (LogChangedError, OSError) as error:
         detail = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        return None, [broken(LOG_SUFFIX, "unreadable", detail, "neither it nor what belongs to it was checked")]
+        return None, [broken_remote(LOG_SUFFIX, "unreadable", detail, "neither it nor what belongs to it was checked")]
     return recovered, findings
 
 
@@ -419,7 +419,7 @@ def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegm
     last_offset = facts.next_offset - 1
     said = f"the metadata says that {segment.end_offset} is the last offset, the log ends with {last_offset}"
     if last_offset > segment.end_offset:
-        yield broken(
+        yield broken_remote(
             METADATA,
             "wrong-end-offset",
             said,
@@ -427,7 +427,7 @@ def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegm
             "come there do not get these records",
         )
     elif last_offset < segment.end_offset:
-        yield broken(
+        yield broken_remote(
             METADATA,
             "wrong-end-offset",
             said,
@@ -436,7 +436,7 @@ def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegm
         )
     largest = facts.max_timestamp_ms
     if largest >= 0 and largest != segment.max_timestamp_ms:
-        yield broken(
+        yield broken_remote(
             METADATA,
             "wrong-largest-timestamp",
             f"the metadata says {segment.max_timestamp_ms}, the log's largest is {largest}",
@@ -447,11 +447,11 @@ def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegm
         tuple(EpochEntry(epoch, start) for epoch, start, _ in rows.tolist())
         for rows in (epoch_increases(changes), changes)
     )
-    in_logs = LogEpochs(recovered=LeaderEpochs(begun), changes=all_changes)
+    in_logs = ExpectedLeaderEpochs(recovered=LeaderEpochs(begun), changes=all_changes)
     finding = audit_epochs(LeaderEpochs(segment.leader_epochs), in_logs)
     if finding.verdict is Verdict.BROKEN:
         why = "brokers look for an offset by its epoch: they do not find this segment for some of its offsets"
-        yield broken(METADATA, finding.reason or "", finding.detail, why)
+        yield broken_remote(METADATA, finding.reason or "", finding.detail, why)
 
 
 def _consequence_of_timestamp(said: int, largest: int) -> str:
@@ -537,7 +537,7 @@ class RemadeObject:
 def remake_objects(
     asked: SegmentsToRemake, use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
-    """Make the side objects of segments anew, and compare them with those in the bucket."""
+    """Make the side objects of remote segments anew from logs, and compare them with those in the bucket."""
     logs, ongoing = _read_logs(asked.segments, use_mmap)
     of_indexes = _findings_on_all_transaction_indexes(logs, ongoing)
     on_transactions = {read.segment.segment_id: finding for read, finding in of_indexes}
@@ -604,7 +604,9 @@ class _ObjectsOfSegment:
     def object(self, suffix: str) -> RemadeObject:
         finding = self.broken.get(suffix)
         if finding is None and suffix not in self.read.contents.parts and suffix in CONSEQUENCES_OF_MISSING:
-            finding = broken(suffix, "missing", None, self.read.segment.in_words(CONSEQUENCES_OF_MISSING[suffix]))
+            finding = broken_remote(
+                suffix, "missing", None, self.read.segment.in_words(CONSEQUENCES_OF_MISSING[suffix])
+            )
         why_not = self._why_not_made(suffix)
         content = None if why_not is not None else self._object_content(suffix)
         return RemadeObject(

@@ -18,14 +18,16 @@ import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import IN_USE, Verdict
-from kidxlib.audit.gaps import FACTS, GapEvidence, finding_row, gaps_in
+from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.audit.partition import PartitionAudit, partition_audits
 from kidxlib.audit.partition_logs import MISSING
-from kidxlib.audit.rows import AuditSummary, RowKind, StartFailure, broken_files
-from kidxlib.audit.startup.absent import has_no_partition, log_dirs_by_node
-from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
-from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.rows import RowKind, broken_files
+from kidxlib.audit.startup.absent import has_no_partition
+from kidxlib.audit.startup.directories import DirectoryAside, directories_aside, lines_of_directories_aside
+from kidxlib.audit.startup.last_stop import PartitionStop, checkpoints_not_compared, lost_checkpoints
+from kidxlib.audit.startup.meta_properties import log_dirs_by_node
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
+from kidxlib.audit.summary import AuditSummary, StartFailure
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS, JudgedFile
@@ -98,7 +100,7 @@ class _PlannedAudit:
     tasks: Sequence[ScanTask]
     audits: Mapping[PartitionKey, PartitionAudit]
     gone: int
-    aside: Sequence[Aside]
+    aside: Sequence[DirectoryAside]
     log_dir_failures: Sequence[str] = ()
     cut_metadata: Sequence[str] = ()
     not_audited: NotAudited = field(default_factory=NotAudited)
@@ -108,7 +110,7 @@ class _PlannedAudit:
     @property
     def not_compared(self) -> list[str]:
         """Logs that could not be compared with checkpoints, in words."""
-        return list(not_compared(self._stops))
+        return list(checkpoints_not_compared(self._stops))
 
     @property
     def lost_checkpoints(self) -> list[str]:
@@ -280,7 +282,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     warn_of_first([*notes, *not_compared])
     gone = without_directory(plan, request.sources, request.topics, request.index_place, in_catalog)
     warn_of_first(gone.values())
-    aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
+    aside = directories_aside(source.path for source in request.sources if source.name in plan.log_dirs)
     log_dir_failures = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
     tasks = plan.scan_tasks() if tasks is None else tasks
     planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, log_dir_failures, cut)
@@ -413,7 +415,7 @@ def _with_gaps(
     if tables is not None and gaps.lost:
         topics = sorted({gap.topic for gap in gaps.lost})
         gaps = gaps.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", topics)]))
-    on_gaps = [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost]
+    on_gaps = [gap.row(places[gap.partition_key]) for gap in gaps.lost]
     return replace(results.with_others(on_gaps), gaps=gaps)
 
 
@@ -641,7 +643,7 @@ def _tell(
     partitions = planned.plan.partitions
     looked_in = {BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions}
     tell_audit_summary(outcome, title, summary, sorted(looked_in))
-    outcome.line(*lines_of_folders_aside(planned.aside))
+    outcome.line(*lines_of_directories_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:LINES_SHOWN]))
     outcome.add_more_line(len(not_compared) - LINES_SHOWN, MORE_IN_JSON)

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP, Gap
 from kidxlib.audit.index_files.sparse_indexes import PREALLOCATED, REBUILT_WITH_OFFSET_INDEX
-from kidxlib.audit.rows import COUNTED, NOTHING_LOST, ActionCounts, AuditSummary, FilesAlike, MissingIndexes, RowKind
+from kidxlib.audit.rows import RowKind
 from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.audit.summary import COUNTED, NOTHING_LOST, ActionCounts, AuditSummary, FilesAlike, MissingIndexes
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED, FileFinding
 from kidxlib.catalog.matching import Values, positions_in

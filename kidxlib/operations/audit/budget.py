@@ -20,9 +20,10 @@ from kidxlib.audit.gaps import FACTS, GAP, with_logs_aside
 from kidxlib.audit.index_files.sparse_indexes import missing_offset_index
 from kidxlib.audit.partition import PartitionAudit
 from kidxlib.audit.partition_logs import missing_at_end
-from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints
+from kidxlib.audit.rows import row_of_partition
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
+from kidxlib.audit.summary import LOSING, StartFailure
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Flags, Positions, Values, numbers_in, positions_in, taken_at
@@ -352,7 +353,7 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
         audit, base_offset, end = audits[key], row["base_offset_last"], row["next_offset_last"]
         findings = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
         if end is not None and audit.is_brokers:
-            below = finding_below_checkpoints(end, None, audit.last_stop)
+            below = audit.last_stop.finding_below_checkpoints(end, None)
             if below is not None:
                 aside = LogsAside(audit.log_dirs)
                 below = with_logs_aside(below, aside, audit.directory, end, segment_files.OFFSET_MAX)

@@ -95,7 +95,7 @@ class SegmentAudit(ScanTask):
 
 def _to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegmentRow:
     """An audited segment as the row that the audit of its partition reads. Its producer events are other rows."""
-    needed, end = SegmentForPartition.of(audited), audited.end
+    needed, end = audited.for_partition(), audited.end
     return AuditedSegmentRow(
         **named_key(segment.partition_key),
         base_offset=segment.base_offset,

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import ALSO, Verdict
-from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, finding_row, gaps_in
+from kidxlib.audit.gaps import FACTS, GAP, FoundGaps, Gap, GapEvidence, PolicyOf, gaps_in
 from kidxlib.catalog.conditions import Among, Condition, scope_of
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
@@ -527,6 +527,6 @@ def damage_now(
 
 def _gap_as_damage(gap: Gap, directories: GapEvidence) -> AcceptableDamage:
     """A gap as damage that may be accepted. Its reason is always the same: further evidence makes it no other gap."""
-    row = finding_row(gap, directories.places[gap.partition_key]).values()
+    row = gap.row(directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}
     return AcceptableDamage(**{**values, "reason": GAP, "found": row["verdict"]})

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import with_logs_aside
-from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, lost_or_in_bucket, of_lost_logs
-from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes, log_dirs_by_node
-from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints
+from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, finding_on_lost_logs, lost_or_in_bucket
+from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop
+from kidxlib.audit.startup.meta_properties import log_dirs_by_node
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
@@ -475,7 +476,7 @@ class ExpectedInLogDirs:
             lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
         except (CheckpointError, OSError):
             return  # another finding says that they cannot be read
-        if lost is None or (finding := of_lost_logs(*lost)) is None:
+        if lost is None or (finding := finding_on_lost_logs(*lost)) is None:
             return
         first_epoch, log_start = lost
         finding = finding if is_certain else lost_or_in_bucket(finding)
@@ -779,7 +780,7 @@ def _ends(
         if row["status"] not in USABLE or row["next_offset"] is None:
             continue
         path, position, version = files[*key, row["base_offset"]]
-        finding = finding_below_checkpoints(row["next_offset"], position, stop)
+        finding = stop.finding_below_checkpoints(row["next_offset"], position)
         if finding is None or finding.reason is None or finding.detail is None:
             continue
         with_aside = with_logs_aside(finding, aside, location(path).parent, row["next_offset"], OFFSET_MAX)

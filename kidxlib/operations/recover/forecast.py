@@ -29,8 +29,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs, of_lost_logs
-from kidxlib.audit.partition_logs import known_by_index, shorter_than_its_index
+from kidxlib.audit.index_files.leader_epochs import (
+    FIRST_LOGS_MISSING,
+    ExpectedLeaderEpochs,
+    audit_epochs,
+    finding_on_lost_logs,
+)
+from kidxlib.audit.partition_logs import finding_on_shorter_log, offsets_known_by_index
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import LoaderSnapshots, forgotten_producers, simulate_startup
 from kidxlib.audit.startup.simulation import SegmentRecovery, SimulatedSegment, StartupAction, StartupSimulation
@@ -198,7 +203,11 @@ def look_at_logs(
         is_certain = finding.reason == FIRST_LOGS_MISSING or not (file and file.entries)
         finding = finding if is_certain else None
     lost_first = perhaps_lost_first = range(0)
-    if file is not None and file.first is not None and of_lost_logs(file.first, logs[0].base_offset) is not None:
+    if (
+        file is not None
+        and file.first is not None
+        and finding_on_lost_logs(file.first, logs[0].base_offset) is not None
+    ):
         missing = range(file.first.start_offset, logs[0].base_offset)
         if finding is not None and finding.reason == FIRST_LOGS_MISSING:
             lost_first = missing
@@ -307,7 +316,7 @@ def _epochs_finding(
     return None if is_mended else finding
 
 
-def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
+def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> ExpectedLeaderEpochs:
     recovered, changes = LeaderEpochs(), list[EpochEntry]()
     for entry in (entry for log in logs for entry in log.epochs if entry.epoch >= 0 and entry.start_offset >= 0):
         if recovered.is_new_epoch(entry.epoch):
@@ -316,7 +325,7 @@ def _epochs_in_logs(logs: Sequence[SeenLog], stop: PartitionStop) -> LogEpochs:
             changes.append(entry)
     ends = [0, *(log.next_offset for log in logs[:-1])]
     starts = {stop.log_start_offset, logs[0].base_offset}
-    return LogEpochs(
+    return ExpectedLeaderEpochs(
         recovered=recovered,
         changes=tuple(changes),
         all_are_known=all(
@@ -580,9 +589,9 @@ def _shorter_than_index(
     if last is None or recovery is None:
         return None
     entry = read_last_entry(directory / segment_file(last.base_offset, OFFSET_INDEX_SUFFIX), last.base_offset)
-    if entry is None or not known_by_index(entry, recovery):
+    if entry is None or not offsets_known_by_index(entry, recovery):
         return None
-    return shorter_than_its_index(recovery, entry, stop, is_last=True)
+    return finding_on_shorter_log(recovery, entry, stop, is_last=True)
 
 
 def _simulate_without_marker(

@@ -19,10 +19,10 @@ import pyarrow as pa
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, FoundGaps, GapEvidence, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import AbsentPartition, ListedLogDir, absent_partitions
-from kidxlib.audit.startup.directories import Aside, folders_aside, lines_of_folders_aside
-from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.startup.directories import DirectoryAside, directories_aside, lines_of_directories_aside
+from kidxlib.audit.startup.last_stop import PartitionStop, checkpoints_not_compared, lost_checkpoints
+from kidxlib.audit.startup.meta_properties import directory_ids_of
 from kidxlib.audit.startup.metadata_log import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
-from kidxlib.audit.startup.node import directory_ids_of
 from kidxlib.catalog.matching import numbers_in
 from kidxlib.catalog.partitions import named_key
 from kidxlib.catalog.segments import SEGMENTS
@@ -137,7 +137,7 @@ class RecoveryPlan:
     without_metadata: Sequence[str] = ()
     is_only_voter: bool = False
     absent: Sequence[PlannedAbsentPartition] = ()
-    aside: Sequence[Aside] = ()
+    aside: Sequence[DirectoryAside] = ()
     gaps: FoundGaps = field(default_factory=FoundGaps)
     seconds: float = 0.0
 
@@ -208,7 +208,7 @@ class RecoveryPlan:
     @property
     def not_compared(self) -> list[str]:
         """What could not be compared with checkpoints."""
-        return list(not_compared(self._partition_stops))
+        return list(checkpoints_not_compared(self._partition_stops))
 
     @property
     def lost_checkpoints(self) -> list[str]:
@@ -247,7 +247,7 @@ class RecoveryPlan:
                 for forecast, finding in self._logs_shorter_than_index
                 if finding.verdict is not Verdict.BROKEN
             ),
-            *lines_of_folders_aside(self.aside),
+            *lines_of_directories_aside(self.aside),
         ]
 
     @property
@@ -355,7 +355,7 @@ def recovery_plan(
         without_metadata=without,
         is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent_partitions(broker, known)),
-        aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
+        aside=directories_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
         gaps=_gaps_of_log_dirs(by_log_dir, listed, policy_of),
         seconds=time.monotonic() - start,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
-from kidxlib.audit.startup.metadata_log import read_to_end
+from kidxlib.audit.startup.metadata_log import metadata_at_start
 from kidxlib.audit.startup.obstacles import obstacles_in_partition
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import UsageError
@@ -174,7 +174,7 @@ def _first_readable_metadata(log_dirs: Iterable[Path], given: str | None) -> Clu
     places = [path / METADATA_DIRECTORY for path in log_dirs]
     if given is not None and not is_object(given):
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]
-    images = (read_to_end(place) for place in places if place.is_dir())
+    images = (metadata_at_start(place) for place in places if place.is_dir())
     return next((image for image in images if image is not None), None)
 
 

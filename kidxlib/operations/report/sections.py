@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.gaps import Gap, range_in
-from kidxlib.audit.tiered.finding import what_to_do
+from kidxlib.audit.tiered.remote_finding import remote_remedy
 from kidxlib.catalog.conditions import Among, scope_of
 from kidxlib.catalog.matching import Values, flags_of, numbers_in, positions_in, taken_at
 from kidxlib.catalog.segments import SEGMENTS
@@ -159,7 +159,9 @@ def health_section(answers: ReportAnswers, paths: Mapping[str, str], catalog: st
         "borders": gaps.found.borders,
         "borders_unknown": gaps.found.unknown_borders,
         "remote": answers[REMOTE],
-        "remote_files": [{**row, "remedy": what_to_do(row["file"], row["reason"])} for row in answers[REMOTE_FINDINGS]],
+        "remote_files": [
+            {**row, "remedy": remote_remedy(row["file"], row["reason"])} for row in answers[REMOTE_FINDINGS]
+        ],
     }
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import WORST_FIRST, Verdict
-from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow, what_to_do
 from kidxlib.audit.tiered.listing import JudgedAsOf
+from kidxlib.audit.tiered.remote_finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow, remote_remedy
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import BucketAudit, Counts, plan_bucket_audit, record_segments
@@ -206,7 +206,8 @@ def _audit_as_json(request: TieredRequest, found: TieredFound) -> dict[str, Any]
         "not_judged": found.number(NEWER),
         "other_files": found.number(OTHERS),
         "findings": [
-            {**finding.values(), "what_to_do": what_to_do(finding.file, finding.reason)} for finding in found.findings
+            {**finding.values(), "what_to_do": remote_remedy(finding.file, finding.reason)}
+            for finding in found.findings
         ],
         "numbers": _numbers_as_json(found.numbers),
         "read_bytes": found.counts.read_bytes,
@@ -261,7 +262,7 @@ def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
         outcome.line(f"  {finding.consequence}")
     outcome.add_more_line(len(found.findings) - LINES_SHOWN, MORE_IN_JSON)
     for _, file, reason in found.kinds:
-        outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
+        outcome.line(f"what to do: {file} {reason}: {remote_remedy(file, reason)}")
 
 
 def _finding_sort_key(finding: RemoteFindingRow) -> tuple[Any, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.tiered.finding import AuditLevel, RemoteFindingRow
 from kidxlib.audit.tiered.listing import RemotePartition, audit_listing
+from kidxlib.audit.tiered.remote_finding import AuditLevel, RemoteFindingRow
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead, read_contents
 from kidxlib.engine.work import ItemRows
 from kidxlib.storage.store.requests import in_order

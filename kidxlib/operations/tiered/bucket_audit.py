@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.audit.tiered.finding import (
+from kidxlib.audit.tiered.listing import Copying, JudgedAsOf, RemotePartition
+from kidxlib.audit.tiered.remote_finding import (
     METADATA,
     OBJECTS,
     REMOTE_FOUND,
@@ -23,9 +24,8 @@ from kidxlib.audit.tiered.finding import (
     RemoteCountRow,
     RemoteFindingRow,
     RemoteSegmentKey,
-    broken,
+    broken_remote,
 )
-from kidxlib.audit.tiered.listing import Copying, JudgedAsOf, RemotePartition
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog import updates
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, RemoteFinding
@@ -238,7 +238,7 @@ class BucketAuditTopics:
             if metadata_ms < 0 or 0 <= topic_ms <= metadata_ms:  # below 0: for ever
                 continue
             kept = "for ever" if topic_ms < 0 else f"for {timedelta(milliseconds=topic_ms)}"
-            finding = broken(
+            finding = broken_remote(
                 METADATA,
                 "metadata-expires-first",
                 f"{REMOTE_LOG_METADATA_TOPIC} keeps records for {timedelta(milliseconds=metadata_ms)}, this one {kept}",

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import last_stop_of_folders
-from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey
 from kidxlib.audit.tiered.local_log import (
     TieredPartition,
     finding_on_local_epochs,
     finding_on_local_start,
     local_log,
 )
+from kidxlib.audit.tiered.remote_finding import RemoteFindingRow, RemoteSegmentKey
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory

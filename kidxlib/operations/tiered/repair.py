@@ -24,8 +24,8 @@ import pyarrow as pa
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow, what_to_do
 from kidxlib.audit.tiered.listing import JudgedAsOf
+from kidxlib.audit.tiered.remote_finding import CopiedSegmentRow, RemoteFindingRow, remote_remedy
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
@@ -320,7 +320,7 @@ def _repair_as_json(request: RepairRequest, repaired: Repaired) -> dict[str, Any
         "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
         "objects": [_mended_as_json(mended) for mended in repaired.objects],
         "left": [
-            {**finding.values(), "what_to_do": what_to_do(finding.file, finding.reason)} for finding in repaired.left
+            {**finding.values(), "what_to_do": remote_remedy(finding.file, finding.reason)} for finding in repaired.left
         ],
         "safe": repaired.safe,
         "requests": repaired.requests.as_json(),
@@ -347,7 +347,7 @@ def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
     tell_requests(outcome, repaired.requests)
     for (file, reason), number in Counter((finding.file, finding.reason) for finding in repaired.left).items():
-        outcome.line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
+        outcome.line(f"left:     {file} {reason}: {number:,}; {remote_remedy(file, reason)}")
     if repaired.safe:
         outcome.line(
             f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify-tiered has the names"

@@ -21,7 +21,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.audit.tiered.finding import METADATA, STALLED, STALLS, RemoteFindingRow, RemoteSegmentKey, broken
+from kidxlib.audit.tiered.remote_finding import (
+    METADATA,
+    STALLED,
+    STALLS,
+    RemoteFindingRow,
+    RemoteSegmentKey,
+    broken_remote,
+)
 from kidxlib.catalog.matching import numbers_in
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
@@ -268,7 +275,7 @@ def findings_on_stalled_copies(
             f"{timedelta(milliseconds=waiting_ms)}; {last}; {allowed}"
         )
         key = RemoteSegmentKey(start_offset=lag.first_offset, segment_id=None)
-        yield RemoteFindingRow.found(lag.partition, key, broken(METADATA, STALLED, detail, STALLS))
+        yield RemoteFindingRow.found(lag.partition, key, broken_remote(METADATA, STALLED, detail, STALLS))
 
 
 def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LogInLogDir]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import AuditLevel
+from kidxlib.audit.tiered.remote_finding import AuditLevel
 from kidxlib.catalog.findings import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.kafka_release import KafkaRelease, NodeRelease

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kidxlib.audit import segment
 from kidxlib.audit.finding import IN_USE, Finding, Verdict
-from kidxlib.audit.segment import SequenceCheck, _oddities, _oddities_in_records, audit_records
+from kidxlib.audit.segment import SequenceAudit, _oddities, _oddities_in_records, audit_records
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
@@ -329,7 +329,7 @@ def test_records_are_read_when_asked(tree: Path) -> None:
 
 @given(tables=_TABLES)
 def test_they_are_those_of_one_batch_after_the_other(tables: list[list[tuple[int, int, int, int]]]) -> None:
-    check = SequenceCheck()
+    check = SequenceAudit()
     last: dict[int, tuple[int, int]] = {}
     for table in tables:
         rows = np.zeros(len(table), BATCH)

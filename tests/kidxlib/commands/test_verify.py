@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from kidxlib.audit import partition
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.partition import audit_partition, partition_audits
-from kidxlib.audit.segment import SegmentForPartition, audit_segment
+from kidxlib.audit.segment import AuditedSegment, audit_segment
 from kidxlib.audit.startup import obstacles
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupSimulation
@@ -618,7 +618,7 @@ def test_a_list_of_policies_may_have_blanks(policy: str, reason: str, log_dir: P
     )
     read = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()]
     [audit] = audits.values()
-    findings = audit_partition(audit, map(SegmentForPartition.of, read)).findings
+    findings = audit_partition(audit, map(AuditedSegment.for_partition, read)).findings
     assert reason in {each.finding.reason for each in findings}
 
 
@@ -783,7 +783,7 @@ def test_a_log_that_was_begun_and_indexed_during_an_audit_is_not_missing(sound: 
     audits, _ = partition_audits(plan, sources, lambda _: OptionsOfTopic(options), clean_shutdown=None, tiering=False)
     listed = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()[:-1]]
     [audit] = audits.values()
-    found = audit_partition(audit, map(SegmentForPartition.of, listed))
+    found = audit_partition(audit, map(AuditedSegment.for_partition, listed))
     assert not [each for each in found.findings if each.finding.reason == "missing"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.obstacles import KafkaThrows, Thrown, read_lines, unreadable
+from kidxlib.audit.startup.obstacles import KafkaThrows, Obstacle, Thrown, read_lines
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_file_of_another_user_is_told_from_a_broken_disk() -> None:
         (PermissionError(13, "Permission denied"), "not readable by this user"),
         (OSError(5, "Input/output error"), "not read: Input/output error"),
     ):
-        assert str(unreadable(Path("f"), error)) == f"f: {why}; what a broker takes from it is not known"
+        assert str(Obstacle.unreadable(Path("f"), error)) == f"f: {why}; what a broker takes from it is not known"

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.rows import ActionCounts, AuditSummary
+from kidxlib.audit.summary import ActionCounts, AuditSummary
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import Plan

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.audit.tiered.finding import AuditLevel
+from kidxlib.audit.tiered.remote_finding import AuditLevel
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import AIVEN, INDEXES_SUFFIX, MANIFEST_SUFFIX, object_name

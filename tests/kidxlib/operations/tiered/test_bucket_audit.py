@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentKey, broken
 from kidxlib.audit.tiered.listing import JudgedAsOf
+from kidxlib.audit.tiered.remote_finding import RemoteFindingRow, RemoteSegmentKey, broken_remote
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
@@ -117,7 +117,7 @@ def test_what_is_said_of_a_topic_stands_with_its_first_segment(tmp_path: Path) -
     tables, at = DeltaTables(str(catalog_at(tmp_path / "catalog"))), datetime(2026, 11, 26, tzinfo=UTC)
     rows = [_row("a", 1, 0), _row("a", 1, 5), _row("b", 0, 0), _row("a", 3, 0)]
     listed = pa.Table.from_pylist(rows, REMOTE_SEGMENTS.schema(ListedSegmentRow.names()))
-    finding = broken("metadata", "metadata-expires-first", "detail", "consequence")
+    finding = broken_remote("metadata", "metadata-expires-first", "detail", "consequence")
     key = RemoteSegmentKey(start_offset=0, segment_id=None)
     found = [RemoteFindingRow.found(TopicIdPartition(topic * 22, topic, -1), key, finding) for topic in "abc"]
     context = RunContext(catalog=tables.path, database=None, now=at, event_log_dir=None)

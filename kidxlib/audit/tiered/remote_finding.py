@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from kidxlib.audit.finding import OTHER_VERSION, Finding, Verdict
 from kidxlib.catalog.findings import ListedSegmentRow, RemoteEpoch, RemoteObject
@@ -86,20 +86,22 @@ class RemoteSegmentKey:
     start_offset: int
     segment_id: str | None
 
+    @classmethod
+    def of(cls, segment: Mapping[str, Any]) -> Self:
+        return cls(start_offset=segment["start_offset"], segment_id=segment["segment_id"])
+
 
 #: A finding, and the segment that it is about.
 FindingOnSegment: TypeAlias = tuple[RemoteSegmentKey, Finding]
 
 
-def key_of(segment: Mapping[str, Any]) -> RemoteSegmentKey:
-    return RemoteSegmentKey(start_offset=segment["start_offset"], segment_id=segment["segment_id"])
-
-
-def broken(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
+def broken_remote(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
+    """A finding on a remote segment: it is broken."""
     return Finding(file=file, verdict=Verdict.BROKEN, reason=reason, detail=detail, consequence=consequence)
 
 
-def safe(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
+def safe_remote(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
+    """A finding on a remote segment: it is safe."""
     return Finding(file=file, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=consequence)
 
 
@@ -142,7 +144,7 @@ class RemoteFindingRow(Row):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What stays the same if the finding is found again."""
+        """What identifies a finding on a remote segment, when an audit finds it again."""
         return self.topic_id, self.partition, self.start_offset, self.segment_id, self.file, self.reason
 
 
@@ -257,5 +259,6 @@ _REMEDIES_BY_FILE: Final = {
 }
 
 
-def what_to_do(file: str, reason: str) -> str:
+def remote_remedy(file: str, reason: str) -> str:
+    """What to do about a finding on a remote segment."""
     return _REMEDIES_BY_REASON.get((file, reason)) or _REMEDIES_BY_FILE.get(file, _MAKE_INDEX_ANEW)
