@@ -23,7 +23,7 @@ from kidxlib.operations.seek.seek_files import (
     JSON_SUFFIXES,
     QUESTION_COLUMNS,
     AnswerFormat,
-    there_already,
+    output_exists,
     write_answers,
 )
 from kidxlib.storage.scratch import scratch_directory
@@ -50,10 +50,10 @@ class SparkPlaces:
         except Py4JJavaError as error:
             raise UsageError(f"--output {path}: {spark_message(error)}; give Spark its jars after --") from error
         if file_system.exists(directory):
-            raise there_already(path)
+            raise output_exists(path)
 
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
-        """See `Elsewhere.write`. The answers are written on this machine first, and copied as a whole."""
+        """See `SeekFilesElsewhere.write`. The answers are written on this machine first, and copied as a whole."""
         spark = _session(backend)
         if AnswerFormat.of_path(path) is AnswerFormat.DELTA:
             parts = f"{path}.kidx-{uuid.uuid4().hex[:8]}.tmp"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.seek.one_question import Answer, NotAsked, Question, SeekRequest
-    from kidxlib.operations.seek.seek_files import Elsewhere
+    from kidxlib.operations.seek.seek_files import SeekFilesElsewhere
     from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
     from kidxlib.run.context import RunContext
 
@@ -200,7 +200,7 @@ def _ensure_writable(path: Path) -> None:
         raise UsageError(f"--consumer-group-csv {path}: no directory {path.parent}; expected one that is there")
 
 
-def run_seek(request: SeekCommand, backend: Backend | None, elsewhere: Elsewhere | None = None) -> Outcome:
+def run_seek(request: SeekCommand, backend: Backend | None, elsewhere: SeekFilesElsewhere | None = None) -> Outcome:
     """Say which batch holds an offset, and which record is the first of a time, as a broker would: in DIR…, the
     log dirs of a Kafka broker, one partition's directory or a bucket of tiered storage, or in a catalog.
 

@@ -40,8 +40,8 @@ class Backend:
 
 @contextlib.contextmanager
 def open_without_catalog(processes: int | None) -> Iterator[Backend]:
-    """Open processes of this machine that do the work, and an empty catalog in memory, which ends with the run. This
-    needs no package of an extra.
+    """Open a backend without a catalog: processes of this machine do the work, and the tables are in memory and end
+    with the run. This needs no package of an extra.
 
     Args:
         processes: how many processes work at a time; None: one for each core.

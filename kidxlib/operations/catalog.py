@@ -74,7 +74,7 @@ class TablesCatalog:
         return self.tables.version(SEGMENTS) is not None
 
     def make_tables(self) -> bool:
-        """Make missing tables, and bring the others to this version. Returns whether the catalog is new."""
+        """Make the catalog's missing tables, and bring the others to this version. Returns whether it is new."""
         is_new = not self.has_segments()
         # A catalog exists once it has `segments`, so that table is made last; upgrades go in another order.
         made_last = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
@@ -199,11 +199,14 @@ def _is_of(column: Values, topics: re.Pattern[str]) -> Values:
 
 
 def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
-    """How many rows each table has of a source, by the table's name. A row of `builds` counts if the build read it."""
+    """How many rows each table of the catalog has of a source, by the table's name. A row of `builds` counts if the
+    build read it.
+    """
     return {table.name: _keys(tables, table, source).num_rows for table in UPGRADE_ORDER}
 
 
 def sources_in_tables(tables: Tables) -> set[str]:
+    """The sources of which any table of the catalog has a row."""
     found: set[str] = set()
     for table in UPGRADE_ORDER:
         if table is BUILDS:
@@ -215,7 +218,7 @@ def sources_in_tables(tables: Tables) -> set[str]:
 
 
 def forget_source(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
-    """Remove the rows of a source. After a stop, it can be run again and goes on.
+    """Remove a source from the catalog: its rows in all tables. After a stop, it can be run again and goes on.
 
     Args:
         rows: how many rows of the source each table has, by name; tables without a row get no commit.

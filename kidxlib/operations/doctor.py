@@ -122,7 +122,7 @@ def _is_there() -> Mapping[str, bool]:
 
 
 def facts_of_processor(cpuinfo: str) -> Iterator[MachineFact]:
-    """From the text of /proc/cpuinfo; an empty one where there is none."""
+    """What the doctor says of the processor, from the text of /proc/cpuinfo; an empty one where there is none."""
     fields: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
@@ -162,8 +162,8 @@ def _facts_of_compiled_code() -> Iterator[MachineFact]:
 
 
 def facts_of_memory(meminfo: str, limits: Path) -> Iterator[MachineFact]:
-    """From the text of /proc/meminfo, an empty one where there is none, and the directory of this process's control
-    group, which has a container's limits.
+    """What the doctor says of memory, from the text of /proc/meminfo, an empty one where there is none, and the
+    directory of this process's control group, which has a container's limits.
     """
     if meminfo:
         yield from _facts_of_free_memory(meminfo)

@@ -19,7 +19,7 @@ from kidxlib.tables.protocol import Maintenance, Tables
 
 @contextlib.contextmanager
 def open_local(context: RunContext, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
-    """Open processes that do the work, and a catalog on a local disk or in an S3 store.
+    """Open the backend of one machine: processes do the work, and the catalog is on a local disk or in an S3 store.
 
     Args:
         context: the run's; it names the catalog by its directory or URL.
@@ -36,6 +36,6 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
 
 
 def local_maintenance(tables: Tables) -> Maintenance:
-    """The upkeep of a catalog's tables on a local disk or in an S3 store."""
+    """The upkeep of tables for the backend of one machine, by delta-rs."""
     assert isinstance(tables, DeltaTables)
     return DeltaMaintenance(tables)

@@ -82,6 +82,7 @@ class TableState:
 
 
 def table_state(maintenance: Maintenance, table: Table) -> TableState:
+    """Measure a table, by which its maintenance decides on a rewrite."""
     files = maintenance.files(table)
     sizes, counts = ([int(value or 0) for value in files[name].to_pylist()] for name in ("size_bytes", "num_records"))
     read_rows, read_files = (
@@ -431,8 +432,8 @@ def optimized_as_json(optimized: Sequence[OptimizedTable]) -> list[dict[str, Any
     return [asdict(table) for table in optimized]
 
 
-def optimized_as_line(optimized: Sequence[OptimizedTable]) -> str:
-    """The text for the summary; empty if nothing was merged."""
+def optimized_in_words(optimized: Sequence[OptimizedTable]) -> str:
+    """The tables whose files were merged, in words for a summary; empty if none was."""
     return "; ".join(map(_line, optimized))
 
 

@@ -97,9 +97,9 @@ def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
 def plain_runs(
     batches: Iterator[pa.RecordBatch], is_plain: Callable[[Values], Flags]
 ) -> Iterator[tuple[bool, pa.RecordBatch]]:
-    """Rows by `segments_with_events` in runs, in their order, and whether those of a run are plain. Such a run has rows
-    of segments of one partition, which `is_plain` by the column `segment` and have no events. The last row of a batch
-    is never plain, as its events may follow.
+    """Divide rows of segments and their producer events (`segments_with_events`) into runs, plain or not, in their
+    order. A plain run has rows of segments of one partition, which `is_plain` by the column `segment` and have no
+    events. The last row of a batch is never plain, as its events may follow.
     """
     for batch in batches:
         position = batch.column("position").to_numpy()

@@ -50,8 +50,8 @@ from kidxlib.indexing.plan import ListedPartition, Plan, ScanTask, find_segments
 from kidxlib.indexing.source import Source, sources_line
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.audit_request import AuditRequest
-from kidxlib.operations.audit.audit_summary import AcceptedFindings, AuditedCatalog, summarise_audit
-from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
+from kidxlib.operations.audit.audit_summary import AcceptedAuditFindings, AuditedCatalog, summarise_audit
+from kidxlib.operations.audit.budget import FoundBeyondBudget, LastAudits, NotAudited, beyond_budget, look_beyond_budget
 from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
@@ -386,13 +386,13 @@ def _within_budget(planned: _PlannedAudit, request: AuditRequest, tables: Tables
 
 def _run_audit(
     request: AuditRequest, planned: _PlannedAudit, engine: Engine, catalog: TablesCatalog | None
-) -> tuple[AuditResults, Unread]:
+) -> tuple[AuditResults, FoundBeyondBudget]:
     """The findings in logs that are read, on partitions that are left out, and on gaps between logs."""
     results = run_audit(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
-    tables, unread = None, Unread()
+    tables, unread = None, FoundBeyondBudget()
     if catalog is not None:
         tables, names = catalog.tables, [source.name for source in request.sources]
-        unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
+        unread = look_beyond_budget(tables, planned.plan, planned.unread, names, request.how.fail_on)
         results = results.with_others(unread.rows)
     return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
 
@@ -574,13 +574,13 @@ def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int])
 
 
 def audit_exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
-    """A plan without a segment is a problem, and so is a source that cannot be listed."""
+    """The exit code of an audit: a plan without a segment is a problem, and so is a source that cannot be listed."""
     has_problems = plan.unlistable or plan.empty or summary.fails(fail_on)
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
 def _run_counts(
-    plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int
+    plan: Plan, summary: AuditSummary, accepted: AcceptedAuditFindings, *, partitions_gone: int
 ) -> dict[str, int]:
     """The numbers of a run, for metrics and JSON."""
     numbers = {
@@ -603,7 +603,7 @@ def _run_counts(
 
 
 def _run_as_json(
-    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _PlannedAudit
+    request: AuditRequest, plan: Plan, accepted: AcceptedAuditFindings, catalog: str | None, planned: _PlannedAudit
 ) -> dict[str, Any]:
     recorded: dict[str, Any] = {}
     if request.audit_id is not None:
@@ -631,7 +631,7 @@ def _tell(
     request: AuditRequest,
     planned: _PlannedAudit,
     summary: AuditSummary,
-    accepted: AcceptedFindings,
+    accepted: AcceptedAuditFindings,
     catalog: str | None,
     without_metadata: Sequence[Location],
 ) -> None:
@@ -663,15 +663,15 @@ def _tell(
 def audit_before_repair(
     request: BuildRequest, plan: Plan, backend: Backend
 ) -> tuple[Mapping[PartitionKey, frozenset[str]], int]:
-    """Audit a plan against what a build would write, where no earlier audit is recorded: the names of broken index and
+    """Audit before a repair, step by step, where no earlier audit is recorded: the names of broken index and
     auxiliary files by partition, and how many logs are broken.
     """
-    from kidxlib.operations.build.build import without_brokers_own  # an audit does without a build
+    from kidxlib.operations.build.build import files_to_repair  # an audit does without a build
 
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     results = run_audit(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
     rows = results.rows(RowKind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))])
-    files = without_brokers_own(plan, JudgedFile.of_arrow(rows))
+    files = files_to_repair(plan, JudgedFile.of_arrow(rows))
     broken = broken_files(files)
     note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")
     return broken, say_before_repair(files)

@@ -39,7 +39,7 @@ from kidxlib.operations.damage.acceptances import (
     match_acceptances,
     still_accepted,
 )
-from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, known_damage, last_findings, sources_with_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
@@ -65,7 +65,7 @@ _LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), n
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedFindings:
+class AcceptedAuditFindings:
     """The findings of an audit that are accepted.
 
     Attributes:
@@ -134,14 +134,14 @@ class AuditedCatalog:
         files: how many files the last audits found wrong, by source and verdict; None without a catalog.
     """
 
-    accepted: AcceptedFindings = field(default_factory=AcceptedFindings)
+    accepted: AcceptedAuditFindings = field(default_factory=AcceptedAuditFindings)
     segments: Mapping[tuple[str, str], int] | None = None
     files: Mapping[tuple[str, str], int] | None = None
 
     @classmethod
     def of(cls, tables: Tables, results: AuditResults, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
-        """Sources and topics are those of the audit."""
-        audited = audited_sources(tables)
+        """Sum up a catalog after an audit of these sources and topics was recorded in it."""
+        audited = sources_with_findings(tables)
         acceptances = still_accepted(tables, audited)
         of_sources = [acceptance for acceptance in acceptances if acceptance.damage.source in sources]
         return cls(
@@ -151,9 +151,9 @@ class AuditedCatalog:
         )
 
 
-def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
+def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance]) -> AcceptedAuditFindings:
     if not acceptances:
-        return AcceptedFindings()
+        return AcceptedAuditFindings()
     files = results.rows(RowKind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
     damages = findings_of_rows(asdict(acceptance.damage) for acceptance in acceptances)
     of_files = match_acceptances(findings_of_audits(files), damages)
@@ -170,7 +170,7 @@ def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance])
     losses = lost.filter(pa.array(is_known)).group_by("action").aggregate([([], "count_all")])
     keys = files.filter(files["is_accepted"]).select(_FILE_KEY)
     accepted = {tuple(row.values()) for row in keys.to_pylist()}
-    return AcceptedFindings(
+    return AcceptedAuditFindings(
         {(row["file"], row["verdict"]): row["count_all"] for row in counts.to_pylist()},
         {row["action"]: row["count_all"] for row in losses.to_pylist()},
         keys,

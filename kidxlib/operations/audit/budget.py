@@ -218,8 +218,8 @@ def beyond_budget(tasks: Sequence[ScanTask], last: LastAudits, max_bytes: int) -
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """The findings on partitions whose logs are not read.
+class FoundBeyondBudget:
+    """The findings on partitions beyond the budget, whose logs are not read.
 
     Attributes:
         facts: `FACTS` of their segments: the catalog's if a log has not changed; otherwise the end is unknown.
@@ -236,18 +236,20 @@ class Unread:
     losing: Mapping[PartitionKey, StartFailure] = field(default_factory=dict)
 
     def all_failures(self, accepted: Collection[PartitionKey]) -> list[StartFailure]:
-        """All start failures and losses that make the audit fail, besides files. In `accepted` partitions damage is
-        accepted together with its consequence.
+        """All start failures and losses beyond the budget that make the audit fail, besides files. In `accepted`
+        partitions damage is accepted together with its consequence.
         """
         return [*self.failures, *(loss for key, loss in sorted(self.losing.items()) if key not in accepted)]
 
 
-def look_at_unread(
+def look_beyond_budget(
     tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str], fail_on: Verdict
-) -> Unread:
-    """Look at partitions without reading their logs. Verdicts of earlier audits count from `fail_on` on."""
+) -> FoundBeyondBudget:
+    """Look at partitions beyond the budget, without reading their logs. Verdicts of earlier audits count from `fail_on`
+    on.
+    """
     if not audits:
-        return Unread()
+        return FoundBeyondBudget()
     known = _KnownBeyondBudget.of(tables, plan, audits, sources)
     facts = known.facts
     earlier, losing = _earlier(tables, audits, sources, fail_on)
@@ -262,7 +264,7 @@ def look_at_unread(
     damaged = {row.partition_key for row in (*now, *earlier) if row.file == segment_files.LOG_SUFFIX}
     for key in {row.partition_key for row in mended} - damaged:
         losing.pop(key, None)
-    return Unread(facts, [*now, *earlier], len(earlier), [*_failures(audits.values())], losing)
+    return FoundBeyondBudget(facts, [*now, *earlier], len(earlier), [*_failures(audits.values())], losing)
 
 
 @dataclass(frozen=True, slots=True)

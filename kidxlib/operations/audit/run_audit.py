@@ -188,7 +188,7 @@ def _finding(stored: LogFinding) -> Finding:
 
 
 def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool) -> Iterator[ItemRows]:
-    """Rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
+    """Audit segments in a worker, as rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
     room = room_of_pass()
     for of_pass in small_log_passes(tasks):
         with OpenedTogether(room) as opened:
@@ -223,7 +223,7 @@ class PartitionsToAudit:
 
 
 def audit_partitions(shares: Iterable[PartitionsToAudit]) -> Iterator[ItemRows]:
-    """Rows of `FOUND`. Nothing is written."""
+    """Audit partitions in a worker, as rows of `FOUND`. Nothing is written."""
     for share in shares:
         left = dict(share.audits)
         for key, rows in groupby(with_events(share.rows.batches()), key=lambda row: _partition_key(row[0])):

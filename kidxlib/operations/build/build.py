@@ -42,14 +42,14 @@ from kidxlib.operations.build.build_report import (
     catalog_damage,
     emptied,
     exit_code,
-    lost_counts,
+    gone_counts,
     policies_and_directories,
 )
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.planning import find_changes
+from kidxlib.operations.build.planning import plan_changes
 from kidxlib.operations.build.waves import BuildRun, Scanned, finish_partitions_of, recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.known_damage import KnownDamage, audited_sources, gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import KnownDamage, gaps_between, known_logs, sources_with_findings
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_unused_packed
@@ -101,8 +101,8 @@ class BuiltOnce:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """The requests to object stores.
+class DryRunCost:
+    """The requests to object stores that a build would make, as a dry run says them.
 
     Attributes:
         reading: requests of listing, comparing and reading: a build makes no fewer.
@@ -135,7 +135,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     if request.repair:
         plan = _repairs_of_last_audits(catalog, plan, request.sources)
     begin_phase("comparing with the catalog")
-    changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
+    changes = plan_changes(request, plan, None if is_new else catalog, backend.engine)
     _sweep_leftovers(request, plan, backend)
     _ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
@@ -211,7 +211,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     if request.repair:
         plan = _repairs_of_last_audits(catalog, plan, request.sources)
     current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
-    changes = find_changes(request, plan, catalog if current else None, backend.engine)
+    changes = plan_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
     if is_known:
@@ -228,7 +228,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
             "segments": to_read,
             "unchanged": changes.unchanged,
             "gone": changes.gone.num_rows,
-            **lost_counts(changes),
+            **gone_counts(changes),
             "unlistable": len(plan.unlistable),
             "sources_emptied": len(emptied_sources),
             **damage.counts,
@@ -243,7 +243,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
             "unchanged": changes.unchanged,
             "unchanged_bytes": changes.unchanged_bytes,
             "gone": changes.gone.num_rows,
-            **lost_counts(changes),
+            **gone_counts(changes),
             **unlistable_as_json(plan.unlistable.values()),
             "emptied_sources": emptied_sources,
             "estimated_seconds": seconds,
@@ -264,7 +264,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     return outcome
 
 
-def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
+def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> DryRunCost:
     """The cost of a build after a dry run, which lists and compares with as many requests as the dry run (`asked`)."""
     in_store = [isinstance(partition.directory.path, ObjectPath) for partition in plan.partitions]
     is_in_store = np.array(in_store, np.bool_)
@@ -276,7 +276,7 @@ def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
         files = _INDEX_FILES * changes.to_read.num_rows
         reading += Requests(list=len(changes.to_finish), head=files)
         writing = Requests(put=files)
-    return Cost(reading, writing, int(sizes.sum()))
+    return DryRunCost(reading, writing, int(sizes.sum()))
 
 
 def _finish(run: BuildRun, scanned: Scanned, expected_in_log_dirs: ExpectedInLogDirs) -> tuple[list[str], KnownDamage]:
@@ -404,7 +404,7 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    with_audits = audited_sources(catalog.tables)
+    with_audits = sources_with_findings(catalog.tables)
     for source in sources:
         if source.name not in with_audits:
             raise UsageError(
@@ -412,7 +412,7 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
                 f"kidx verify --source {shlex.quote(f'{source.name}={source.path}')} "
                 f"--catalog {shlex.quote(str(catalog.path))}"
             )
-    files = without_brokers_own(plan, catalog.broken_files([source.name for source in sources]))
+    files = files_to_repair(plan, catalog.broken_files([source.name for source in sources]))
     directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}
     for file in files:
         directory = directories.get(file.partition_key)
@@ -426,9 +426,9 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
     return repair_plan(plan, broken_files(files))
 
 
-def without_brokers_own(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
-    """Broken files without a broker's leader epochs and producer snapshots beside logs, where the build writes
-    elsewhere. Says that they are left.
+def files_to_repair(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
+    """The broken files that a repair builds again: all but a broker's leader epochs and producer snapshots beside logs,
+    where the build writes elsewhere. Says that these are left.
     """
     elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
     own = [

@@ -27,7 +27,7 @@ from kidxlib.operations.damage.known_damage import (
     known_logs,
 )
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
-from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_as_line
+from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_in_words
 from kidxlib.run.index_options import index_options_as_json, index_options_lines
 from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
@@ -84,7 +84,8 @@ def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyO
     return request.known_topics.policy_of(topics), directories
 
 
-def lost_counts(changes: Changes) -> dict[str, int]:
+def gone_counts(changes: Changes) -> dict[str, int]:
+    """The counts of partitions that are gone, or lack segments at their end, for a build's report."""
     return {"partitions_gone": len(changes.emptied), "partitions_cut_off": len(changes.missing_at_end)}
 
 
@@ -163,7 +164,7 @@ def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
         "started_at": request.context.now.isoformat(),
         "notes": built.notes,
         "options": request.recorded(),
-        **lost_counts(built.changes),
+        **gone_counts(built.changes),
         "unknown_facts": built.unknown_facts,
         **unlistable_as_json(built.plan.unlistable.values()),
         "damage": built.damage.as_json(),
@@ -205,7 +206,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
             "S3 is whole; --fill-facts SIZE reads their logs for it"
         )
     outcome.line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
-    if line := optimized_as_line(built.optimized):
+    if line := optimized_in_words(built.optimized):
         outcome.line(f"tables:      {line}")
     outcome.line("next:        kidx report makes a page of the catalog; its tables answer questions in SQL")
     if built.is_new:
@@ -218,7 +219,7 @@ def build_outcome(request: BuildRequest, built: Built) -> Outcome:
         run_id=built.row.build_id,
         counts={
             **{name: getattr(built.row, name) for name in _COUNTED},
-            **lost_counts(built.changes),
+            **gone_counts(built.changes),
             "unlistable": len(built.plan.unlistable),
             "sources_emptied": len(emptied(built.plan, built.damage)),
             "not_well": built.scanned.counts.total.problems,

@@ -120,7 +120,9 @@ class PartitionsToFinish:
 
 
 def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows]:
-    """Yield rows of `FINISHED`. Repeated, this gives the same files and the same rows, except for `published`."""
+    """Finish partitions in a worker, as rows of `FINISHED`. Repeated, this gives the same files and the same rows,
+    except for `published`.
+    """
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         index_directories = [tasks[key].index_directory for key in sorted(tasks)]  # in the order of the rows
@@ -286,7 +288,8 @@ def _state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> Partiti
     )
 
 
-def state_of(row: PartitionStateRow) -> FoldState:
+def kept_state(row: PartitionStateRow) -> FoldState:
+    """The state that an earlier build kept, from which the finishing of a partition goes on."""
     return FoldState(
         base_offset=row.base_offset,
         source=StateSource(row.state_source),
@@ -350,7 +353,7 @@ class KeptStates:
             spared = slice(first, folded_from)
             earlier = self._base_offsets[spared][self._present[spared]].tolist()
             [row] = PartitionStateRow.of_arrow(self._states.slice(int(self._best_state[number]), 1))
-            task = replace(task, start=state_of(row), earlier=earlier)
+            task = replace(task, start=kept_state(row), earlier=earlier)
         # The last two: a state is kept after each of them.
         logs = {
             int(self._base_offsets[row]): FoldedLogs.of({name: int(column[row]) for name, column in self._logs.items()})
@@ -413,8 +416,9 @@ def partitions_to_finish(
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
 ) -> tuple[Sequence[PartitionsToFinish], pa.Table]:
-    """The partitions of tasks in shares for workers, with the rows from which they are finished. Also rows of
-    `FINISHED_BY_TOPIC`, of the present segments that are not folded again. `changes` may have other partitions too.
+    """Divide partitions into shares for `finish_partitions`, with the rows from which they are finished. Also gives
+    rows of `FINISHED_BY_TOPIC`, of the present segments that are not folded again. `changes` may have other partitions
+    too.
     """
     to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted

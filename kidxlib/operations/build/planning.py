@@ -1,4 +1,4 @@
-"""The plan of a build: its sources are listed (`listed_plan`) and compared with the catalog (`find_changes`), by the
+"""The plan of a build: its sources are listed (`listed_plan`) and compared with the catalog (`plan_changes`), by the
 command itself or by workers. With workers the command holds partitions, and only those segments that have work to do.
 """
 
@@ -359,9 +359,9 @@ def _of_filled_sources(plan: Plan, gone: Iterable[pa.RecordBatch]) -> Iterator[p
         yield batch.filter(kept)
 
 
-def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | None, engine: Engine) -> Changes:
-    """What has changed; all is new where there is no catalog to compare with. If the plan is not `is_listed`, workers
-    list its partitions and compare them.
+def plan_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | None, engine: Engine) -> Changes:
+    """Plan what a build reads: what is new or has changed, or all where there is no catalog to compare with. If the
+    plan is not `is_listed`, workers list its partitions and compare them.
     """
     if catalog is None:
         return all_new(plan, request.fill_bytes) if plan.is_listed else _plan_on_workers(request, plan, engine, None)

@@ -51,12 +51,14 @@ _FACT_NAMES: Final = {fact.name for fact in fields(SegmentFacts)} & set(Publishe
 
 
 def scan_shares(shares: Iterable[SegmentsToBuild], use_mmap: bool) -> Iterator[ItemRows]:
-    """`scan_segments` of all of them."""
+    """Scan the segments of shares in a worker (`scan_segments`)."""
     return scan_segments((task for share in shares for task in share.tasks()), use_mmap)
 
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `SCANNED`. Done again, it gives the same files and the same rows, but for `published`."""
+    """Scan segments and write their index files in a worker, as rows of `SCANNED`. Done again, it gives the same files
+    and the same rows, but for `published`.
+    """
     for built in build_in_passes(tasks, use_mmap):
         if built.scans is None:
             yield from map(_item_rows, built)

@@ -129,7 +129,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
 
 def recording_phase(request: BuildRequest) -> str:
-    """The name of the phase after reading."""
+    """The name of the phase after a wave is read."""
     return RECORDING if request.keeps_catalog else "collecting results"
 
 
@@ -319,7 +319,7 @@ def _count_scanned(staged: StagedRows, counts: BuildCounts) -> None:
 
 
 def finished_by_topic(rows: pa.Table) -> pa.Table:
-    """Rows of `FINISHED_BY_TOPIC` from rows of finished segments."""
+    """Count the segments that a wave has finished by topic and outcome, as rows of `FINISHED_BY_TOPIC`."""
     kinds = ["topic", "published"]
     summed = rows.group_by(kinds).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
     summed = summed.select([*kinds, "count_all", "aborted_transactions_sum"])

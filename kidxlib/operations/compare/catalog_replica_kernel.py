@@ -45,7 +45,7 @@ COMPARED: Final = np.dtype(
 
 @njit(cache=True, nogil=True)
 def compare_replica_pairs(pairs, range_bounds, first, last, digest, is_known, epoch_bounds, epoch_offset, epoch, found):
-    """Compare each pair.
+    """Compare the ranges and leader epochs of each pair of replicas, in compiled code.
 
     Args:
         pairs: of `PAIR`.

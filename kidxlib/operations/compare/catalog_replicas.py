@@ -285,7 +285,7 @@ def _field(structs: Values, name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaBounds:
+class CatalogReplicaBounds:
     """Where each copy starts and ends.
 
     Attributes:
@@ -303,7 +303,7 @@ class ReplicaBounds:
     has_gaps: Flags
 
     @classmethod
-    def of(cls, copies: Copies, segments: CatalogReplicaSegments) -> ReplicaBounds:
+    def of(cls, copies: Copies, segments: CatalogReplicaSegments) -> CatalogReplicaBounds:
         rows, count = copies.rows, copies.rows.num_rows
         bounds = segments.bounds(count)
         has_segment = np.diff(bounds) > 0
@@ -329,7 +329,7 @@ _Pairs = Mapping[tuple[int, int], Mapping[str, Any]]
 
 
 def _compare_pairs(
-    copies: Copies, segments: CatalogReplicaSegments, bounds: ReplicaBounds, compacted: list[str | None]
+    copies: Copies, segments: CatalogReplicaSegments, bounds: CatalogReplicaBounds, compacted: list[str | None]
 ) -> _Pairs:
     """Compare each copy with all others of its partition."""
     count = copies.rows.num_rows
@@ -350,7 +350,7 @@ def _compare_pairs(
     return dict(zip(numbers, rows, strict=True))
 
 
-def _compacted_by(copies: Copies, bounds: ReplicaBounds, topics: frozenset[str]) -> list[str | None]:
+def _compacted_by(copies: Copies, bounds: CatalogReplicaBounds, topics: frozenset[str]) -> list[str | None]:
     """For each copy, how it is known that its topic is compacted; None where it is not. `topics` are those whose policy
     says so.
 
@@ -377,7 +377,7 @@ def _with(column: Values, others: Longs) -> Longs:
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
     segments = CatalogReplicaSegments.from_catalog(tables, copies.rows)
-    bounds = ReplicaBounds.of(copies, segments)
+    bounds = CatalogReplicaBounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
     of_copies = _Verdicts(copies.rows, bounds, by, _compare_pairs(copies, segments, bounds, by))
     return [verdict for group in copies.groups for verdict in of_copies.verdicts(*group)]
@@ -386,7 +386,9 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
 class _Verdicts:
     """Says how copies compare with the one of their partition with which most agree."""
 
-    def __init__(self, rows: pa.Table, bounds: ReplicaBounds, compacted: Sequence[str | None], pairs: _Pairs) -> None:
+    def __init__(
+        self, rows: pa.Table, bounds: CatalogReplicaBounds, compacted: Sequence[str | None], pairs: _Pairs
+    ) -> None:
         names = ("topic", "partition", "topic_id", "source")
         self._keys = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
         self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()

@@ -21,7 +21,7 @@ from kidxlib.operations.compare.comparison import (
     Comparison,
     ComparisonFinding,
     FindingKind,
-    PartitionResult,
+    PartitionComparison,
     comparison_verdict,
 )
 from kidxlib.operations.compare.copy import compare_copy
@@ -53,14 +53,14 @@ def compare_places(a: str, b: str, how: As, topics: re.Pattern[str], engine: Eng
 
 
 def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
-    """Compare the replicas of two sources of a catalog, by digests of their batches."""
+    """Compare two sources of a catalog as if they were two places, by digests of their batches."""
     if one == other:
         raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
     for directory in sources_in_one_directory(tables, (one, other)):
         raise UsageError(f"{directory}: it is on both sides, and is the same as itself; name two sources")
     extents = {name: _extents(tables, name, topics) for name in (one, other)}
-    findings, results = list[ComparisonFinding](), list[PartitionResult]()
+    findings, results = list[ComparisonFinding](), list[PartitionComparison]()
     wanted = sorted({(topic, number) for partitions in extents.values() for topic, number, _ in partitions})
     if not wanted:
         raise UsageError(
@@ -70,7 +70,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
         finding = _only_one(extents, one, other, topic, number)
         if finding is not None:
             findings.append(finding)
-            results.append(PartitionResult(directory=str(finding.directory), verdict=finding.kind.value))
+            results.append(PartitionComparison(directory=str(finding.directory), verdict=finding.kind.value))
     damaged = _damaged(tables, (one, other))
     for verdict in compare_catalog_replicas(tables, sources=(one, other)):
         if topics.fullmatch(verdict.topic):
@@ -82,7 +82,7 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
                 of_partition += damaged.get(key[:2], ())
             findings += of_partition
             results.append(
-                PartitionResult(
+                PartitionComparison(
                     directory=TopicPartition(verdict.topic, verdict.partition).directory,
                     verdict=comparison_verdict(of_partition),
                     same_to_offset=verdict.compared_to if not of_partition else None,

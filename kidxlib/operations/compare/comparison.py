@@ -109,8 +109,8 @@ class ComparisonFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
-    """A partition that at least one side has.
+class PartitionComparison:
+    """How a partition that at least one side has compares.
 
     Attributes:
         verdict: the worst kind of its findings; `SAME` where both sides are the same to their ends.
@@ -137,7 +137,7 @@ class Comparison:
     """
 
     findings: Sequence[ComparisonFinding]
-    partitions: Sequence[PartitionResult]
+    partitions: Sequence[PartitionComparison]
     logs: int
     log_bytes: int
     files: int
@@ -176,7 +176,9 @@ def run_comparison(
     segments: int,
     log_bytes: int = 0,
 ) -> StagedRows:
-    """The staged rows. An interrupted run reports nothing, and says what was done `so_far`."""
+    """Run the work of a comparison, and give its staged rows. An interrupted run reports nothing, and says what was
+    done `so_far`.
+    """
     before = engine.done()  # not 0 if the engine has compared files of a copy
 
     def done() -> Progress:

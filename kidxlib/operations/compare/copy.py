@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
+from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, StagedRows, Work, reads_little
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
@@ -25,7 +29,7 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
 from kidxlib.index.transaction import first_abort
 from kidxlib.indexing.bins import bins_of
 from kidxlib.log.metadata_replica import QUORUM_STATE
@@ -33,7 +37,7 @@ from kidxlib.operations.compare.comparison import (
     Comparison,
     ComparisonFinding,
     FindingKind,
-    PartitionResult,
+    PartitionComparison,
     comparison_verdict,
     run_comparison,
 )
@@ -45,13 +49,13 @@ from kidxlib.operations.compare.place import (
     MetadataOfPlaces,
     checkpoint_only_findings,
     early_end_findings,
-    gaps_of_both_sides,
     log_dir_file_findings,
     log_start_findings,
     other_origin_findings,
     pair_directories,
 )
 from kidxlib.operations.compare.replica import ReplicaFindings, compare_replica_directories
+from kidxlib.recovery.outcome import Status
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.text.words import counted
@@ -61,6 +65,8 @@ from kidxlib.text.words import counted
 _CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
 #: So many zeros in a row are taken for a hole, and not for bytes that happen to be zero.
 _ZEROS: Final = 512
+#: The name of the source that both sides together are, where gaps between logs are looked for.
+_BOTH: Final = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,14 +546,14 @@ def compare_copy(
     staged = _work([*logs, *files], engine)
     findings += other_origin_findings(one, other, as_copy=True)
     compared = list(_compared(pairs, staged))
-    lost = gaps_of_both_sides(((partition.one, partition.logs) for partition in compared), known)
+    lost = _gaps_of_both_sides(((partition.one, partition.logs) for partition in compared), known)
     by_offset = _by_offset(compared, one, other, known, engine)
     for partition in compared:
         batches = by_offset.get(partition.one.name)
         of_partition = _partition_findings(partition, batches, lost, one, other)
         findings += of_partition
         results.append(
-            PartitionResult(
+            PartitionComparison(
                 directory=partition.one.name,
                 verdict=comparison_verdict(of_partition),
                 a_end_offset=_logs_end(partition.logs, "one"),
@@ -670,3 +676,48 @@ def _compared(pairs: Sequence[DirectoryPair], staged: StagedRows) -> Iterator[Co
             logs=sorted(logs[name], key=lambda row: row.base_offset),
             files=sorted(files[name], key=lambda row: row.name),
         )
+
+
+def _gaps_of_both_sides(
+    partitions: Iterable[tuple[ListedDirectory, Sequence[LogPairRow]]], known: MetadataOfPlaces
+) -> list[ComparisonFinding]:
+    """The findings on offsets between two segments that neither side has, and that no compaction explains. The logs of
+    a partition are in the order of base offsets.
+    """
+    paths, rows = {}, []
+    for directory, logs in partitions:
+        if (partition := directory.topic_partition) is not None:
+            paths[_BOTH, partition.topic, partition.partition] = directory.path
+            rows += [_facts_of_both_sides(partition, directory.topic_id, row) for row in logs]
+    table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
+    lost = gaps_in(table, lambda _, topic: known.policy(topic), GapEvidence(paths)).lost
+    return [
+        ComparisonFinding(
+            kind=FindingKind.NEITHER,
+            directory=TopicPartition(gap.topic, gap.partition).directory,
+            first_offset=gap.first_offset,
+            last_offset=gap.last_offset,
+            detail=f"{gap.detail} of either side: {gap.consequence}",
+        )
+        for gap in lost
+    ]
+
+
+def _facts_of_both_sides(partition: TopicPartition, topic_id: str | None, row: LogPairRow) -> dict[str, object]:
+    """A log of both sides as a row of segments, which ends where the longer one does."""
+    ends = (row.one_end_offset or -1, row.one_beyond_records), (row.other_end_offset or -1, row.other_beyond_records)
+    end, beyond = max(ends, key=lambda side: side[0])
+    is_pair = row.one_bytes is not None and row.other_bytes is not None
+    records = None if beyond is None or (is_pair and row.same_records is None) else beyond + (row.same_records or 0)
+    is_whole = row.problem is None and row.one_damaged is None and row.other_damaged is None
+    return {
+        "source": _BOTH,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "base_offset": row.base_offset,
+        "topic_id": topic_id,
+        "status": (Status.OK if is_whole else Status.TRUNCATED).value,
+        "next_offset": None if row.problem is not None else max(end, row.base_offset),
+        "records": records,
+        "log_bytes": max(row.one_bytes or 0, row.other_bytes or 0),
+    }

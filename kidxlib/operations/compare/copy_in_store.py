@@ -56,9 +56,9 @@ PROBLEMS: Final = (CopyVerdict.DIFFERS, CopyVerdict.OTHER_SIZE, CopyVerdict.MISS
 NOT_COMPARABLE: Final = (CopyVerdict.COMPOSITE, CopyVerdict.NO_CHECKSUM, CopyVerdict.NO_FACT)
 
 
-def judge_copy(known: SegmentToCompare, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
-    """The verdict on a copy, and the reason. A copy is as uploaded if its size is the log's and a checksum of the whole
-    object equals the log's; it differs if any checksum does not.
+def judge_copy_in_store(known: SegmentToCompare, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
+    """The verdict on a log's copy in an object store, and the reason. A copy is as uploaded if its size is the log's
+    and a checksum of the whole object equals the log's; it differs if any checksum does not.
     """
     if asked.refused is not None:
         return CopyVerdict.REFUSED, asked.refused
@@ -127,8 +127,8 @@ class CopyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyShare:
-    """Segments for a worker: those of a few partitions, or a part of those of one.
+class ShareInStore:
+    """Segments whose copies in the store a worker asks for: those of a few partitions, or a part of those of one.
 
     Attributes:
         version: of the table `segments`.
@@ -178,7 +178,7 @@ class ExpectedInStore:
 
     @classmethod
     def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ExpectedInStore:
-        """The segments that a user asked for; `path` is the catalog's."""
+        """The segments in the catalog whose copies in the store a user asked about; `path` is the catalog's."""
         version = tables.version(SEGMENTS)
         present: list[Condition] = [PRESENT, *([Among("active", (False,))] if request.inactive_only else [])]
         counts = tables.counts(SEGMENTS, PARTITION_KEY, present, version)
@@ -205,7 +205,7 @@ class ExpectedInStore:
     def segments(self) -> int:
         return int(pc.sum(self.counts[ROWS.name]).as_py())
 
-    def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopyShare]:
+    def shares(self, copy: ObjectPath, cores: int) -> Iterator[ShareInStore]:
         """Shares of about equal size, in order."""
         size = share_rows_of(self.counts, cores, _SHARE_SEGMENTS)
         counts = self.counts[ROWS.name].to_numpy()
@@ -213,7 +213,7 @@ class ExpectedInStore:
             segments = int(counts[start:end].sum())
             parts = -(-segments // size)  # more than one for a partition with more segments
             for part in range(parts):
-                yield CopyShare(
+                yield ShareInStore(
                     tables=self.tables,
                     version=self.version,
                     where=self.where,
@@ -225,7 +225,7 @@ class ExpectedInStore:
                 )
 
 
-def _compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
+def _compare_copies(shares: Iterable[ShareInStore]) -> Iterator[ItemRows]:
     """Rows of `COMPARED`."""
     client = connect()  # before there are threads: it takes half a second, and all threads share one client
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -248,12 +248,12 @@ def _ask(client: Any, path: ObjectPath) -> HeadAnswer:
 
 
 def _compared(
-    share: CopyShare, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[HeadAnswer]
+    share: ShareInStore, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[HeadAnswer]
 ) -> ItemRows:
     counts: dict[CopyVerdict, Counter[str]] = {}
     rows: list[dict[str, Any]] = []
     for segment, path, asked in zip(segments, objects, answers, strict=True):
-        verdict, detail = judge_copy(segment, asked)
+        verdict, detail = judge_copy_in_store(segment, asked)
         counts.setdefault(verdict, Counter()).update(segments=1, log_bytes=segment.log_bytes or 0)
         if verdict is CopyVerdict.AS_UPLOADED:
             continue

@@ -8,16 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
-from kidxlib.audit.gaps import FACTS, GapEvidence, gaps_in
-from kidxlib.catalog.results import LogPairRow
-from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
@@ -36,8 +31,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_image import ConfigValue
-from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind, PartitionResult
-from kidxlib.recovery.outcome import Status
+from kidxlib.operations.compare.comparison import ComparisonFinding, FindingKind, PartitionComparison
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.storage.location import Location, given_location, identity_of, names_in
 from kidxlib.storage.lock import LOCK_FILE
@@ -394,10 +388,10 @@ class DirectoryPair:
 
 def pair_directories(
     one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
-) -> tuple[list[DirectoryPair], list[PartitionResult], list[ComparisonFinding]]:
+) -> tuple[list[DirectoryPair], list[PartitionComparison], list[ComparisonFinding]]:
     """The directories of both sides that can be compared, and the results and findings on all others."""
     findings: list[ComparisonFinding] = []
-    results: list[PartitionResult] = []
+    results: list[PartitionComparison] = []
     pairs = []
     wanted = {name for place in (one, other) for name in place.directories if _is_wanted(name, place, topics)}
     for name in sorted(wanted):
@@ -413,7 +407,7 @@ def pair_directories(
             pairs.append(DirectoryPair(one.directories[name], other.directories[name]))
         else:
             findings.append(finding)
-            results.append(PartitionResult(directory=name, verdict=finding.kind.value))
+            results.append(PartitionComparison(directory=name, verdict=finding.kind.value))
     for side, place in (("A", one), ("B", other)):
         for path in place.other_directories:
             detail = f"{path}, in {side}: it is no partition's"
@@ -472,6 +466,7 @@ def other_origin_findings(one: ComparedPlace, other: ComparedPlace, *, as_copy: 
 def log_dir_file_findings(
     one: ComparedPlace, other: ComparedPlace, topics: re.Pattern[str]
 ) -> Iterator[ComparisonFinding]:
+    """Findings on how the checkpoints and other small files of both sides' log dirs compare."""
     for side, place in (("A", one), ("B", other)):
         for problem in place.problems.values():
             yield ComparisonFinding(kind=FindingKind.NOT_COMPARABLE, detail=f"{side}: {problem}")
@@ -542,8 +537,8 @@ def _checkpoint_findings(
 def log_start_findings(
     partition: TopicPartition | None, one: ComparedPlace, other: ComparedPlace
 ) -> Iterator[ComparisonFinding]:
-    """The finding that a broker with B would serve less or more from the start of a partition on, by the checkpoint of
-    log starts.
+    """The finding, by the checkpoint of log starts, that a broker with B would serve less or more from the start of a
+    partition on.
     """
     name = LOG_START_OFFSET_CHECKPOINT
     if partition is None or name in {*one.problems, *other.problems}:
@@ -586,7 +581,9 @@ def checkpoint_only_findings(
 def early_end_findings(
     partition: TopicPartition | None, end: int | None, other: ComparedPlace
 ) -> Iterator[ComparisonFinding]:
-    """The finding that both logs end at `end`, below the high watermark of B. `end` is None where nobody could tell."""
+    """The finding, by the checkpoint of high watermarks, that both logs end at `end`, below B's high watermark. `end`
+    is None where nobody could tell.
+    """
     name = HIGH_WATERMARK_CHECKPOINT
     if partition is None or end is None or (offset := other.checkpoints[name].get(partition, -1)) <= end:
         return
@@ -600,52 +597,3 @@ def early_end_findings(
 
 def _some(values: set[str]) -> str:
     return ", ".join(sorted(values)[:3])
-
-
-#: The name of the source that both sides together are, where gaps between logs are looked for.
-_BOTH = "both"
-
-
-def gaps_of_both_sides(
-    partitions: Iterable[tuple[ListedDirectory, Sequence[LogPairRow]]], known: MetadataOfPlaces
-) -> list[ComparisonFinding]:
-    """The findings on offsets between two segments that neither side has, and that no compaction explains. The logs of
-    a partition are in the order of base offsets.
-    """
-    paths, rows = {}, []
-    for directory, logs in partitions:
-        if (partition := directory.topic_partition) is not None:
-            paths[_BOTH, partition.topic, partition.partition] = directory.path
-            rows += [_facts(partition, directory.topic_id, row) for row in logs]
-    table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
-    lost = gaps_in(table, lambda _, topic: known.policy(topic), GapEvidence(paths)).lost
-    return [
-        ComparisonFinding(
-            kind=FindingKind.NEITHER,
-            directory=TopicPartition(gap.topic, gap.partition).directory,
-            first_offset=gap.first_offset,
-            last_offset=gap.last_offset,
-            detail=f"{gap.detail} of either side: {gap.consequence}",
-        )
-        for gap in lost
-    ]
-
-
-def _facts(partition: TopicPartition, topic_id: str | None, row: LogPairRow) -> dict[str, object]:
-    """A log of both sides as a row of segments, which ends where the longer one does."""
-    ends = (row.one_end_offset or -1, row.one_beyond_records), (row.other_end_offset or -1, row.other_beyond_records)
-    end, beyond = max(ends, key=lambda side: side[0])
-    is_pair = row.one_bytes is not None and row.other_bytes is not None
-    records = None if beyond is None or (is_pair and row.same_records is None) else beyond + (row.same_records or 0)
-    is_whole = row.problem is None and row.one_damaged is None and row.other_damaged is None
-    return {
-        "source": _BOTH,
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "base_offset": row.base_offset,
-        "topic_id": topic_id,
-        "status": (Status.OK if is_whole else Status.TRUNCATED).value,
-        "next_offset": None if row.problem is not None else max(end, row.base_offset),
-        "records": records,
-        "log_bytes": max(row.one_bytes or 0, row.other_bytes or 0),
-    }

@@ -29,7 +29,7 @@ from kidxlib.operations.compare.comparison import (
     Comparison,
     ComparisonFinding,
     FindingKind,
-    PartitionResult,
+    PartitionComparison,
     comparison_verdict,
     run_comparison,
 )
@@ -76,7 +76,7 @@ def compare_replicas_of_places(
         partition_findings = partition.findings()
         findings += partition_findings
         results.append(
-            PartitionResult(
+            PartitionComparison(
                 directory=partition.directory,
                 verdict=comparison_verdict(partition_findings),
                 a_end_offset=partition.one_end,

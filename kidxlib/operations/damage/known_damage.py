@@ -1,6 +1,6 @@
 """The damage that a catalog knows: damaged segments by builds or by the last audits, gaps between logs, and what log
 dirs have lost; and which of it somebody has accepted. A build tells of it (`KnownDamage`), a plan or a report names
-what is missing (`KnownLosses`), and `kidx accept` asks for what is new (`NewDamage`).
+what is missing (`KnownGapsAndLosses`), and `kidx accept` asks for what is new (`NewDamage`).
 
 A run does not read unchanged segments again. So a run that reports only what it has read itself would report a damaged
 source as free of problems the second time.
@@ -69,7 +69,9 @@ _OF_FINDINGS: Final = FINDINGS.schema(AcceptableDamage.__dataclass_fields__.keys
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptedGap:
+class KnownAcceptedGap:
+    """A gap between logs by the catalog, and who has accepted it."""
+
     gap: Gap
     accepted_by: str
     accepted_reason: str
@@ -82,14 +84,15 @@ class AcceptedGap:
 
 @dataclass(frozen=True, slots=True)
 class KnownGaps:
-    """
+    """The gaps between logs that a catalog knows.
+
     Attributes:
         found: gaps that nobody has accepted, and gaps that are explained.
         accepted: in the order of source, topic, partition and offset.
     """
 
     found: FoundGaps = field(default_factory=FoundGaps)
-    accepted: tuple[AcceptedGap, ...] = ()
+    accepted: tuple[KnownAcceptedGap, ...] = ()
 
     @property
     def all_lost(self) -> list[Gap]:
@@ -336,7 +339,8 @@ def last_findings(
     return findings.filter(pa.array(positions_in(findings, gone, SEGMENTS.key) < 0)).select(wanted)
 
 
-def audited_sources(tables: Tables) -> list[str]:
+def sources_with_findings(tables: Tables) -> list[str]:
+    """The sources whose damage the catalog knows by audits."""
     return [str(source) for source in pc.unique(tables.read(FINDINGS, ["source"])["source"]).to_pylist()]
 
 
@@ -391,7 +395,7 @@ def _with_accepted_gaps(tables: TablesToRead, found: FoundGaps) -> KnownGaps:
     lost = tuple(gap for gap, number in matched if number < 0)
     return KnownGaps(
         replace(found, lost=lost),
-        tuple(AcceptedGap(gap, **acceptances[number]) for gap, number in matched if number >= 0),
+        tuple(KnownAcceptedGap(gap, **acceptances[number]) for gap, number in matched if number >= 0),
     )
 
 
@@ -401,8 +405,9 @@ def _gap_as_finding(gap: Gap) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownLosses:
-    """What is missing and was not deleted by retention: offsets between logs, whole partitions, ends of logs.
+class KnownGapsAndLosses:
+    """What is known to be missing, and was not deleted by retention: offsets between logs, whole partitions, ends of
+    logs.
 
     Attributes:
         not_reached, not_built: as in `ExpectedInLogDirs`.
@@ -422,8 +427,8 @@ class KnownLosses:
         known: KnownTopics,
         seen: ListedSources,
     ) -> Self:
-        """Everything that is missing in these sources by the catalog, the checkpoints and the metadata of the sources'
-        clusters. `seen` are the sources as they were listed.
+        """Everything that is known to be missing in these sources by the catalog, the checkpoints and the metadata of
+        the sources' clusters. `seen` are the sources as they were listed.
         """
         sources = [source for source in as_sources(source_paths(tables)) if source.name in names]
         policy_of, directories = _recorded_policies_and_directories(tables, names, known)
@@ -438,7 +443,7 @@ class KnownLosses:
 
     @property
     def is_loss(self) -> bool:
-        """Whether something is missing that nobody has accepted, or could not be looked for."""
+        """Whether something is known to be missing that nobody has accepted, or could not be looked for."""
         return bool(self.gaps.found.lost or self.not_reached) or self.lost.is_loss
 
     @property
@@ -449,7 +454,7 @@ class KnownLosses:
         return {**self.gaps.as_json(), **self.in_log_dirs_as_json()}
 
     def in_log_dirs_as_json(self) -> dict[str, Any]:
-        """What is missing but for gaps."""
+        """What is known to be missing but for gaps between logs."""
         not_reached = [source.as_json() for source in self.not_reached]
         not_built = [asdict(log_dir) for log_dir in self.not_built]
         return {**self.lost.as_json(), "not_reached": not_reached, "not_built": not_built}
@@ -480,6 +485,7 @@ class NewDamage:
 
 
 def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
+    """The damage that the catalog knows, and which of it nobody has accepted."""
     recorded = recorded_acceptances(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
     known_topics = read_known_topics(as_sources(paths))

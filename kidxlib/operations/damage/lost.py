@@ -102,7 +102,7 @@ class LostPartition(_InPartition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTwice(_InPartition):
+class PartitionInTwoLogDirs(_InPartition):
     """A partition that two log dirs of one broker have.
 
     Attributes:
@@ -127,7 +127,7 @@ class PartitionTwice(_InPartition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Misnamed(_InPartition):
+class MisnamedPartition(_InPartition):
     """A partition's directory that has another partition's name. Its segments are counted under that name.
 
     Attributes:
@@ -206,7 +206,7 @@ class LostStart(_InPartition):
         return f"{self.topic}-{self.partition} (offsets {self.first_offset} to {self.log_start - 1})"
 
 
-_LossInPartition: TypeAlias = LostPartition | PartitionTwice | Misnamed | LostStart | LostEnd
+_LossInPartition: TypeAlias = LostPartition | PartitionInTwoLogDirs | MisnamedPartition | LostStart | LostEnd
 
 
 def _losses_as_json(losses: Iterable[_LossInPartition]) -> list[dict[str, Any]]:
@@ -240,10 +240,10 @@ class Lost:
     accepted: tuple[LostEnd, ...] = ()
     starts: tuple[LostStart, ...] = ()
     starts_not_known: tuple[LostStart, ...] = ()
-    twice: tuple[PartitionTwice, ...] = ()
+    twice: tuple[PartitionInTwoLogDirs, ...] = ()
     older: tuple[OlderLogDir, ...] = ()
     maybe_older: tuple[str, ...] = ()
-    misnamed: tuple[Misnamed, ...] = ()
+    misnamed: tuple[MisnamedPartition, ...] = ()
 
     @property
     def lost_starts(self) -> list[LostStart]:
@@ -635,7 +635,7 @@ def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
 
 def _twice(
     log_dirs: Mapping[PartitionKey, Location], metadata: Mapping[str, ClusterMetadata]
-) -> tuple[PartitionTwice, ...]:
+) -> tuple[PartitionInTwoLogDirs, ...]:
     """The partitions that two log dirs of one broker have. A broker has each once. The metadata's log does not count:
     it is no partition of the broker.
     """
@@ -651,7 +651,7 @@ def _twice(
         if other != log_dir and topic != METADATA_TOPIC:
             directory, of_first = as_text(log_dir / partition.directory), as_text(other / partition.directory)
             twice.append(
-                PartitionTwice(source=source, topic=topic, partition=number, directory=directory, other=of_first)
+                PartitionInTwoLogDirs(source=source, topic=topic, partition=number, directory=directory, other=of_first)
             )
     return tuple(twice)
 
@@ -676,7 +676,7 @@ def _older_log_dirs(
 
 def _misnamed(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
-) -> tuple[Misnamed, ...]:
+) -> tuple[MisnamedPartition, ...]:
     """The directories with another partition's name. A running broker may delete a topic and make it anew while log
     dirs are listed. So if ids differ, the files are read again. `listed` has the directory of each partition, and the
     topic id in its `partition.metadata`.
@@ -701,7 +701,7 @@ def _misnamed(
             detail = f"it looks like {meant.directory}, which is there, too, and that somebody has copied or renamed"
             misnamed[key] = "renamed", detail
     return tuple(
-        Misnamed(
+        MisnamedPartition(
             source=source,
             topic=topic,
             partition=number,

@@ -29,7 +29,7 @@ from kidxlib.engine.shares import cut_by_weight
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import KnownLosses
+from kidxlib.operations.damage.known_damage import KnownGapsAndLosses
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, ReportAnswers, future
 from kidxlib.operations.report.sections import (
@@ -123,7 +123,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
     known = read_known_topics(as_sources(seen.answering(paths)), options=metadata)
-    missing = KnownLosses.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
+    missing = KnownGapsAndLosses.in_sources(tables, list(paths), ANY_TOPIC, known, seen)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {

@@ -476,7 +476,7 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
 
 
 def future_by_partition(now_ms: int) -> SqlQuestion:
-    """How many of the rows of `future` each partition has."""
+    """The report's question for how many of the rows of `future` each partition has."""
     return _rows_by_partition(future(now_ms), "true")
 
 

@@ -418,7 +418,7 @@ class SimulatedProducer:
             ratio = self._ratio
             # The batch before is closed, and its ratio known, only after this one has begun.
             if self._observed is not None:
-                self._ratio = updated(self._ratio, self._observed)
+                self._ratio = updated_ratio(self._ratio, self._observed)
             first, plain, compressed = contents.batch(producer, first, self._codec, self._batch_size, ratio)
             self._observed = np.float32(compressed / plain)
             self._plain_bytes += plain
@@ -449,7 +449,7 @@ class SimulatedProducer:
         )
 
 
-def updated(ratio: np.float32, observed: np.float32) -> np.float32:
+def updated_ratio(ratio: np.float32, observed: np.float32) -> np.float32:
     """The compression ratio that a simulated producer estimates after a batch
     (`CompressionRatioEstimator.updateEstimation`).
     """
@@ -459,7 +459,7 @@ def updated(ratio: np.float32, observed: np.float32) -> np.float32:
 
 
 def settled_ratio(contents: SimulatedBatches, producer: int, codec: str, batch_size: int) -> np.float32:
-    """The estimate of a producer that has run for a while, from its first records."""
+    """The compression ratio that a simulated producer estimates after a while, from its first records."""
     if codec == _UNCOMPRESSED:
         return NO_ESTIMATE
     ratio = NO_ESTIMATE

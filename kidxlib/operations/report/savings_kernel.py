@@ -54,7 +54,7 @@ def _record_headers_bytes(address):
 
 @njit(cache=True, nogil=True)
 def measure_bodies(places, ends):
-    """Find how large each record is from its key on, with the sizes before its parts, for the report's savings.
+    """Measure, for the report's savings, each record from its key on, with the sizes before its parts.
 
     Args:
         places: of `PLACE`.

@@ -256,7 +256,7 @@ def topics_unknown(retention: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def audited_before_build(health: Mapping[str, Any], builds: Mapping[str, Any]) -> list[str]:
-    """Sources that were built after the oldest of their last audits."""
+    """The sources in the report's sections that were built after the oldest of their last audits."""
     built: dict[str, int] = {}
     for build in builds["builds"]:
         for source in build["sources"]:

@@ -25,7 +25,7 @@ from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.known_damage import KnownLosses
+from kidxlib.operations.damage.known_damage import KnownGapsAndLosses
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanRequest
 from kidxlib.operations.retention.segments_to_plan import (
@@ -106,7 +106,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
     summary = _summary(staged, configs, compacted, what_if=request.options.what_if)
-    missing = KnownLosses.in_sources(tables, sources, request.topics, configured.known, seen)
+    missing = KnownGapsAndLosses.in_sources(tables, sources, request.topics, configured.known, seen)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -135,7 +135,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     return outcome
 
 
-def _lines_of_missing(missing: KnownLosses, *, many_sources: bool) -> Iterator[str]:
+def _lines_of_missing(missing: KnownGapsAndLosses, *, many_sources: bool) -> Iterator[str]:
     by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
     for source in missing.not_reached:
         yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
@@ -258,7 +258,7 @@ def _as_json(plan_id: str, request: PlanRequest, summary: _RetentionReport) -> d
 
 
 def _outcome(
-    plan_id: str, request: PlanRequest, summary: _RetentionReport, missing: KnownLosses, *, is_partial: bool
+    plan_id: str, request: PlanRequest, summary: _RetentionReport, missing: KnownGapsAndLosses, *, is_partial: bool
 ) -> Outcome:
     """The outcome of a plan. `is_partial`: a broker has a log dir that is no source, so that nothing is planned there.
     That is a hint only, unless something deletes by this plan, as --apply does, and Kafka's tool from the file. The

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.catalog.conditions import PRESENT, Among, Condition, scope_of
-from kidxlib.catalog.matching import Flags, Values, positions_in, runs
+from kidxlib.catalog.matching import Values, runs
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
-from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS, SegmentToSearch
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs, unanswered
-from kidxlib.lookup.searched_partitions import CatalogedPartition, KnownPartitions
+from kidxlib.lookup.searched_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
 from kidxlib.storage.location import location
-from kidxlib.tables.protocol import Tables
 
 _ASKED: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -46,12 +43,7 @@ _Seekers = Mapping[str, Seeker | str]
 Unknown: TypeAlias = Mapping[tuple[str, int, str | None], str]
 
 PARTITIONS_TO_SEARCH: Final = PARTITIONS.schema(PartitionToSearch.names())
-_SEGMENTS_TO_SEARCH: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
-
-_NAME: Final = ("topic", "partition")
-_OF_SOURCE: Final = (*_NAME, "source")
-#: Similar names are looked up for so many unknown partitions.
-_EXPLAINED: Final = 100
+SEGMENTS_TO_SEARCH: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +53,7 @@ class QuestionsToAnswer:
     Attributes:
         questions: rows of `QUESTIONS`, in order.
         partitions: rows of `PARTITIONS_TO_SEARCH`, in the order of their keys.
-        segments: rows of `_SEGMENTS_TO_SEARCH`, each partition's in one piece.
+        segments: rows of `SEGMENTS_TO_SEARCH`, each partition's in one piece.
         unknown: notes on some of the partitions that the catalog does not have.
     """
 
@@ -72,8 +64,8 @@ class QuestionsToAnswer:
 
 
 def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
-    """Rows of `ANSWERED`, in the order of topic, partition, kind of question and target: one for each question and each
-    source that has the partition, or without a source where none does.
+    """Answer questions in a worker, as rows of `ANSWERED` in the order of topic, partition, kind of question and
+    target: one for each question and each source that has the partition, or without a source where none does.
     """
     for key_range in ranges:
         answerer = _Answerer(_partitions(key_range), key_range.unknown)
@@ -82,12 +74,12 @@ def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
 
 def _partitions(key_range: QuestionsToAnswer) -> dict[tuple[str, int], list[CatalogedPartition]]:
     """The replicas of all sources, by topic and number of the partition."""
-    segments = pa.Table.from_batches(key_range.segments.batches(), _SEGMENTS_TO_SEARCH).combine_chunks()
+    segments = pa.Table.from_batches(key_range.segments.batches(), SEGMENTS_TO_SEARCH).combine_chunks()
     of_partition = {
         tuple(segments[name][start].as_py() for name in PARTITIONS.key): segments.slice(start, end - start)
         for start, end in runs([segments[name].combine_chunks() for name in PARTITIONS.key])
     }
-    none = _SEGMENTS_TO_SEARCH.empty_table()
+    none = SEGMENTS_TO_SEARCH.empty_table()
     replicas: dict[tuple[str, int], list[CatalogedPartition]] = {}
     rows = pa.Table.from_batches(key_range.partitions.batches(), PARTITIONS_TO_SEARCH)
     for facts in PartitionToSearch.of_arrow(rows):
@@ -173,60 +165,3 @@ def _staged(answers: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `ANSWERED`."""
     inside = pa.StructArray.from_arrays(answers.columns, fields=list(RESULT))
     return pa.RecordBatch.from_arrays([inside], schema=ANSWERED)
-
-
-def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
-    """Rows of `PARTITIONS_TO_SEARCH` for seek's workers: those of the wanted topics and numbers, of all sources or one,
-    in the order of keys.
-    """
-    of_source = [] if source is None else [Among("source", (source,))]
-    rows = _matching(tables, PARTITIONS, PARTITIONS_TO_SEARCH, wanted, of_source, _NAME)
-    return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
-
-
-def partitions_named_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
-    return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
-
-
-def segments_to_search(tables: Tables, partitions: pa.Table) -> pa.Table:
-    """Rows of `_SEGMENTS_TO_SEARCH` for seek's workers, those of a partition one after another. A segment takes about
-    300 bytes.
-    """
-    if not partitions.num_rows:
-        return _SEGMENTS_TO_SEARCH.empty_table()
-    rows = _matching(tables, SEGMENTS, _SEGMENTS_TO_SEARCH, partitions, [PRESENT], PARTITIONS.key)
-    return rows.sort_by([(name, "ascending") for name in (*PARTITIONS.key, "base_offset")])
-
-
-def unknown_partitions(tables: Tables, asked: pa.Table, partitions: pa.Table, source: str | None) -> Unknown:
-    """The notes with which seek's workers answer for the first hundred partitions in `asked` (rows of `ASKED`) that are
-    not in the catalog or in the source. `partitions` has all that were asked of; `source` is the only one that is asked
-    at all, if one is.
-    """
-    of_any: Flags = asked["source"].is_null().to_numpy()
-    of_one = asked.filter(~of_any)
-    is_known = positions_in(asked, partitions, _NAME) >= 0
-    is_known[~of_any] = positions_in(of_one, partitions, _OF_SOURCE) >= 0
-    missing = asked.filter(~is_known)
-    if not missing.num_rows:
-        return {}
-    known = KnownPartitions.from_rows(tables.read(PARTITIONS, PARTITIONS.key))
-    return {
-        (row["topic"], row["partition"], row["source"]): known.why_unknown(
-            TopicPartition(row["topic"], row["partition"]), row["source"] or source
-        )
-        for row in missing.slice(0, _EXPLAINED).to_pylist()
-    }
-
-
-def _matching(
-    tables: Tables,
-    table: Table,
-    schema: pa.Schema,
-    wanted: pa.Table,
-    where: Sequence[Condition],
-    by: tuple[str, ...],
-) -> pa.Table:
-    """The rows of a table that agree with a wanted row in the columns `by`."""
-    rows = tables.read(table, schema.names, [*scope_of({"wanted": wanted}, by), *where])
-    return rows.filter(positions_in(rows, wanted, by) >= 0)

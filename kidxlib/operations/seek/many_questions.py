@@ -14,25 +14,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Longs, Values, numpy_of, positions_in, taken_at
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, scope_of
+from kidxlib.catalog.matching import Flags, Longs, Values, numpy_of, positions_in, taken_at
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.work import StagedRows, Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.lookup.answers import OFFSET
+from kidxlib.lookup.searched_partitions import KnownPartitions
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.answer_work import (
     ANSWERED,
     KIND,
+    PARTITIONS_TO_SEARCH,
     RESULT,
+    SEGMENTS_TO_SEARCH,
     QuestionsToAnswer,
     Unknown,
     answer_questions,
-    partitions_named_in,
-    partitions_to_search,
-    segments_to_search,
-    unknown_partitions,
 )
 from kidxlib.operations.seek.one_question import (
     Answer,
@@ -43,7 +45,7 @@ from kidxlib.operations.seek.one_question import (
     outcome_of_answers,
 )
 from kidxlib.operations.seek.seek_files import (
-    Elsewhere,
+    SeekFilesElsewhere,
     ensure_new_output,
     is_elsewhere,
     not_reached,
@@ -52,6 +54,7 @@ from kidxlib.operations.seek.seek_files import (
     read_questions,
     write_answers,
 )
+from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import begin_phase, warn
 from kidxlib.terminal.exit_codes import ExitCode
@@ -79,11 +82,14 @@ _QUERIES_PER_RANGE: Final = 50_000
 _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
 _NAME: Final = ("topic", "partition")
+_OF_SOURCE: Final = (*_NAME, "source")
+#: Similar names are looked up for so many unknown partitions.
+_EXPLAINED: Final = 100
 #: So many partitions without an offset to reset to are named on screen.
 _NAMED_ON_SCREEN: Final = 5
 
 
-def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
+def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: SeekFilesElsewhere | None) -> Outcome:
     """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
     if request.output is not None:
         if not is_elsewhere(request.output):
@@ -101,7 +107,7 @@ def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
         return _answer_many(request, questions, backend, elsewhere, start=start)
 
 
-def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
+def _read(request: SeekRequest, backend: Backend, elsewhere: SeekFilesElsewhere | None) -> pa.Table:
     assert request.queries is not None
     try:
         return read_questions(request.queries)
@@ -112,7 +118,9 @@ def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -
     return questions_in_one_table(request.queries, questions_of_blocks(request.queries, blocks, None))
 
 
-def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
+def _answer_one(
+    request: SeekRequest, question: Question, backend: Backend, elsewhere: SeekFilesElsewhere | None
+) -> Outcome:
     tables = backend.catalog.tables
     answers, not_asked = answers_of_catalog(tables, question, request.source)
     lacks = None
@@ -120,7 +128,7 @@ def _answer_one(request: SeekRequest, question: Question, backend: Backend, else
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
             asked = _asked_of(answers)
-            partitions = partitions_to_search(tables, asked, request.source)
+            partitions = _partitions_to_search(tables, asked, request.source)
             ensure_unambiguous(asked, partitions)
             lacks = write_consumer_offsets(request.consumer_group_csv, rows, partitions, not_asked.of_topics)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
@@ -138,18 +146,18 @@ def _answer_many(
     request: SeekRequest,
     questions: pa.Table,
     backend: Backend,
-    elsewhere: Elsewhere | None,
+    elsewhere: SeekFilesElsewhere | None,
     *,
     start: float,
 ) -> Outcome:
     """Answer questions in order. `start` is when the run began, by the monotonic clock."""
     tables = backend.catalog.tables
     asked = asked_partitions(questions)
-    partitions = partitions_to_search(tables, asked, request.source)
+    partitions = _partitions_to_search(tables, asked, request.source)
     if request.consumer_group_csv is not None:
         ensure_unambiguous(asked, partitions)
     begin_phase("answering")
-    unknown = unknown_partitions(tables, asked, partitions, request.source)
+    unknown = _unknown_partitions(tables, asked, partitions, request.source)
     staged = _staged_answers(questions, partitions, unknown, backend)
     begin_phase("writing the answers")
     counts = _count_answers(staged)
@@ -168,6 +176,63 @@ def _answer_many(
     outcome.values.update(left_out=not_asked.as_json(), consumer_group_csv_lacks=lacks)
     not_asked.tell(outcome)
     return outcome
+
+
+def _partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
+    """Rows of `PARTITIONS_TO_SEARCH` for workers: those of the wanted topics and numbers, of all sources or one,
+    in the order of keys.
+    """
+    of_source = [] if source is None else [Among("source", (source,))]
+    rows = _matching(tables, PARTITIONS, PARTITIONS_TO_SEARCH, wanted, of_source, _NAME)
+    return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
+
+
+def _partitions_named_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
+    return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
+
+
+def _segments_to_search(tables: Tables, partitions: pa.Table) -> pa.Table:
+    """Rows of `SEGMENTS_TO_SEARCH` for workers, those of a partition one after another. A segment takes about
+    300 bytes.
+    """
+    if not partitions.num_rows:
+        return SEGMENTS_TO_SEARCH.empty_table()
+    rows = _matching(tables, SEGMENTS, SEGMENTS_TO_SEARCH, partitions, [PRESENT], PARTITIONS.key)
+    return rows.sort_by([(name, "ascending") for name in (*PARTITIONS.key, "base_offset")])
+
+
+def _unknown_partitions(tables: Tables, asked: pa.Table, partitions: pa.Table, source: str | None) -> Unknown:
+    """The notes with which workers answer for the first hundred partitions in `asked` (rows of `ASKED`) that are
+    not in the catalog or in the source. `partitions` has all that were asked of; `source` is the only one that is asked
+    at all, if one is.
+    """
+    of_any: Flags = asked["source"].is_null().to_numpy()
+    of_one = asked.filter(~of_any)
+    is_known = positions_in(asked, partitions, _NAME) >= 0
+    is_known[~of_any] = positions_in(of_one, partitions, _OF_SOURCE) >= 0
+    missing = asked.filter(~is_known)
+    if not missing.num_rows:
+        return {}
+    known = KnownPartitions.from_rows(tables.read(PARTITIONS, PARTITIONS.key))
+    return {
+        (row["topic"], row["partition"], row["source"]): known.why_unknown(
+            TopicPartition(row["topic"], row["partition"]), row["source"] or source
+        )
+        for row in missing.slice(0, _EXPLAINED).to_pylist()
+    }
+
+
+def _matching(
+    tables: Tables,
+    table: Table,
+    schema: pa.Schema,
+    wanted: pa.Table,
+    where: Sequence[Condition],
+    by: tuple[str, ...],
+) -> pa.Table:
+    """The rows of a table that agree with a wanted row in the columns `by`."""
+    rows = tables.read(table, schema.names, [*scope_of({"wanted": wanted}, by), *where])
+    return rows.filter(positions_in(rows, wanted, by) >= 0)
 
 
 def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> StagedRows:
@@ -191,13 +256,13 @@ def _units(
     for asking, asked in question_ranges(questions, engine.cores):
         if before is None or not asked.equals(before):
             before = asked
-            of_range = partitions_named_in(partitions, before)
-            shared = engine.share(of_range), engine.share(segments_to_search(backend.catalog.tables, of_range))
+            of_range = _partitions_named_in(partitions, before)
+            shared = engine.share(of_range), engine.share(_segments_to_search(backend.catalog.tables, of_range))
         yield QuestionsToAnswer(engine.share(asking), *shared, unknown)
 
 
 def _write(
-    request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
+    request: SeekRequest, backend: Backend, elsewhere: SeekFilesElsewhere | None, answers: Iterator[pa.RecordBatch]
 ) -> None:
     if request.output is None:
         return

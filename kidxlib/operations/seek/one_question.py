@@ -274,7 +274,9 @@ def answer_question(seeker: Seeker | str, question: Question, source: str, high_
 def outcome_of_answers(
     answers: Sequence[Answer], question: Question, not_asked: NotAsked, *, lacks: int | None = None
 ) -> Outcome:
-    """The outcome of a run. `lacks` is the number of partitions that `--consumer-group-csv` lacks, if it was given."""
+    """The outcome of the answers to one question. `lacks` is the number of partitions that `--consumer-group-csv`
+    lacks, if it was given.
+    """
     is_problem = bool(lacks) or not_asked.is_problem or any(answer["file_error"] for answer in answers)
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if is_problem else ExitCode.OK,

@@ -108,8 +108,8 @@ CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
 _SPECIAL: Final = ('"', ",", "\n", "\r")
 
 
-class Elsewhere(Protocol):
-    """Places that only an engine reaches."""
+class SeekFilesElsewhere(Protocol):
+    """Files of questions and answers that only an engine reaches."""
 
     def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
         """The rows of a file or a table of questions, with all its columns, in any order; one batch at least."""
@@ -201,7 +201,7 @@ def ensure_new_output(path: str) -> None:
     except OSError as error:
         raise UsageError(f"--output {describe_error(error)}") from error
     if exists:
-        raise there_already(path)
+        raise output_exists(path)
     if isinstance(place, Path):
         above = place.absolute().parent
         if not os.path.lexists(above):
@@ -212,7 +212,8 @@ def ensure_new_output(path: str) -> None:
             )
 
 
-def there_already(path: str) -> UsageError:
+def output_exists(path: str) -> UsageError:
+    """The error of a seek whose output exists."""
     return UsageError(f"--output {path}: it is there already; expected a new name")
 
 
@@ -657,7 +658,7 @@ def _appearing(place: Location) -> Iterator[Location]:
     try:
         yield part
         if os.path.lexists(place):
-            raise there_already(str(place))
+            raise output_exists(str(place))
         part.rename(place)
     finally:
         if part.is_dir():

@@ -29,7 +29,7 @@ from kidxlib.operations.maintenance import (
     OptimizeLimits,
     files_to_merge,
     optimize_tables,
-    optimized_as_line,
+    optimized_in_words,
 )
 from kidxlib.tables import data_files, delta_maintenance, delta_tables
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
@@ -120,7 +120,7 @@ def test_a_commit_about_one_partition_touches_its_files(tmp_path: Path, rng: ran
     for number in range(3 * _BUILDS):
         _write(tables, _of_build(rng, number))
         append_rows(Path(without.path), SEGMENTS, *_of_build(rng, number))
-        said += filter(None, [optimized_as_line(optimize_tables(DeltaMaintenance(tables), [SEGMENTS], _LIMITS))])
+        said += filter(None, [optimized_in_words(optimize_tables(DeltaMaintenance(tables), [SEGMENTS], _LIMITS))])
         if number % _BUILDS == _BUILDS - 1:
             touched = [_change_one(tables, rng, number) for _ in range(4)]
             assert all(removed and removed <= opened <= may_hold for may_hold, opened, removed in touched)
@@ -145,7 +145,7 @@ def test_it_pays_or_nothing_is_done(tmp_path: Path) -> None:
     append_rows(tmp_path, BUILDS, {"build_id": "last"})
     [found] = optimize_tables(maintenance, [BUILDS, SEGMENTS], _LIMITS)
     assert (found.table, found.merged_files, found.files_before, found.files_after) == ("builds", 5, 5, 1)
-    assert optimized_as_line([found]) == "builds put in order: 1 file, where there were 5"
+    assert optimized_in_words([found]) == "builds put in order: 1 file, where there were 5"
     assert DeltaTable(tmp_path / "builds").to_pyarrow_table().num_rows == 5
 
 
@@ -164,7 +164,7 @@ def test_who_commits_meanwhile_is_given_way(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(delta_maintenance, "write_sorted", overtaken)
     [found] = optimize_tables(maintenance, [BUILDS], _LIMITS)
     assert found.gave_way and found.files_before == found.files_after
-    assert optimized_as_line([found]) == "builds left for a later build, as another run has changed it"
+    assert optimized_in_words([found]) == "builds left for a later build, as another run has changed it"
     assert tables.read(BUILDS, ["build_id"]).num_rows == 5
 
 

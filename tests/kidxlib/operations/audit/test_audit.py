@@ -20,7 +20,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import Plan
 from kidxlib.operations.audit.audit import audit_exit_code
-from kidxlib.operations.audit.audit_summary import AcceptedFindings
+from kidxlib.operations.audit.audit_summary import AcceptedAuditFindings
 from tests.conftest import Say
 from tests.docs.log_dirs import put
 from tests.docs.test_catalog_tables import operations
@@ -251,9 +251,9 @@ def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
     summary = AuditSummary()
     summary.files |= {(".log", "broken"): 2, (".index", "broken"): 1, (".index", "identical"): 5}
     summary.actions["delete"] = ActionCounts(3)
-    some = AcceptedFindings({(".log", "broken"): 1}, {})
+    some = AcceptedAuditFindings({(".log", "broken"): 1}, {})
     assert audit_exit_code(Plan(), some.taken_from(summary), Verdict.BROKEN) == 3
-    every = AcceptedFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
+    every = AcceptedAuditFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
     assert audit_exit_code(Plan(), every.taken_from(summary), Verdict.BROKEN) == 0
     assert audit_exit_code(Plan(empty={"b": tmp_path}), every.taken_from(summary), Verdict.BROKEN) == 3
     away = {("a", "t", 0): UnlistableDirectory("/a/t-0", "Input/output error")}

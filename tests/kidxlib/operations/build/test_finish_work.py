@@ -29,7 +29,7 @@ from kidxlib.operations.build.finish_work import (
     PartitionsToFinish,
     PartitionToFinish,
     finish_partitions,
-    state_of,
+    kept_state,
 )
 from kidxlib.recovery.partition_fold import FoldState, Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
@@ -154,9 +154,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noting(row: PartitionStateRow) -> FoldState:
         found.append(row.segments)
-        return state_of(row)
+        return kept_state(row)
 
-    monkeypatch.setattr(finish_work, "state_of", noting)
+    monkeypatch.setattr(finish_work, "kept_state", noting)
     return found
 
 

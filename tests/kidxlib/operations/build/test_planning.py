@@ -23,7 +23,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.plan import Plan, find_partitions, find_segments
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.planning import find_changes, listed_plan
+from kidxlib.operations.build.planning import listed_plan, plan_changes
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.options import SETTINGS_FILE, MetadataOptions
@@ -170,12 +170,12 @@ def _catalog(root: Path) -> TablesCatalog | None:
 
 def _by_command(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
     plan = find_segments(request.sources, request.topics, request.index_place, request.options_for)
-    return plan, find_changes(request, plan, catalog, engine)
+    return plan, plan_changes(request, plan, catalog, engine)
 
 
 def _by_workers(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
     plan = find_partitions(request.sources, request.topics, request.index_place, request.options_for)
-    return plan, find_changes(request, plan, catalog, engine)
+    return plan, plan_changes(request, plan, catalog, engine)
 
 
 def _said(plan: Plan, changes: Changes) -> dict[str, Any]:

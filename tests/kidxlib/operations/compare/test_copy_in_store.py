@@ -21,7 +21,7 @@ from kidxlib.operations.compare.copy_in_store import (
     CopyRequest,
     CopyVerdict,
     ExpectedInStore,
-    judge_copy,
+    judge_copy_in_store,
 )
 from kidxlib.run.context import RunContext
 from kidxlib.storage.store.client import HeadAnswer, ObjectHead
@@ -135,13 +135,16 @@ _KNOWN = _known(9, _CRC32C, _SIGNED)
     ],
 )
 def test_verdicts(known: SegmentToCompare, head: ObjectHead | None, verdict: str, words: str) -> None:
-    found, why = judge_copy(known, HeadAnswer(head))
+    found, why = judge_copy_in_store(known, HeadAnswer(head))
     assert found == CopyVerdict(verdict) and words in why
     assert bool(why) == (found is not CopyVerdict.AS_UPLOADED)
 
 
 def test_what_the_store_refuses_is_not_missing() -> None:
-    assert judge_copy(_KNOWN, HeadAnswer(None, "HTTP 403: Forbidden")) == (CopyVerdict.REFUSED, "HTTP 403: Forbidden")
+    assert judge_copy_in_store(_KNOWN, HeadAnswer(None, "HTTP 403: Forbidden")) == (
+        CopyVerdict.REFUSED,
+        "HTTP 403: Forbidden",
+    )
 
 
 _NUMBERS = st.sampled_from([0, 1, 2**31, 2**32 - 1])
@@ -164,7 +167,7 @@ def test_nothing_is_as_uploaded_that_was_not_compared(known: SegmentToCompare, h
     crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % 2**64
     pairs = [(known.log_crc32c, head.crc32c), (crc64nvme, head.crc64nvme)]
     both = [one == other for one, other in pairs if one is not None and other is not None]
-    verdict, _ = judge_copy(known, HeadAnswer(head))
+    verdict, _ = judge_copy_in_store(known, HeadAnswer(head))
     assert (verdict is CopyVerdict.AS_UPLOADED) == (known.log_bytes == head.size and bool(both) and all(both))
     assert (verdict is CopyVerdict.DIFFERS) == (known.log_bytes == head.size and not all(both))
 

@@ -30,7 +30,7 @@ from kidxlib.operations.report.savings import (
     compressed_bytes,
     measure_savings,
     settled_ratio,
-    updated,
+    updated_ratio,
 )
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
@@ -411,7 +411,7 @@ def test_random_content_does_not_get_much_larger() -> None:
 )
 def test_an_estimate_goes_up_fast_and_down_slowly(ratio: float, observed: float, then: float) -> None:
     """`CompressionRatioEstimator`."""
-    assert updated(np.float32(ratio), np.float32(observed)) == pytest.approx(then)
+    assert updated_ratio(np.float32(ratio), np.float32(observed)) == pytest.approx(then)
 
 
 def test_a_settled_producer_fills_batches_from_the_first_on() -> None:
