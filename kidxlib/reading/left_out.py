@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kidxlib.audit.startup.directories import directories_in
 from kidxlib.errors import CheckpointError, KidxError
@@ -41,7 +41,6 @@ from kidxlib.indexing.listing import SkippedEntries
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.reading.brokers_metadata import BrokersMetadata, is_compacted, log_dirs_without_metadata, other_topic_id
-from kidxlib.reading.segment_read import LogRead
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
@@ -55,6 +54,9 @@ from kidxlib.storage.log_dir import (
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.reading.segment_read import LogRead
 
 #: How to read directories that do not have a partition's name.
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
