@@ -27,7 +27,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
-from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.lookup.seeker import Seeker, seek_all
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.opened_log import LogFile, map_log, open_local_log
@@ -159,7 +159,7 @@ def _copy_or_link(origin: str, target: str) -> None:
 
 
 def _compare(seeker: Seeker, theirs: KafkaLog, query: str, targets: _Longs) -> None:
-    answers = answer_all(seeker, query, targets).to_pylist()
+    answers = seek_all(seeker, query, targets).to_pylist()
     ours: list[tuple[int | None, int | None]]
     kafkas: list[tuple[int | None, int | None]]
     if query == OFFSET:
@@ -176,7 +176,7 @@ def _compare(seeker: Seeker, theirs: KafkaLog, query: str, targets: _Longs) -> N
 def _answer(seeker: Seeker, query: str, targets: _Longs) -> int:
     """Bytes that the answers say were read."""
     parts = [targets[start : start + _AT_ONCE] for start in range(0, len(targets), _AT_ONCE)]
-    return sum(int(answer_all(seeker, query, part).column("bytes_read").to_numpy().sum()) for part in parts)
+    return sum(int(seek_all(seeker, query, part).column("bytes_read").to_numpy().sum()) for part in parts)
 
 
 def _bytes_read(seeker: Seeker) -> int:

@@ -26,9 +26,9 @@ from kidxlib.dump.items import (
     NotCompared,
     RecordFormat,
     ValueFormat,
-    as_json_text,
     as_line,
     finding_lines,
+    item_bytes_as_json,
     timestamp_type,
 )
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, DumpSource, dump_source
@@ -44,7 +44,7 @@ from kidxlib.terminal.options import IntegerRange
 from kidxlib.terminal.run_command import discard_output
 
 if TYPE_CHECKING:
-    from kidxlib.dump.read import DumpedAs
+    from kidxlib.dump.release import DumpRelease
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1
@@ -198,13 +198,13 @@ def _print_dump(
     file: str, source: DumpSource, options: DumpOptions, record_format: RecordFormat, json_lines: bool
 ) -> list[str]:
     """Print one file, and return a line for each thing that is wrong with it."""
-    from kidxlib.dump.read import DumpedAs
+    from kidxlib.dump.release import DumpRelease
 
     out = sys.stdout.buffer
     findings = DumpFindings()
     malformed = []
     heading_before = None
-    shown_as = DumpedAs(source.path, options.release)
+    shown_as = DumpRelease(source.path, options.release)
     if not json_lines:
         out.write(_encoded(f"Dumping {file}"))
     for item in _items(file, source, options, shown_as):
@@ -235,7 +235,7 @@ def _print_dump(
     return ([] if findings.line is None else [f"{file}: {findings.line}"]) + malformed
 
 
-def _items(file: str, source: DumpSource, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem | str]:
+def _items(file: str, source: DumpSource, options: DumpOptions, shown_as: DumpRelease) -> Iterator[DumpItem | str]:
     """The items of a file, and last, if it cannot be read to its end, the message about that."""
     from kidxlib.dump.read import dump_file  # it loads compiled loops, for which help need not wait
 
@@ -305,13 +305,13 @@ def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: Re
     if record.contents is None:
         return line
     headers = ", ".join(
-        f'{{"key": {json.dumps(header.key)}, "value": {as_json_text(header.value, record_format.values)}}}'
+        f'{{"key": {json.dumps(header.key)}, "value": {item_bytes_as_json(header.value, record_format.values)}}}'
         for header in record.headers
     )
     if record.decoded is not None:
         parts = (record.decoded.key, record.decoded.value)
         key, value = ("null" if part is None else json_text(part.fields) for part in parts)
     else:
-        key = as_json_text(record.contents.key, record_format.keys)
-        value = as_json_text(record.contents.value, record_format.values)
+        key = item_bytes_as_json(record.contents.key, record_format.keys)
+        value = item_bytes_as_json(record.contents.value, record_format.values)
     return f'{line[:-1]}, "key": {key}, "value": {value}, "headers": [{headers}]}}'

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.seek.one_question import Answer, NotAsked, Question, SeekRequest
     from kidxlib.operations.seek.seek_files import SeekFilesElsewhere
-    from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
+    from kidxlib.reading.brokers_metadata import BrokersEvidence
     from kidxlib.run.context import RunContext
 
 #: Options that only go with a bucket, and options that only go with a catalog.
@@ -230,7 +230,7 @@ def _seek_in(request: SeekCommand, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
     from kidxlib.indexing.source import RemoteOptions, ensure_distinct, source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of_answers
-    from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader
+    from kidxlib.reading.brokers_metadata import BrokersEvidence, BrokersMetadata
     from kidxlib.reading.left_out import folders_passed_over
 
     remote = RemoteOptions(request.layout, request.tiered_metadata)
@@ -247,7 +247,7 @@ def _seek_in(request: SeekCommand, directories: Sequence[str]) -> Outcome:
         others = find_not_asked(question, log_dirs, brokers, list(partitions))
     if not chosen:
         raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
-    evidence_reader = LogDirEvidenceReader(log_dirs)
+    evidence_reader = BrokersEvidence(log_dirs)
     answers = [
         _answer_in(
             partitions[name],
@@ -278,9 +278,9 @@ def _question_in(request: SeekCommand, sources: Sequence[Source], partitions: It
 
 def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
     from kidxlib.lookup.searched_partitions import no_such_partition
-    from kidxlib.reading.left_out import mount_remedy
+    from kidxlib.reading.left_out import remedy_of_unmounted
 
-    unmounted = "" if others.unmounted is None else f"; {mount_remedy(others.unmounted)}"
+    unmounted = "" if others.unmounted is None else f"; {remedy_of_unmounted(others.unmounted)}"
     if question.topic is None:
         return f"no partition in it; expected directories named <topic>-<partition>{unmounted}"
     wanted = TopicPartition(question.topic, question.partition or 0)
@@ -294,7 +294,7 @@ def _answer_in(
     partition: PartitionDirectory,
     question: Question,
     index_dir: str | None,
-    evidence_reader: LogDirEvidenceReader,
+    evidence_reader: BrokersEvidence,
     *,
     is_wide: bool,
 ) -> Answer:
@@ -302,7 +302,7 @@ def _answer_in(
     from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
-    from kidxlib.lookup.checkpoint_evidence import high_watermark_of
+    from kidxlib.lookup.checkpoint_evidence import checkpointed_high_watermark
     from kidxlib.lookup.searched_partitions import log_in_bucket
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_question
@@ -310,7 +310,7 @@ def _answer_in(
     from kidxlib.storage.packed import given_packed
 
     name = partition.topic_partition
-    high_watermark = high_watermark_of(partition.path, name, evidence_reader.offsets_in)
+    high_watermark = checkpointed_high_watermark(partition.path, name, evidence_reader.offsets_in)
     index_directory = None
     if index_dir is not None:
         index_directory = (given_packed(index_dir) or source_at(index_dir).path) / name.directory
@@ -319,7 +319,7 @@ def _answer_in(
         if partition.remote is not None:
             seeker = Seeker(log_in_bucket(partition, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            evidence = evidence_reader.evidence_on_log(partition.path, name, None, high_watermark)
+            evidence = evidence_reader.on_log(partition.path, name, None, high_watermark)
             starts = evidence_reader.offsets_in(partition.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
             log_start = starts.get(name, 0)
             seeker = Seeker.of_directory(

@@ -42,7 +42,7 @@ from kidxlib.records.reader import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DecodedPart:
     """A key or a value that was decoded.
 
     Attributes:
@@ -68,8 +68,8 @@ class Decoded:
         may_differ: whether another release may print something else.
     """
 
-    key: Part | None
-    value: Part | None
+    key: DecodedPart | None
+    value: DecodedPart | None
     is_whole: bool = True
     may_differ: bool = False
 
@@ -79,7 +79,7 @@ Decoder: TypeAlias = Callable[[Record, KafkaRelease], Decoded]
 
 _KEY_VERSION: Final = 0
 #: What Kafka prints in place of a tombstone's value.
-_TOMBSTONE: Final = Part(None, "<DELETE>")
+_TOMBSTONE: Final = DecodedPart(None, "<DELETE>")
 #: The protocol type of groups whose members say what they subscribe to in messages that Kafka knows.
 _CONSUMER: Final = "consumer"
 #: The fields of a member that hold such a message, and the message of each.
@@ -100,8 +100,8 @@ def _decode_cluster_metadata(record: Record, release: KafkaRelease) -> Decoded:
         framed = read_framed(record.value, CLUSTER_METADATA, release)
     except UnreadableMessageError as error:
         text = f"Error at {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(None, Part(text, text), is_whole=False, may_differ=True)
-    return Decoded(None, Part(_framed_fields(framed)), may_differ=framed.message.is_by_release)
+        return Decoded(None, DecodedPart(text, text), is_whole=False, may_differ=True)
+    return Decoded(None, DecodedPart(_framed_fields(framed)), may_differ=framed.message.is_by_release)
 
 
 def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _decode_remote_log_metadata(record: Record, release: KafkaRelease) -> Decode
         framed, metadata = read_remote_log_metadata(record.value, release)
     except UnreadableMessageError as error:
         text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(None, Part(text, text), is_whole=False, may_differ=True)
-    return Decoded(None, Part(_framed_fields(framed), _text(metadata)), may_differ=framed.message.is_by_release)
+        return Decoded(None, DecodedPart(text, text), is_whole=False, may_differ=True)
+    return Decoded(None, DecodedPart(_framed_fields(framed), _text(metadata)), may_differ=framed.message.is_by_release)
 
 
 def _text(metadata: RemoteLogMetadata) -> str:
@@ -177,15 +177,15 @@ def _decode_coordinator_record(record: Record, release: KafkaRelease, module: st
         read = read_coordinator_record(record.key, record.value, module, release)
     except UnknownRecordTypeError as error:
         text = f"Unknown record type {error.record_type} at offset {record.offset}, skipping."
-        return Decoded(Part(text, text), None, is_whole=False, may_differ=True)
+        return Decoded(DecodedPart(text, text), None, is_whole=False, may_differ=True)
     except UnreadableMessageError as error:
         text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(Part(text, text), None, is_whole=False, may_differ=True)
+        return Decoded(DecodedPart(text, text), None, is_whole=False, may_differ=True)
     key = {"type": str(read.record_type), "data": json_object(read.key_message, read.key, _KEY_VERSION)}
     if read.value is None:
-        return Decoded(Part(key), _TOMBSTONE)
+        return Decoded(DecodedPart(key), _TOMBSTONE)
     value = {"version": str(read.value_version), "data": _value(read, release)}
-    return Decoded(Part(key), Part(value), may_differ=_may_differ(read, record))
+    return Decoded(DecodedPart(key), DecodedPart(value), may_differ=_may_differ(read, record))
 
 
 def _may_differ(read: CoordinatorRecord, record: Record) -> bool:

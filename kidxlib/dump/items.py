@@ -354,8 +354,8 @@ def _as_text(data: bytes, value_format: ValueFormat) -> str:
             return data.hex() if (number := _number_in(data, value_format)) is None else str(number)
 
 
-def as_json_text(data: bytes | None, value_format: ValueFormat) -> str:
-    """Bytes in a format, as JSON."""
+def item_bytes_as_json(data: bytes | None, value_format: ValueFormat) -> str:
+    """The JSON of a key or a value of an item, in a format."""
     if data is None:
         return "null"
     if value_format is ValueFormat.JSON and (text := _json_in(data)) is not None:
@@ -471,7 +471,7 @@ def _optional(value: int | None) -> str:
 
 
 def timestamp_type(batch: BatchHeader) -> str:
-    """The name of Kafka's `TimestampType`."""
+    """The name of Kafka's `TimestampType` in the item of a batch."""
     if batch.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if batch.is_log_append_time else "CreateTime"

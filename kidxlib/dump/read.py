@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from kidxlib.dump.decoders import Decoded, Decoder
 from kidxlib.dump.items import (
     AbortedEntry,
     CheckpointEntry,
@@ -43,79 +41,32 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset_in_name, sibling, snapshot_id
-from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError, UnknownVersionError
+from kidxlib.dump.release import DumpRelease
+from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset_in_name, beside_source, snapshot_id
+from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.checksums import extend_crc32
-from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease, NodeRelease
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_int, decremented_sequence, incremented_sequence
-from kidxlib.log.metadata_image import release_of_node
 from kidxlib.records.batch_headers import BatchHeader, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
-from kidxlib.records.reader import Record, messages, records
+from kidxlib.records.reader import messages, records
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.log_dir import read_epoch_entries
 from kidxlib.storage.opened_log import LogFile, open_local_log
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
-_Read = TypeVar("_Read")
-
 #: The number of no entry: a lookup without an entry leads to byte 0.
 _NO_ENTRY: Final = -1
 
 
-@dataclass(slots=True)
-class DumpedAs:
-    """The release that one file is shown as. It is not frozen: the release is looked for once something differs by it,
-    which may take a read of the cluster's metadata.
-
-    Attributes:
-        path: the file.
-        given: the release that the user has named; None without one.
-        counts: whether something has differed.
-    """
-
-    path: Path
-    given: KafkaRelease | None
-    counts: bool = field(default=False, init=False)
-    _of_node: NodeRelease = field(default_factory=NodeRelease, init=False)
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether the release counts, and nothing says which one it is."""
-        return self.counts and self._of_node.is_assumed
-
-    def release(self) -> KafkaRelease:
-        """The release that counts (`NodeRelease`). What the node has registered is read where nobody has named one."""
-        if not self.counts:
-            self.counts = True
-            self._of_node = release_of_node(self.path.absolute(), self.given)
-        return self._of_node.release
-
-    def decoded(self, record: Record, decode: Decoder) -> Decoded:
-        if self.counts:
-            return decode(record, self.release())
-        newest = decode(record, NEWEST)
-        if newest.may_differ and decode(record, OLDEST) != newest:
-            return decode(record, self.release())
-        return newest
-
-    def as_released(self, read: Callable[[KafkaRelease], _Read]) -> _Read:
-        """The result of a reading that the newest release may refuse and older ones take."""
-        try:
-            return read(NEWEST)
-        except (MalformedError, UnknownVersionError):
-            read(OLDEST)  # else releases do not differ
-            return read(self.release())
-
-
-def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem]:
+def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpRelease) -> Iterator[DumpItem]:
     """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
     path = source.path
     match source.kind:
@@ -132,7 +83,7 @@ def dump_file(source: DumpSource, options: DumpOptions, shown_as: DumpedAs) -> I
                 yield CheckpointEntry(entry.epoch, entry.start_offset)
 
 
-def _dump_log(path: Path, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpItem]:
+def _dump_log(path: Path, options: DumpOptions, shown_as: DumpRelease) -> Iterator[DumpItem]:
     """The items of a log, or of a KRaft snapshot, which has the same layout."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         snapshot = snapshot_id(path)
@@ -170,7 +121,7 @@ def _check_known(batch: BatchHeader) -> None:
 _CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
-def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpedRecord]:
+def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpRelease) -> Iterator[DumpedRecord]:
     """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
     yields none. To hold no records either, such a batch is decompressed twice.
     """
@@ -185,7 +136,9 @@ def _records(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: 
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs) -> Iterator[DumpedRecord]:
+def _records_v2(
+    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpRelease
+) -> Iterator[DumpedRecord]:
     for record in records(log, batch):
         sequence = layouts.NO_SEQUENCE
         if batch.base_sequence >= 0:
@@ -222,7 +175,7 @@ def _records_v2(log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_a
 
 
 def _legacy_records(
-    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpedAs
+    log: LogBytes, batch: BatchHeader, options: DumpOptions, shown_as: DumpRelease
 ) -> Iterator[DumpedRecord]:
     for message in messages(log, batch):
         message.check_not_compressed()
@@ -417,11 +370,11 @@ def _compared(
 ) -> Iterator[DumpItem]:
     if isinstance(index, OffsetIndex):
         return _offset_entries(index, log, options.max_message_size)
-    path = sibling(source.path, FileKind.OFFSET_INDEX)
+    path = beside_source(source.path, FileKind.OFFSET_INDEX)
     return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 
-def _dump_transaction_index(path: Path, shown_as: DumpedAs) -> Iterator[DumpItem]:
+def _dump_transaction_index(path: Path, shown_as: DumpRelease) -> Iterator[DumpItem]:
     entries = _content(path)
 
     def ensure_readable(release: KafkaRelease) -> None:

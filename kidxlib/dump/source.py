@@ -90,8 +90,8 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None) -> DumpS
         raise UsageError(f"{path}: not a regular file, expected one that Kafka has written")
     if kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX) or options.sanity_only:
         return DumpSource(path, kind)
-    log = sibling(path, FileKind.LOG) if log_dir is None else _log_in(log_dir, path)
-    needed = (log,) if kind is FileKind.OFFSET_INDEX else (log, sibling(path, FileKind.OFFSET_INDEX))
+    log = beside_source(path, FileKind.LOG) if log_dir is None else _log_in(log_dir, path)
+    needed = (log,) if kind is FileKind.OFFSET_INDEX else (log, beside_source(path, FileKind.OFFSET_INDEX))
     missing = next((file for file in needed if not _is_there(file)), None)
     if missing is None:
         return DumpSource(path, kind, log)
@@ -111,7 +111,7 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None) -> DumpS
 def _log_in(log_dir: Path, index: Path) -> Path:
     """The log of an index, in the directory with the same name as the index's."""
     directory = index.absolute().parent.name
-    name = sibling(index, FileKind.LOG).name
+    name = beside_source(index, FileKind.LOG).name
     if parse_partition_directory(directory) is None:  # the partition is not known
         return log_dir / name
     return (log_dir if log_dir.absolute().name == directory else log_dir / directory) / name
@@ -154,6 +154,6 @@ def snapshot_id(path: Path) -> segment_files.SnapshotId | None:
     return snapshot
 
 
-def sibling(path: Path, kind: FileKind) -> Path:
-    """The file of another kind of the same segment, in the same directory."""
+def beside_source(path: Path, kind: FileKind) -> Path:
+    """The file of another kind beside a file to dump, of the same segment."""
     return path.with_name(path.name.partition(".")[0] + kind.value)

@@ -56,7 +56,7 @@ class PartitionFindings:
 
     @property
     def worst(self) -> Verdict:
-        """The worst verdict of its findings; `whole` if there are none."""
+        """The worst verdict of the findings of a partition; `whole` if there are none."""
         return max((found.finding.verdict for found in self.findings), key=_SEVERITY, default=Verdict.WHOLE)
 
 
@@ -77,7 +77,7 @@ class AuditedDirectory:
 
     @property
     def worst(self) -> Verdict:
-        """The worst verdict of all findings."""
+        """The worst verdict of all findings in the directory."""
         return max((partition.worst for partition in self.partitions), key=_SEVERITY, default=Verdict.WHOLE)
 
 

@@ -18,8 +18,8 @@ from kidxlib.log.log import Log
 from kidxlib.log.metadata_image import release_of_node
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.checkpoint_evidence import high_watermark_of
-from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
+from kidxlib.lookup.checkpoint_evidence import checkpointed_high_watermark
+from kidxlib.reading.brokers_metadata import BrokersEvidence
 from kidxlib.retention.decide import Decisions, RetentionBounds, SegmentColumns, decide, keep_all
 from kidxlib.retention.policy import Reason, TopicPolicy
 from kidxlib.storage.location import Location, given_indexes
@@ -59,7 +59,7 @@ def open_partition(
     given = None if kafka_version is None else KafkaRelease.given("kafka_version", kafka_version)
     partition, of_log_dir = parse_partition_directory(place.name), None
     if partition is not None:
-        of_log_dir = LogDirEvidenceReader().evidence_on_log(place, partition, None, high_watermark_of(place, partition))
+        of_log_dir = BrokersEvidence().on_log(place, partition, None, checkpointed_high_watermark(place, partition))
         if log_start_offset is None:
             log_start_offset = (read_offset_checkpoint(place.parent / LOG_START_OFFSET_CHECKPOINT) or {}).get(partition)
     return Log.open(

@@ -21,20 +21,20 @@ from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.jit.machine import cores
 from kidxlib.log.log import Log
-from kidxlib.reading.left_out import LogRead, gaps_between_logs, lines_of_left_out
-from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
+from kidxlib.reading.left_out import gaps_between_logs, lines_of_left_out
+from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import (
     Offsets,
     Paths,
     Times,
     ensure_isolation_means_something,
-    parse_segment_path,
     read_request,
-    read_schema,
+    requested_log,
+    requested_schema,
 )
-from kidxlib.reading.rows import batch_rows_of, cataloged_log_read, count_records, record_rows_of
-from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import OnDamage, TakeDamage, raise_damage, warn_of
+from kidxlib.reading.rows import batch_rows_of, count_records, record_rows_of
+from kidxlib.reading.segment_read import LogRead, SegmentRead
+from kidxlib.reading.walk import OnDamage, TakeDamage, raise_damage, warn_of_damage
 from kidxlib.records.arrow_columns import BATCHES, CONSUMED, batch_rows, records_schema
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
@@ -108,7 +108,7 @@ def read(
         DamagedLogError, LogChangedError, OSError: (while the reader is read, after all records before) a log is
             damaged, was replaced, cut or rewritten since it was listed, or cannot be read. One that grows is no error.
     """
-    schema = read_schema(mode, columns, include_headers=include_headers)
+    schema = requested_schema(mode, columns, include_headers=include_headers)
     places = index_dir, catalog, layout, tiered_metadata
     asked = _Asked(path, topics, offsets, times, isolation, *places, to_log_end, on_damage, threads)
     return pa.RecordBatchReader.from_batches(schema, (asked.batches if mode == "batches" else asked.records)(schema))
@@ -151,7 +151,7 @@ def count(
         )
         _warn_of_gaps(logs)
         return counted
-    known = [end for read in reads if (end := cataloged_log_read(read)) is not None]
+    known = [end for read in reads if (end := read.as_cataloged()) is not None]
     others = [read for read in reads if read.records is None]
     rows = asked.rows(others, pa.schema([CONSUMED.field("offset")]), known)
     return sum(read.records or 0 for read in reads) + sum(batch.num_rows for batch in rows)
@@ -188,7 +188,7 @@ class _Asked:
         catalog = None if self.catalog is None else existing_catalog_tables("catalog", os.fspath(self.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
-        warn_of_left_out(plan)
+        plan.log_problems()
         return plan
 
     def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -219,7 +219,7 @@ class _Asked:
         if self.on_damage == "fail":
             return raise_damage
         if self.on_damage == "skip":
-            return warn_of
+            return warn_of_damage
         if not callable(self.on_damage):
             raise UsageError(f"on_damage {self.on_damage!r}: expected 'fail', 'skip' or a function")
         return self.on_damage
@@ -380,7 +380,7 @@ def _segments(
     if wanted.is_empty:
         return
     if not isinstance(source, Log):
-        path, segment_base = parse_segment_path(source)
+        path, segment_base = requested_log(source)
         file = LogFile(path)
         try:
             yield file, segment_base, BatchWalk(file, 0, wanted, whole=whole).tables()

@@ -15,7 +15,7 @@ from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
-from kidxlib.reading.request import parse_segment_path
+from kidxlib.reading.request import requested_log
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -45,7 +45,7 @@ def recover_file(
         LogChangedError: another process changed the log while it was read.
         OSError: the log cannot be read.
     """
-    place, base_offset = parse_segment_path(path)
+    place, base_offset = requested_log(path)
     with opened_log(place) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover(log, base_offset, options or RecoverOptions())
@@ -105,7 +105,7 @@ class RecoveredDirectory:
 
     @property
     def damaged(self) -> tuple[IndexedSegment, ...]:
-        """The segments that are not `ok`; their `end` says why."""
+        """The segments of the directory that are not `ok`; their `end` says why."""
         segments = (segment for partition in self.partitions for segment in partition.segments)
         return tuple(segment for segment in segments if segment.end.status is not Status.OK)
 
@@ -159,6 +159,7 @@ def recover_directory(
 
 
 def ensure_listable(plan: Plan) -> None:
+    """Refuse a directory for the library if one of its partitions cannot be listed."""
     for unlistable in plan.unlistable.values():
         raise UsageError(
             f"{unlistable.directory}: cannot be listed: {unlistable.reason}; leave its topic out, or make it readable"

@@ -185,31 +185,34 @@ def unanswered(count: int, file_error: str) -> pa.RecordBatch:
 
 
 def rows_by_key(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:
-    """Group rows by key, both of shape (n,). Keys come in order; rows of one key keep their order."""
+    """Group rows of answers by key, both of shape (n,). Keys come in order; rows of one key keep their order."""
     order = np.argsort(keys, kind="stable")
     distinct, starts = np.unique(keys[order], return_index=True)
     yield from zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True) if len(distinct) else ()
 
 
-def log_name(segment: LogSegment) -> str:
+def name_in_notes(segment: LogSegment) -> str:
+    """The name of a segment's log in the notes of answers."""
     return segment_files.segment_file(segment.base_offset, segment_files.LOG_SUFFIX)
 
 
-def why_end_is_missing(segment: LogSegment) -> str | None:
-    """The remark on answers past the end of a segment's log: why the log may have had more than it has now; None if
+def note_past_end(segment: LogSegment) -> str | None:
+    """The note on answers past the end of a segment's log: why the log may have had more than it has now; None if
     nothing says so.
     """
     torn = segment.torn  # before `truncation`, which is known once `torn` has had to recover the segment
     return segment.truncation or torn
 
 
-def why_not_in(segment: LogSegment, since: int) -> str:
+def note_on_not_found(segment: LogSegment, since: int) -> str:
+    """The note on answers where a segment has no record from an offset on: why a broker looks no further."""
     if segment.max_timestamp_so_far.timestamp < 0:
         return (
-            f"{log_name(segment)} has no timestamps; as its file is of {show_ms(segment.largest_timestamp)}, "
+            f"{name_in_notes(segment)} has no timestamps; as its file is of {show_ms(segment.largest_timestamp)}, "
             f"a broker looks there and no further; {_READS_ON}"
         )
-    return f"{log_name(segment)} has no such record from offset {since} on, and a broker looks no further; {_READS_ON}"
+    name = name_in_notes(segment)
+    return f"{name} has no such record from offset {since} on, and a broker looks no further; {_READS_ON}"
 
 
 NO_RECORDS: Final = "no records"
@@ -232,8 +235,8 @@ _UNITS: Final = (("year", 365 * 24 * _HOUR_MS), ("day", 24 * _HOUR_MS), ("hour",
 
 
 def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Add remarks where a record is far from the time that was asked for, and why. `rows` are those that ask for
-    times.
+    """Add remarks to answers where a record is far from the time that was asked for, and why. `rows` are those that ask
+    for times.
     """
     hits = rows[answers.found[rows]]
     timestamps = answers.timestamps(hits)
@@ -305,20 +308,9 @@ def _last_timestamp(log: Log) -> int | None:
     return None
 
 
-def is_empty_log(log: Log) -> bool:
-    """Whether no segment of a log has a byte; false if a file cannot be read, which the search tells."""
-    try:
-        return all(segment.size == 0 for segment in log.segments)
-    except FILE_ERRORS:
-        return False
-    finally:
-        for segment in log.segments:
-            segment.release()
-
-
 def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
-    """Add a remark if offsets between a segment and the one before it are in no log. The answer of `rows` is the first
-    batch of the segment with this number.
+    """Add a remark to answers if offsets between a segment and the one before it are in no log. The answer of `rows` is
+    the first batch of the segment with this number.
     """
     if number == 0 or not len(rows):
         _remark_on_lost_start(log, rows, answers)
@@ -343,13 +335,15 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_overlap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
-    """Add a remark if the segment with this number may be another partition's. A broker searches it all the same."""
+    """Add a remark to answers if the segment with this number may be another partition's. A broker searches it all the
+    same.
+    """
     if len(rows) and (overlap := log.overlap_at(number)) is not None:
-        answers.unsure(rows, f"{log_name(log.segments[number])}: {overlap.why}")
+        answers.unsure(rows, f"{name_in_notes(log.segments[number])}: {overlap.why}")
 
 
 def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
-    """Add a remark if the offset that is asked for was in a lost log, before the first one."""
+    """Add a remark to answers if the offset that is asked for was in a lost log, before the first one."""
     _remark_on_lost_start(log, np.flatnonzero(targets < log.segments[0].base_offset), answers)
 
 
@@ -369,7 +363,9 @@ def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if the first segment, where the log starts, is not the one that was recorded, or not the first."""
+    """Add a remark to answers if the first segment, where the log starts, is not the one that was recorded, or not the
+    first.
+    """
     _remark_on_lost_start(log, rows, answers)
     remark_on_overlap(log, 0, rows, answers)
     first = log.segments[0]
@@ -385,7 +381,7 @@ def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_hidden(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if an answer is at the log start, or below it, and the logs have more below that."""
+    """Add a remark to answers if an answer is at the log start, or below it, and the logs have more below that."""
     first, start = log.segments[0].base_offset, log.log_start_offset
     if not len(rows) or start <= first:
         return
@@ -401,8 +397,8 @@ def remark_on_hidden(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if the last segment, which decides where the log ends, is not the one that was recorded, or the log
-    ends below the high watermark.
+    """Add a remark to answers if the last segment, which decides where the log ends, is not the one that was recorded,
+    or the log ends below the high watermark.
     """
     if not len(rows):
         return
@@ -410,7 +406,7 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
     active = log.segments[-1]
     try:
         _ = active.size  # raises if the file is not the one that was recorded
-        missing = why_end_is_missing(active)
+        missing = note_past_end(active)
     except FILE_ERRORS as error:
         missing = describe_error(error)
     else:
@@ -442,7 +438,7 @@ def _why_end_is_early(log: Log) -> str | None:
 
 
 def _remark_on_unknown_end(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if a broker's checkpoint does not tell whether the end of the log is missing."""
+    """Add a remark to answers if a broker's checkpoint does not tell whether the end of the log is missing."""
     if log.of_log_dir.high_watermark is not None or (why := log.of_log_dir.why_no_high_watermark()) is None:
         return
     text = f"{why[0]}: it is not known whether the log ends below its high watermark"

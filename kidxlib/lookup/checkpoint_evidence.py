@@ -32,17 +32,17 @@ def evidence_of_checkpoints(
     return LogDirEvidence(
         high_watermark,
         partial(why_no_high_watermark, directory.parent, partition, offsets_in),
-        partial(missing_start, directory, partition, first_base, offsets_in),
+        partial(evidence_of_missing_start, directory, partition, first_base, offsets_in),
         unloaded_logs_remedy=partial(LogsAside().remedy, directory),
         is_log_dir=True,
     )
 
 
-def high_watermark_of(
+def checkpointed_high_watermark(
     directory: Location, partition: TopicPartition, offsets_in: ReadOffsets = read_offset_checkpoint
 ) -> int | None:
-    """The high watermark of a partition in its log dir's checkpoint; None if the checkpoint has none, or cannot be
-    read: `why_no_high_watermark` tells which.
+    """The high watermark in a log dir's checkpoint, as evidence of how far a log went; None if it has none, or cannot
+    be read: `why_no_high_watermark` tells which.
     """
     with contextlib.suppress(CheckpointError, OSError):
         return (offsets_in(directory.parent / HIGH_WATERMARK_CHECKPOINT) or {}).get(partition)
@@ -52,7 +52,7 @@ def high_watermark_of(
 def why_no_high_watermark(
     log_dir: Location, partition: TopicPartition, offsets_in: ReadOffsets
 ) -> tuple[str, bool] | None:
-    """Why a broker's checkpoint has no high watermark of a partition, and whether the file cannot be read. None if it
+    """Why a log dir's checkpoint is no evidence of a high watermark, and whether the file cannot be read. None if it
     has one by now, or if no broker has written to the log dir: a broker writes one for each partition of a log dir
     (`ReplicaManager.checkpointHighWatermarks`).
     """
@@ -68,11 +68,11 @@ def why_no_high_watermark(
     return None if partition in offsets else (f"{path}: has no line for {partition.directory}", False)
 
 
-def missing_start(
+def evidence_of_missing_start(
     directory: Location, partition: TopicPartition, first_base: int | None, offsets_in: ReadOffsets
 ) -> MissingStart | None:
-    """The logs that a partition had before its first one, by its leader epochs. None if these begin with that log,
-    cannot be read, or a log start is written down for the partition.
+    """The logs that a partition had before its first one, by the evidence of its checkpoint of leader epochs. None if
+    these begin with that log, cannot be read, or a log start is written down for the partition.
 
     When a broker deletes logs at the start, it cuts the epochs there at once
     (`LeaderEpochFileCache.truncateFromStart`). A partition in the checkpoint of log starts may begin inside its first

@@ -27,8 +27,9 @@ from kidxlib.lookup.answers import (
     OFFSET,
     Answers,
     Longs,
-    is_empty_log,
-    log_name,
+    name_in_notes,
+    note_on_not_found,
+    note_past_end,
     remark_on_end,
     remark_on_gap,
     remark_on_hidden,
@@ -38,11 +39,9 @@ from kidxlib.lookup.answers import (
     remark_on_times,
     rows_by_key,
     unanswered,
-    why_end_is_missing,
-    why_not_in,
 )
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints, high_watermark_of
+from kidxlib.lookup.checkpoint_evidence import checkpointed_high_watermark, evidence_of_checkpoints
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
 from kidxlib.records.record_times import read_record_times
@@ -104,7 +103,7 @@ class Seeker:
         place = as_location(directory)
         partition = parse_partition_directory(place.name)
         if of_log_dir is None and partition is not None:
-            of_log_dir = evidence_of_checkpoints(place, partition, None, high_watermark_of(place, partition))
+            of_log_dir = evidence_of_checkpoints(place, partition, None, checkpointed_high_watermark(place, partition))
         log = Log.open(
             directory,
             index_directory,
@@ -161,9 +160,9 @@ class Seeker:
         return answers.to_arrow()
 
 
-def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.RecordBatch:
-    """Answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`. The partition is a seeker, or the
-    reason why there is none.
+def seek_all(partition: Seeker | str, query: str, targets: Longs) -> pa.RecordBatch:
+    """Have a seeker answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`. The partition is a
+    seeker, or the reason why there is none.
     """
     if isinstance(partition, Seeker):
         return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
@@ -182,6 +181,17 @@ def _whole_numbers(targets: ArrayLike) -> Longs:
     if given.dtype.kind == "u" and given.size and given.max() > _LONG_MAX:
         raise UsageError(f"target {given.max()}: expected {_LONG_MAX} at most, as Kafka's offsets and times")
     return given.astype(np.int64, copy=False)
+
+
+def _is_empty(log: Log) -> bool:
+    """Whether no segment of a log has a byte; false if a file cannot be read, which the search tells."""
+    try:
+        return all(segment.size == 0 for segment in log.segments)
+    except FILE_ERRORS:
+        return False
+    finally:
+        for segment in log.segments:
+            segment.release()
 
 
 def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
@@ -239,7 +249,7 @@ def _answer_offsets_in(segment: LogSegment, rows: Longs, targets: Longs, answers
         past_end: NDArray[np.bool_] = walks["outcome"] == SearchOutcome.NONE
         for number in np.flatnonzero(walks["outcome"] == SearchOutcome.NOT_IN_HEADERS):
             past_end[number] = _answer_offset_by_hand(segment, rows[number], int(targets[rows[number]]), answers)
-        missing = why_end_is_missing(segment) if past_end.any() else None
+        missing = note_past_end(segment) if past_end.any() else None
     except FILE_ERRORS as error:
         answers.fail(rows, describe_error(error))
         return rows[:0]
@@ -261,7 +271,7 @@ def _answer_offset_by_hand(segment: LogSegment, row: int, target: int, answers: 
                 epoch = next(batch_headers.batches(segment.log, batch.position)).partition_leader_epoch
                 answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
     except FILE_ERRORS as error:
-        answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
+        answers.unsure(rows, f"{name_in_notes(segment)}: {describe_error(error)}")
         return False
     return batch is None
 
@@ -273,7 +283,7 @@ def _answer_timestamps(log: Log, largest: _LargestTimestamps, rows: Longs, targe
             _answer_times_in(log, number, asked, targets, answers)
             remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
             remark_on_overlap(log, number, asked, answers)
-        elif is_empty_log(log):
+        elif _is_empty(log):
             answers.note(asked, NO_RECORDS)
             remark_on_end(log, asked, answers)
         else:
@@ -338,8 +348,8 @@ def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers
             _answer_time_by_hand(segment, since, row, int(targets[row]), answers)
         missed = rows[answers.is_open(rows)]
         if len(missed):
-            answers.note(missed, NO_RECORDS if is_empty_log(log) else why_not_in(segment, since))
-            answers.unsure(missed, why_end_is_missing(segment))
+            answers.note(missed, NO_RECORDS if _is_empty(log) else note_on_not_found(segment, since))
+            answers.unsure(missed, note_past_end(segment))
         answers.file_error(rows, segment.note)
     except FILE_ERRORS as error:
         answers.fail(rows, describe_error(error))
@@ -396,7 +406,7 @@ def _answer_time_by_hand(segment: LogSegment, since: int, row: int, target: int,
                 answers.records(rows, record.offset, record.timestamp)
                 _remark_on_damage_behind(segment, batch, rows, answers)
     except FILE_ERRORS as error:
-        answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
+        answers.unsure(rows, f"{name_in_notes(segment)}: {describe_error(error)}")
 
 
 def _remark_on_damage_behind(
@@ -412,7 +422,7 @@ def _remark_on_damage_behind(
             pass
     except MalformedRecordsError as error:
         fails = f"Kafka up to {KAFKA_4_3} fails on it, and does not find the record"
-        answers.file_error(rows, f"{log_name(segment)}: {describe_error(error)}, behind the record; {fails}")
+        answers.file_error(rows, f"{name_in_notes(segment)}: {describe_error(error)}, behind the record; {fails}")
 
 
 def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None:

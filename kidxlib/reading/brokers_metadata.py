@@ -71,13 +71,13 @@ class BrokersMetadata:
             copies, failed, unread = list[ClusterMetadata](), list[KidxError | OSError](), list[str]()
             for log_dir in self.log_dirs:
                 try:
-                    if self.owner(log_dir).cluster_id == cluster_id and has_metadata(log_dir):
+                    if self.owner(log_dir).cluster_id == cluster_id and self.is_in(log_dir):
                         copies.append(self._copy(log_dir))
                 except (CheckpointError, ClusterMetadataError, OSError) as error:
                     if self._is_of_another_cluster(log_dir, cluster_id):
                         continue
                     failed.append(error)
-                    if has_metadata(log_dir):
+                    if self.is_in(log_dir):
                         unread.append(describe_error(error))
             furthest = _furthest(copies)
             if furthest is None and failed:
@@ -86,6 +86,14 @@ class BrokersMetadata:
             self._unread[cluster_id] = [] if furthest is None else [furthest.instead_of(why) for why in unread]
             self._metadata[cluster_id] = furthest
         return self._metadata[cluster_id]
+
+    @staticmethod
+    def is_in(log_dir: Location) -> bool:
+        """Whether a log dir has a copy of the metadata; also where a disk does not tell: who reads it says why."""
+        try:
+            return (log_dir / METADATA_DIRECTORY).exists()
+        except OSError:
+            return True
 
     def _copy(self, log_dir: Location) -> ClusterMetadata:
         if log_dir not in self._copies:
@@ -101,7 +109,7 @@ class BrokersMetadata:
         clusters: set[str | None] = set()
         for other in self.log_dirs:
             with contextlib.suppress(OSError, KidxError):  # nothing tells of this one, either
-                if (name := self.owner(other).cluster_id) is not None and has_metadata(other):
+                if (name := self.owner(other).cluster_id) is not None and self.is_in(other):
                     ids = self._copy(log_dir).to_end.topics.values()
                     clusters |= {name} if {*ids} & {*self._copy(other).to_end.topics.values()} else set()
         return bool(clusters) and cluster_id not in clusters
@@ -157,18 +165,24 @@ def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMeta
             if owner.is_kraft and owner.cluster_id is not None and brokers.of_cluster(owner.cluster_id) is None:
                 without.append(log_dir)
             # Without meta.properties nobody knows whose it is: the metadata of any log dir may be that of its broker.
-            if owner == MetaProperties() and was_formatted(log_dir) and not any(map(has_metadata, brokers.log_dirs)):
+            if owner == MetaProperties() and was_formatted(log_dir) and not any(map(brokers.is_in, brokers.log_dirs)):
                 without.append(log_dir)
-    holders = {brokers.owner(log_dir).cluster_id: log_dir for log_dir in without if has_metadata(log_dir)}
+    holders = {brokers.owner(log_dir).cluster_id: log_dir for log_dir in without if brokers.is_in(log_dir)}
     return [log_dir for log_dir in without if holders.get(brokers.owner(log_dir).cluster_id, log_dir) == log_dir]
 
 
-def has_metadata(log_dir: Location) -> bool:
-    """Whether a log dir has a copy of the metadata; also where a disk does not tell: who reads it says why."""
-    try:
-        return (log_dir / METADATA_DIRECTORY).exists()
-    except OSError:
-        return True
+def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
+    """How the topic id in a `partition.metadata` differs from the topic's in the cluster's metadata, in words; None if
+    it is the topic's, or if the metadata knows neither.
+
+    `metadata` is read to its end, and `names` are those of its topics by id.
+    """
+    expected = metadata.topics.get(topic)
+    if topic_id == expected or (expected is None and topic_id not in names):
+        return None
+    whose = f", which is {names[topic_id]}'s" if topic_id in names else ""
+    has = "no such topic" if expected is None else f"{expected} for this topic"
+    return f"{topic_id}{whose}, and the cluster's metadata has {has}"
 
 
 class OnlyReplicas:
@@ -179,7 +193,7 @@ class OnlyReplicas:
         self._is_stopped: dict[Location, bool] = {}
 
     def holds(self, directory: PartitionDirectory) -> bool:
-        """Whether a directory holds the only replica, and no broker runs on its log dir."""
+        """Whether a directory holds the only replica by its broker's metadata, and no broker runs on its log dir."""
         log_dir, partition = directory.log_dir, directory.topic_partition
         with contextlib.suppress(OSError, KidxError):
             if log_dir not in self._is_stopped:  # nobody can tell it of a bucket
@@ -198,7 +212,7 @@ class OnlyReplicas:
         return False
 
     def has_others(self, directory: PartitionDirectory) -> bool:
-        """Whether other nodes have replicas of a partition, by the cluster's metadata."""
+        """Whether other brokers have replicas of a partition, by the cluster's metadata."""
         with contextlib.suppress(OSError, KidxError):
             metadata = self._brokers.metadata_of(directory.log_dir)
             assigned = None if metadata is None else metadata.to_end.assignments.get(directory.topic_partition)
@@ -226,8 +240,8 @@ def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> boo
     return None
 
 
-class LogDirEvidenceReader:
-    """Reads checkpoints and the cluster's metadata of log dirs, once for each log dir.
+class BrokersEvidence:
+    """Reads what brokers' metadata and checkpoints say of logs, once for each log dir.
 
     `log_dirs` are those that may have the cluster's metadata, besides the one in which a log is.
     """
@@ -239,12 +253,12 @@ class LogDirEvidenceReader:
         self._brokers = BrokersMetadata(log_dirs)
         self._others: dict[Location, BrokersMetadata] = {}
 
-    def evidence_on_log(
+    def on_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
     ) -> LogDirEvidence:
-        """What log dirs say of a partition's log: by checkpoints, by the cluster's metadata, and by logs aside. Files
-        are read at the first question. `first_base` is the base offset of its first log; None for that of the first log
-        that is in the directory now.
+        """What brokers' metadata, checkpoints and logs aside say of a partition's log. Files are read at the first
+        question. `first_base` is the base offset of its first log; None for that of the first log that is in the
+        directory now.
         """
         # Here, as most workers ask no more than whose a log dir is, and search no log.
         from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints

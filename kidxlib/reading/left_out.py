@@ -1,6 +1,6 @@
 """What a reading leaves out, or is asked for and missing (`LeftOut`): each with its reason, and a line for each reason.
 It is found where partitions are absent or doubtful, between the logs that were read (`gaps_between_logs`), and by
-`kidxlib.reading.ends`.
+`kidxlib.reading.partition_ends`.
 
 The cleaner leaves gaps between logs, and so does a lost segment. If logs of a topic lack records inside, the cleaner
 has been there. The few offsets that were read may not show this. So for each gap, the topic's policy is looked up in
@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.checkpoint_files import (
@@ -39,7 +39,7 @@ from kidxlib.format.topic_partition import (
 from kidxlib.indexing.listing import SkippedEntries
 from kidxlib.log.metadata_image import ClusterMetadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.reading.brokers_metadata import BrokersMetadata, has_metadata, is_compacted, log_dirs_without_metadata
+from kidxlib.reading.brokers_metadata import BrokersMetadata, is_compacted, log_dirs_without_metadata, other_topic_id
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, location
@@ -54,6 +54,9 @@ from kidxlib.storage.log_dir import (
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.reading.segment_read import LogRead
 
 #: How to read directories that do not have a partition's name.
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
@@ -217,7 +220,8 @@ _OF_PARTITIONS: Final = {
 _AS_TOLD: Final = {WhyLeftOut.OLDER_LOG_DIR: "in an older log dir", WhyLeftOut.OTHER_TOPIC_ID: "with another topic id"}
 
 
-def mount_remedy(unmounted: str) -> str:
+def remedy_of_unmounted(unmounted: str) -> str:
+    """What to do about partitions that are left out because log dirs are empty, in words."""
     return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
 
 
@@ -233,7 +237,7 @@ def _line(why: WhyLeftOut, group: list[LeftOut]) -> str:
         aside = [left.aside for left in group if left.aside is not None]
         folders = f"; perhaps all that is left is {_first_few(aside)}: {COPY_IT}" if aside else ""
         if group[0].unmounted is not None:
-            to_do = mount_remedy(group[0].unmounted)
+            to_do = remedy_of_unmounted(group[0].unmounted)
         return f"{what.format(counted(len(group), 'partition'))}: {names}; {to_do}{folders}{_remedies(group)}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _first_few([f"{left.offsets} ({edge} {left.edge})" for left in group])
@@ -279,11 +283,11 @@ def in_older_log_dirs(
     return left_out, [*(line for line in older.values() if line not in told), *maybe]
 
 
-def with_other_topic_id(
+def other_topic_ids_as_left_out(
     brokers: BrokersMetadata, there: Iterable[tuple[TopicPartition, Location]]
 ) -> Iterator[LeftOut]:
-    """The partitions whose `partition.metadata` has another topic id than the cluster's metadata has for their topic: a
-    broker serves none of them, and their records may be another topic's.
+    """A `LeftOut` for each partition whose `partition.metadata` has another topic id than the cluster's metadata has
+    for its topic: a broker does not serve it, and its records may be another topic's.
     """
     names: dict[Location, Mapping[str, str]] = {}
     for partition, log_dir in there:
@@ -301,20 +305,6 @@ def with_other_topic_id(
                     "what to do"
                 )
                 yield LeftOut(partition=partition, why=WhyLeftOut.OTHER_TOPIC_ID, told_by=told_by)
-
-
-def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
-    """How the topic id in a `partition.metadata` differs from the topic's in the cluster's metadata, in words; None if
-    it is the topic's, or if the metadata knows neither.
-
-    `metadata` is read to its end, and `names` are those of its topics by id.
-    """
-    expected = metadata.topics.get(topic)
-    if topic_id == expected or (expected is None and topic_id not in names):
-        return None
-    whose = f", which is {names[topic_id]}'s" if topic_id in names else ""
-    has = "no such topic" if expected is None else f"{expected} for this topic"
-    return f"{topic_id}{whose}, and the cluster's metadata has {has}"
 
 
 def absent_as_left_out(
@@ -367,7 +357,7 @@ def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
 
 
 def unmounted_log_dirs(log_dirs: Collection[Location]) -> str | None:
-    """The empty log dirs whose partitions may be left out, as if a disk is not mounted, in words; None if none is
+    """The empty log dirs, in words, because of which partitions are left out if a disk is not mounted; None if none is
     empty.
     """
     return ", ".join(sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))) or None
@@ -417,17 +407,17 @@ def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str
 
 def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
     """The line on a log dir without metadata; `unmounted` is that of the log dirs that are read."""
-    if has_metadata(log_dir):
+    if BrokersMetadata.is_in(log_dir):
         lacking = f"nothing there that can be read, so that nobody can tell which partitions {log_dir} should have"
         return f"{log_dir / METADATA_DIRECTORY}: {lacking}; kidx verify says what is wrong"
     return (
         f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and perhaps "
-        f"partitions that are asked for; {'name all log dirs' if unmounted is None else mount_remedy(unmounted)}"
+        f"partitions that are asked for; {'name all log dirs' if unmounted is None else remedy_of_unmounted(unmounted)}"
     )
 
 
 def partitions_numbered_below(there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """The partitions with numbers below the largest number that is there, for each topic."""
+    """The partitions that a topic must have, there or left out: their numbers are below its largest that is there."""
     last: defaultdict[str, int] = defaultdict(int)
     for partition in there:
         last[partition.topic] = max(last[partition.topic], partition.partition)
@@ -452,33 +442,6 @@ def _assigned(
             is_here = all_are_read or (directory_id is not None and directory_id in directories)
             why = WhyLeftOut.NO_DIRECTORY if is_here else WhyLeftOut.OTHER_LOG_DIR
             yield LeftOut(partition=partition, why=why, directory_id=directory_id, is_problem=is_here or by_name)
-
-
-@dataclass(frozen=True, slots=True)
-class LogRead:
-    """A log, or a part of one, that was read to its end.
-
-    Attributes:
-        next_offset: behind its last batch, or the first wanted offset, if that is later.
-        end_offset: the base offset of the next log; `next_offset` if there is none, or nothing from there on is wanted.
-        lacks_records: offsets are missing within it.
-        ends_ms: the largest timestamp of its last batch, in ms since the epoch; −1 if it is not known.
-        first_ms, last_ms: the wanted times.
-    """
-
-    topic: str
-    partition: int
-    log_path: str
-    next_offset: int
-    end_offset: int
-    lacks_records: bool
-    ends_ms: int = NO_TIMESTAMP
-    first_ms: int = WantedRecords().first_ms
-    last_ms: int = WantedRecords().last_ms
-
-
-#: Is called with each log, or part of one, that was read to its end.
-TakeLog: TypeAlias = Callable[[LogRead], object]
 
 
 def gaps_between_logs(logs: Iterable[LogRead]) -> list[LeftOut]:
@@ -513,13 +476,13 @@ def _may_have_wanted_times(log: LogRead) -> bool:
     if not WantedRecords(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
     following = location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX)
-    times = log.ends_ms, first_batch_timestamp_ms(following)
+    times = log.ends_ms, timestamp_behind_left_out(following)
     return min(times) < 0 or (max(times) >= log.first_ms and min(times) <= log.last_ms)
 
 
-def first_batch_timestamp_ms(log: Location) -> int:
-    """The largest timestamp of a log's first batch, in ms since the epoch; −1 if it is not known. It bounds the times
-    of what is left out before it.
+def timestamp_behind_left_out(log: Location) -> int:
+    """The largest timestamp of the first batch behind what is left out, which bounds the times of that; −1 if it is not
+    known. In ms since the epoch.
     """
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)

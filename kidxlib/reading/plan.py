@@ -22,12 +22,11 @@ from kidxlib.indexing.source import NOT_SEEN, PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
+from kidxlib.reading.aborted_ranges import AbortedRanges
 from kidxlib.reading.brokers_metadata import log_dirs_without_metadata
 from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog, CatalogedLogs, CatalogedPartitionLogs
-from kidxlib.reading.ends import PartitionEnds, ReadingEnds
 from kidxlib.reading.left_out import (
     LeftOut,
-    LogRead,
     WhyLeftOut,
     absent_as_left_out,
     folders_passed_over,
@@ -35,22 +34,23 @@ from kidxlib.reading.left_out import (
     in_older_log_dirs,
     lines_of_left_out,
     may_be_elsewhere,
-    mount_remedy,
+    other_topic_ids_as_left_out,
+    remedy_of_unmounted,
     unmounted_log_dirs,
-    with_other_topic_id,
 )
+from kidxlib.reading.partition_ends import PartitionEnds, ReadingEnds
 from kidxlib.reading.positions import (
     Bound,
     ListedLog,
-    end_offset_of,
+    as_listed_logs,
+    end_offset_by_index,
     index_path_of,
-    logs_of,
     read_between,
     reading_bounds,
     with_ends,
 )
 from kidxlib.reading.request import ReadRequest
-from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
+from kidxlib.reading.segment_read import LogRead, SegmentRead
 from kidxlib.reading.transactions import (
     LogToScan,
     PartitionToScan,
@@ -132,17 +132,16 @@ class ReadPlan:
         """What else was asked for and is not there, or is left out as the caller asked, a line for each kind."""
         return list(lines_of_left_out(left for left in self.left_out if not left.is_problem))
 
-
-def warn_of_left_out(plan: ReadPlan) -> None:
-    """Log what is not read, or not there, a line for each reason."""
-    if not plan.named_partitions:
-        _log.warning("%s", "; ".join(plan.notes))
-    remarks = [left for left in plan.left_out if not left.is_problem]
-    not_known = [left for left in remarks if left.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN]
-    for line in [*plan.problems, *lines_of_left_out(not_known)]:
-        _log.warning("%s", line)
-    for line in lines_of_left_out(left for left in remarks if left.why is not WhyLeftOut.FIRST_LOGS_NOT_KNOWN):
-        _log.info("%s", line)
+    def log_problems(self) -> None:
+        """Log what the plan does not read, or what is not there, a line for each reason."""
+        if not self.named_partitions:
+            _log.warning("%s", "; ".join(self.notes))
+        remarks = [left for left in self.left_out if not left.is_problem]
+        not_known = [left for left in remarks if left.why is WhyLeftOut.FIRST_LOGS_NOT_KNOWN]
+        for line in [*self.problems, *lines_of_left_out(not_known)]:
+            _log.warning("%s", line)
+        for line in lines_of_left_out(left for left in remarks if left.why is not WhyLeftOut.FIRST_LOGS_NOT_KNOWN):
+            _log.info("%s", line)
 
 
 def plan_reads(
@@ -209,7 +208,7 @@ def plan_reads(
 
 def _if_unmounted(request: ReadRequest) -> str:
     unmounted = unmounted_log_dirs([source.path for source in request.sources])
-    return "" if unmounted is None else f"; {mount_remedy(unmounted)}"
+    return "" if unmounted is None else f"; {remedy_of_unmounted(unmounted)}"
 
 
 def _notes_on_sources(
@@ -407,7 +406,7 @@ class _Planner:
 
     def list_logs(self, directory: PartitionDirectory, wanted: WantedRecords) -> _PartitionToRead:
         known = CatalogedPartitionLogs() if self._known is None else self._known.of_partition(directory.topic_partition)
-        listed_logs = logs_of(directory, settled_segments(directory))
+        listed_logs = as_listed_logs(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
         logs, in_sequence = list[_LogToRead](), list[tuple[ListedLog, FileVersion]]()
         for log, version in listed_logs:
@@ -450,7 +449,7 @@ class _Planner:
         def end(log: ListedLog, version: FileVersion, *, is_near: bool = False) -> int:
             facts = known.log(log.path, log.base_offset, version)
             index = index_path_of(directory, self._request.index_dir, log)
-            offset = end_offset_of(log, index, is_near=is_near) if facts is None else facts.row.next_offset
+            offset = end_offset_by_index(log, index, is_near=is_near) if facts is None else facts.row.next_offset
             return log.base_offset if offset is None else max(offset, log.base_offset)
 
         asked = [number for number, (log, _) in enumerate(logs) if _has_wanted_offsets(log, wanted)]
@@ -489,7 +488,7 @@ class _Planner:
         there = [(directory.topic_partition, directory.log_dir) for directory in directories]
         left_out, of_another_time = in_older_log_dirs(self._ends.brokers, there)
         self._of_another_time += of_another_time
-        self._left_out += [*left_out, *with_other_topic_id(self._ends.brokers, there)]
+        self._left_out += [*left_out, *other_topic_ids_as_left_out(self._ends.brokers, there)]
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

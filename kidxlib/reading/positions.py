@@ -118,10 +118,10 @@ def reading_bounds(
         return log.whole  # reading the log tells what is wrong with it
 
 
-def end_offset_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None:
-    """The offset after the last batch of a log, from the position of its last index entry on; None if the log cannot be
-    read. If a batch lies at or beyond the base offset of the next log, and does not begin where the one before it ends,
-    it does not count, nor what follows it: checksums do not cover the offset in a header.
+def end_offset_by_index(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None:
+    """The offset after the last batch of a log, found from the position in its last index entry on; None if the log
+    cannot be read. If a batch lies at or beyond the base offset of the next log, and does not begin where the one
+    before it ends, it does not count, nor what follows it: checksums do not cover the offset in a header.
 
     With `is_near`, also None if no entry leads near the end: whoever reads the log comes to it, and reads all of it.
     """
@@ -295,7 +295,7 @@ class PartitionPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
+class JoinedLogsEnd:
     """Where the last whole batch of `JoinedLogs` ends.
 
     Attributes:
@@ -309,7 +309,7 @@ class LogEnd:
 
     @property
     def offset(self) -> int:
-        """The offset that a broker would give to the next record."""
+        """The offset that a broker would give to the next record of the joined logs."""
         assert self.bound.offset is not None
         return self.bound.offset
 
@@ -331,7 +331,7 @@ class JoinedLogs:
     def first_offset(self) -> int:
         return self._base_offsets[0]
 
-    def end(self, known: LogEnd | None, on_damage: TakeDamage, *, goes_on: bool) -> LogEnd:
+    def end(self, known: JoinedLogsEnd | None, on_damage: TakeDamage, *, goes_on: bool) -> JoinedLogsEnd:
         """Where the last whole batch ends. An unfinished append, or a last batch with a wrong checksum, does not count
         yet. Only bytes behind the end that was `known` before are read, and none if the log has not changed.
         """
@@ -341,11 +341,11 @@ class JoinedLogs:
         if known is not None and _may_go_on(known, log, version):
             end = self._end_from(known.bound, on_damage=None, goes_on=False)
             if end is not None:
-                return LogEnd(log.base_offset, version, end)
+                return JoinedLogsEnd(log.base_offset, version, end)
         start = reading_bounds(log, self._index(log), _WHOLE_INDEX, None)[0] if log.size else log.whole[0]
         end = self._end_from(start, on_damage, goes_on=goes_on)
         assert end is not None
-        return LogEnd(log.base_offset, version, end)
+        return JoinedLogsEnd(log.base_offset, version, end)
 
     def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
         """Where the last whole batch from a place on ends; None if there is damage and no `on_damage`."""
@@ -426,7 +426,9 @@ class JoinedLogs:
 
 
 def index_path_of(directory: PartitionDirectory, index_dir: Location | None, log: ListedLog) -> Location:
-    """The place of a log's `.index`. `index_dir` is the tree with the index files; None if they are beside the logs."""
+    """The place of the `.index` that tells positions in a log. `index_dir` is the tree with the index files; None if
+    they are beside the logs.
+    """
     if index_dir is None:
         return directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
     return index_dir / directory.topic_partition.directory / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
@@ -438,11 +440,14 @@ def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> Jo
         segments = settled_segments(directory)
     except FileNotFoundError:
         return None
-    logs = logs_of(directory, (segment for segment in segments if segment[1] != NOT_SEEN))
+    logs = as_listed_logs(directory, (segment for segment in segments if segment[1] != NOT_SEEN))
     return JoinedLogs(directory, index_dir, logs) if logs else None
 
 
-def logs_of(directory: PartitionDirectory, segments: Iterable[FoundSegment]) -> list[tuple[ListedLog, FileVersion]]:
+def as_listed_logs(
+    directory: PartitionDirectory, segments: Iterable[FoundSegment]
+) -> list[tuple[ListedLog, FileVersion]]:
+    """Segments of a listing as `ListedLog`s, in which positions are found."""
     return with_ends(
         (
             ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, None),
@@ -459,7 +464,7 @@ def with_ends(logs: Iterable[tuple[ListedLog, FileVersion]]) -> list[tuple[Liste
     return [(replace(log, end_offset=end), version) for (log, version), end in zip(in_order, ends, strict=False)]
 
 
-def _may_go_on(known: LogEnd, log: ListedLog, version: FileVersion) -> bool:
+def _may_go_on(known: JoinedLogsEnd, log: ListedLog, version: FileVersion) -> bool:
     """Whether a log may be the one that was listed before, grown at its end."""
     same_file = known.base_offset == log.base_offset and known.version.inode == version.inode
     return same_file and known.bound.position <= log.size

@@ -146,7 +146,7 @@ def read_request(
     to_log_end: bool | None = None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
-    """Check the arguments of a caller, and make a request of them. `path` is a log dir, a partition's directory, a
+    """Make a `ReadRequest` of a caller's arguments, which are checked. `path` is a log dir, a partition's directory, a
     segment's log in one, or a bucket of tiered storage, which `remote` describes; or several directories, as of a
     broker with more than one log dir.
     """
@@ -168,8 +168,8 @@ def read_request(
     )
 
 
-def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a segment's log that a caller requests, or its URL, and the base offset in its name."""
+def requested_log(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """The segment's log that a caller requests by its path or URL, and the base offset in its name."""
     text = os.fspath(path)
     place = given_location("", text) or location(text)
     base_offset = parse_segment_log(place.name)
@@ -199,8 +199,8 @@ def ensure_isolation_means_something(mode: str, isolation: str) -> None:
         raise UsageError(f"isolation {isolation}: of {mode} all are read; expected none")
 
 
-def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bool) -> pa.Schema:
-    """The schema of the columns that are read, in the wanted order; None for all columns, headers only if included."""
+def requested_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bool) -> pa.Schema:
+    """The schema of the columns that a caller requests, in their order; None for all, headers only if included."""
     if mode not in MODES:
         raise UsageError(f"mode {mode!r}: expected {' or '.join(MODES)}")
     known = MODES[mode]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.reading.left_out import LogRead, TakeLog
-from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead, TakeLog
 from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
 from kidxlib.records.arrow_columns import CONSUMED, Array, batch_rows, has_attribute, numbers_array, words_array
 from kidxlib.records.arrow_records import pieces, record_batch
@@ -40,7 +39,7 @@ def record_rows_of(
     threads: int,
     on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of segments in order, with columns of `CONSUMED`.
+    """The records of segments in order, as a consumer gets them: rows with columns of `CONSUMED`.
 
     `on_damage` is called after all rows before the damage were taken; an error that it raises ends the reading. Else
     the reading goes on after damage if `goes_on`. With one thread, the caller's thread does all.
@@ -96,24 +95,6 @@ def count_records(
     return count
 
 
-def cataloged_log_read(read: SegmentRead) -> LogRead | None:
-    """A log whose records are known from a catalog, as if it were read; None if no catalog knows where it ends."""
-    if read.records is None or read.next_offset is None:
-        return None
-    end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
-    goes_on = read.next_offset <= read.wanted.last_offset
-    return LogRead(
-        topic=read.topic,
-        partition=read.partition,
-        log_path=read.log_path,
-        next_offset=read.next_offset,
-        end_offset=end_offset if goes_on else read.next_offset,
-        lacks_records=read.records < read.next_offset - read.base_offset,
-        first_ms=read.wanted.first_ms,
-        last_ms=read.wanted.last_ms,
-    )
-
-
 class RecordDecoder:
     """Makes rows of batches, with columns of `CONSUMED`. It has its own memory, so it works on the batches of one table
     at a time.
@@ -127,7 +108,7 @@ class RecordDecoder:
         """The records of batches as a consumer gets them, some at a time; a batch whose records do not match its header
         gives damage. The batches are the segment's, each with the right checksum.
         """
-        table = table.filtered(is_seen(read, table.rows))
+        table = table.filtered(gives_rows(read, table.rows))
         while len(table.rows):
             try:
                 for placed in self._placer.placed(table, read.wanted):
@@ -141,8 +122,8 @@ class RecordDecoder:
                 return
 
 
-def is_seen(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which batches a consumer sees: no markers, and no aborted batches if these are to be left out."""
+def gives_rows(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which batches give rows of records: no markers, and no aborted batches if these are to be left out."""
     return ~(has_attribute(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.are_aborted(rows))
 
 
@@ -227,7 +208,7 @@ def _ahead(
 
 def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple[int, list[Damage]]:
     if read.records is not None:
-        if on_end is not None and (known := cataloged_log_read(read)) is not None:
+        if on_end is not None and (known := read.as_cataloged()) is not None:
             on_end(known)
         return read.records, []
     options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False, on_end=on_end)
@@ -237,7 +218,7 @@ def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple
         if isinstance(item, Damage):
             damages.append(item)
             continue
-        rows = item.rows[is_seen(read, item.rows)]
+        rows = item.rows[gives_rows(read, item.rows)]
         is_told = _is_told(read, rows)
         count += int(rows["records_count"][is_told].sum(dtype=np.int64))
         if not is_told.all():

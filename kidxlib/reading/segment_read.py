@@ -1,55 +1,17 @@
-"""What is read of one segment: the part of a plan that reading it needs, and the transactions that it leaves out."""
+"""What is read of one segment: the part of a plan that reading it needs (`SegmentRead`), and how far its log was read
+(`LogRead`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kidxlib.reading.aborted_kernel import mark_aborted
+from kidxlib.format.layouts import NO_TIMESTAMP
+from kidxlib.reading.aborted_ranges import AbortedRanges
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import FileVersion
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedRanges:
-    """Transactions that were aborted.
-
-    Attributes:
-        packed: the producer, the first offset and the marker's offset of each transaction, as int64s of this machine,
-            sorted.
-    """
-
-    packed: bytes = b""
-
-    @classmethod
-    def from_transactions(cls, transactions: NDArray[np.int64]) -> Self:
-        """`transactions` has shape (n, 3): producer, first offset and the marker's offset of each transaction."""
-        return cls(transactions[np.lexsort(transactions.T[::-1])].tobytes())
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def between(self, start_offset: int, end_offset: int) -> AbortedRanges:
-        """The transactions with offsets from `start_offset` to below `end_offset`."""
-        rows = self._rows
-        return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
-
-    def are_aborted(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which batches (of dtype `BATCH`) a `SegmentRead` takes for those of an aborted transaction, as a consumer
-        decides it (`CompletedFetch.isBatchAborted`).
-        """
-        is_aborted = np.zeros(len(batches), np.bool_)
-        if len(self):
-            producers, first_offsets, last_offsets = (np.ascontiguousarray(column) for column in self._rows.T)
-            mark_aborted(batches, producers, first_offsets, last_offsets, is_aborted)
-        return is_aborted
-
-    @property
-    def _rows(self) -> NDArray[np.int64]:
-        return np.frombuffer(self.packed, np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +58,47 @@ class SegmentRead:
     def log_bytes(self) -> int:
         """The largest number of bytes of the log that are read."""
         return self.end_position - self.position
+
+    def as_cataloged(self) -> LogRead | None:
+        """The segment's log as if it were read, where a catalog knows its records; None if none knows where it ends."""
+        if self.records is None or self.next_offset is None:
+            return None
+        end_offset = self.next_offset if self.end_offset is None else max(self.end_offset, self.next_offset)
+        goes_on = self.next_offset <= self.wanted.last_offset
+        return LogRead(
+            topic=self.topic,
+            partition=self.partition,
+            log_path=self.log_path,
+            next_offset=self.next_offset,
+            end_offset=end_offset if goes_on else self.next_offset,
+            lacks_records=self.records < self.next_offset - self.base_offset,
+            first_ms=self.wanted.first_ms,
+            last_ms=self.wanted.last_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A log, or a part of one, that was read to its end.
+
+    Attributes:
+        next_offset: behind its last batch, or the first wanted offset, if that is later.
+        end_offset: the base offset of the next log; `next_offset` if there is none, or nothing from there on is wanted.
+        lacks_records: offsets are missing within it.
+        ends_ms: the largest timestamp of its last batch, in ms since the epoch; −1 if it is not known.
+        first_ms, last_ms: the wanted times.
+    """
+
+    topic: str
+    partition: int
+    log_path: str
+    next_offset: int
+    end_offset: int
+    lacks_records: bool
+    ends_ms: int = NO_TIMESTAMP
+    first_ms: int = WantedRecords().first_ms
+    last_ms: int = WantedRecords().last_ms
+
+
+#: Is called with each log, or part of one, that was read to its end.
+TakeLog: TypeAlias = Callable[[LogRead], object]

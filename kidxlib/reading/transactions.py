@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.format.segment_files import OFFSET_MAX
+from kidxlib.reading.aborted_ranges import AbortedRanges
 from kidxlib.reading.cataloged_logs import CatalogedEvents, CatalogedLog
 from kidxlib.reading.positions import JoinedLogs
-from kidxlib.reading.segment_read import AbortedRanges
 from kidxlib.recovery.options import WITHOUT_INDEXES
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import Producers
@@ -68,6 +68,7 @@ class LogToScan:
 
     @property
     def log_bytes(self) -> int:
+        """How many bytes of the log are scanned for transactions."""
         return self.size - self.position
 
     def events_that_count(self, events: NDArray[np.void]) -> NDArray[np.void]:

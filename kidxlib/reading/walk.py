@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.left_out import LogRead, TakeLog
-from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.segment_read import LogRead, SegmentRead, TakeLog
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.wanted_records import WantedRecords
@@ -75,6 +74,7 @@ Item: TypeAlias = BatchTable | Damage
 
 
 def raise_damage(damage: Damage) -> NoReturn:
+    """Raise damage that a walk over a segment has found."""
     if damage.is_end:
         raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
     raise DamagedLogError(
@@ -82,7 +82,8 @@ def raise_damage(damage: Damage) -> NoReturn:
     )
 
 
-def warn_of(damage: Damage) -> None:
+def warn_of_damage(damage: Damage) -> None:
+    """Log damage that a walk over a segment has found, and the offsets that it loses."""
     _log.warning("%s; not read: %s", damage, damage.lost)
 
 
@@ -322,8 +323,8 @@ class _SegmentWalk:
         )
 
 
-def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeDamage, *, goes_on: bool) -> int | None:
-    """The offset at which a walk over a partition's segments finds the first record with this timestamp or a later one;
+def walk_to_time(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeDamage, *, goes_on: bool) -> int | None:
+    """Walk over a partition's segments to the first record with this timestamp or a later one, and return its offset;
     None if there is none.
 
     Markers and aborted records count, as for a broker (`FileRecords.searchForTimestamp`). Logs are scanned until the

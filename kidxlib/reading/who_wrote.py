@@ -24,11 +24,11 @@ from kidxlib.errors import (
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.lookup.searched_partitions import no_such_partition
 from kidxlib.messages.typed_records import TRANSACTION_STATE, read_coordinator_record
-from kidxlib.reading.left_out import LogRead, lines_of_left_out
+from kidxlib.reading.left_out import lines_of_left_out
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import batch_rows_of, record_rows_of
-from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.segment_read import LogRead, SegmentRead
 from kidxlib.reading.walk import Damage, raise_damage
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES

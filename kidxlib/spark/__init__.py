@@ -1,6 +1,8 @@
 """Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known
-(`source`), and `read` for bulk. In the driver, `planning` turns options, limits and filters that Spark pushes down
-(`pushed_filters`) into offsets and reads, also for each micro-batch of a stream. `task_rows` reads in a task.
+(`source`, which also has its schema), and `read` for all at once (`bulk`). In the driver, `source_options` parses the
+options of the source, and `planning` turns them, and filters that Spark pushes down (`pushed_filters`), into reads,
+divided among tasks; also for each micro-batch of a stream, whose ends are `stream_offsets` in Spark's checkpoint.
+`task_rows` reads in a task.
 
 A name is imported at its first use: the processes that Spark starts to get a schema need few of them.
 """

@@ -17,13 +17,21 @@ from pyspark.sql.types import StructType
 
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
-from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
-from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
+from kidxlib.reading.plan import ReadPlan, plan_reads
+from kidxlib.reading.request import (
+    Offsets,
+    Paths,
+    Times,
+    ensure_isolation_means_something,
+    read_request,
+    requested_schema,
+)
 from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_for_transactions
-from kidxlib.reading.walk import raise_damage, warn_of
+from kidxlib.reading.walk import raise_damage, warn_of_damage
 from kidxlib.run.context import existing_catalog_tables
-from kidxlib.spark.source import nullable_schema
-from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
+from kidxlib.spark.planning import PART_BYTES, divide_into_tasks
+from kidxlib.spark.source import nullable_source_schema
+from kidxlib.spark.task_rows import task_rows
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
     """A scan in tasks, or in this process if one task is enough."""
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
-        tasks = tasks_of(logs)
+        tasks = divide_into_tasks(logs)
         if len(tasks) < 2:
             yield from map(scan_for_transactions, logs)
             return
@@ -109,7 +117,7 @@ def read(
     """
     if on_damage not in ("fail", "skip"):
         raise UsageError(f"on_damage {on_damage!r}: expected 'fail' or 'skip'")
-    columns_read = read_schema(mode, columns, include_headers=include_headers)
+    columns_read = requested_schema(mode, columns, include_headers=include_headers)
     ensure_isolation_means_something(mode, isolation)
     request = read_request(
         path,
@@ -126,14 +134,14 @@ def read(
     scan = _scan_by_tasks(spark)
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)
-    warn_of_left_out(plan)
-    return _frame(spark, plan, mode, nullable_schema(columns_read), goes_on=goes_on)
+    plan.log_problems()
+    return _frame(spark, plan, mode, nullable_source_schema(columns_read), goes_on=goes_on)
 
 
 def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:
     expected = to_arrow_schema(schema, timezone="UTC")
-    tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]  # a task unpickles only its own reads
-    on_damage = warn_of if goes_on else raise_damage
+    tasks = [pickle.dumps(reads) for reads in divide_into_tasks(plan.reads)]  # a task unpickles only its own reads
+    on_damage = warn_of_damage if goes_on else raise_damage
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:

@@ -8,17 +8,18 @@ their logs are listed anew for each.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory, existing_index_dir
 from kidxlib.jit.machine import cores
+from kidxlib.reading.aborted_ranges import AbortedRanges
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import (
     LeftOut,
@@ -26,26 +27,61 @@ from kidxlib.reading.left_out import (
     absent_as_left_out,
     in_older_log_dirs,
     lines_of_left_out,
-    with_other_topic_id,
+    other_topic_ids_as_left_out,
 )
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.positions import JoinedLogs, LogEnd, PartitionPlace, listed_logs
+from kidxlib.reading.positions import JoinedLogs, JoinedLogsEnd, PartitionPlace, listed_logs
 from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED, OffsetRange, ReadRequest, Times, read_request
-from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
-from kidxlib.reading.walk import first_offset_at
+from kidxlib.reading.walk import walk_to_time
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.run.context import existing_catalog_tables
 from kidxlib.spark.pushed_filters import Pushed
-from kidxlib.spark.source import Numbers, StreamOffsets
-from kidxlib.spark.source_options import LATEST, LimitOption, SourceOptions, StreamOptions, TopicsOption, TriggerLimits
-from kidxlib.spark.task_rows import PART_BYTES, damage_taker
+from kidxlib.spark.source_options import (
+    LATEST,
+    SourceLimitOption,
+    SourceOptions,
+    SourceTopicsOption,
+    StreamOptions,
+    TriggerLimits,
+)
+from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
+from kidxlib.spark.task_rows import damage_taker
 from kidxlib.storage.log_dir import Checkpoints, read_checkpoints
 
 _log: Final = logging.getLogger(__name__)
 
 _EVERYTHING: Final[OffsetRange] = (None, None)
 _EVERY: Final = WantedRecords()
+
+#: A larger segment is read by several tasks, where its index tells how to divide it.
+PART_BYTES: Final = 128 * 1024 * 1024
+#: One task reads segments of about so many bytes together; a larger segment, or each part of it, has its own task. To
+#: start a task takes Spark as long as to read a few megabytes.
+_TASK_BYTES: Final = 32 * 1024 * 1024
+
+
+class _LogRead(Protocol):
+    @property
+    def log_bytes(self) -> int: ...
+
+
+_R = TypeVar("_R", bound=_LogRead)
+
+
+def divide_into_tasks(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
+    """Divide segments, and parts of segments, among tasks of Spark, in order."""
+    tasks: list[tuple[_R, ...]] = []
+    task: list[_R] = []
+    size = 0
+    for read in reads:
+        if task and size + read.log_bytes > _TASK_BYTES:
+            tasks.append(tuple(task))
+            task, size = [], 0
+        task.append(read)
+        size += read.log_bytes
+    return [*tasks, tuple(task)] if task else tasks
 
 
 def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
@@ -164,7 +200,7 @@ class StreamPlanner:
         _, older = in_older_log_dirs(brokers, ())
         there = ((directory.topic_partition, directory.log_dir) for directory in filter(request.names, listed))
         absent = _absent_of(self._options, request, brokers, {directory.topic_partition for directory in listed})
-        doubtful = [*with_other_topic_id(brokers, there), *(left for left in absent if left.is_problem)]
+        doubtful = [*other_topic_ids_as_left_out(brokers, there), *(left for left in absent if left.is_problem)]
         for line in (*older, *lines_of_left_out(doubtful)):
             _log.warning("%s", line)
 
@@ -270,7 +306,7 @@ class _StreamLogs:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._ends: dict[TopicPartition, LogEnd] = {}
+        self._ends: dict[TopicPartition, JoinedLogsEnd] = {}
         self._transactions: dict[TopicPartition, FollowedTransactions] = {}
 
     def look(self, since: Mapping[TopicPartition, int], *, at_start: bool = False) -> dict[TopicPartition, _Available]:
@@ -440,7 +476,7 @@ def _absent_of(
     directory are `there`.
     """
     whole = {source.path for source in request.sources if source.remote is None}
-    by_name = options.topics != TopicsOption()
+    by_name = options.topics != SourceTopicsOption()
     return absent_as_left_out(whole, options.topics.asks_for, brokers, there, by_name=by_name)
 
 
@@ -463,7 +499,7 @@ def _source_request(
 
 
 def _offsets_of(
-    options: SourceOptions, limit: LimitOption, partitions: list[TopicPartition]
+    options: SourceOptions, limit: SourceLimitOption, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
     """The offset of a limit in each partition; None for no limit."""
     if not limit.is_time:
@@ -479,7 +515,7 @@ def _offsets_of(
     def first_offset(partition: TopicPartition) -> int | None:
         time = limit.of_partition(partition)
         assert time is not None
-        return first_offset_at(reads[partition], time, on_damage, goes_on=not options.fails_on_loss)
+        return walk_to_time(reads[partition], time, on_damage, goes_on=not options.fails_on_loss)
 
     with ThreadPoolExecutor(cores()) as pool:
         return dict(zip(partitions, pool.map(first_offset, partitions), strict=True))

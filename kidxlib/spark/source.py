@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -27,8 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StringType, StructField, StructType
 
 from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.request import read_schema
+from kidxlib.reading.request import requested_schema
 from kidxlib.spark.pushed_filters import Pushed, push_filters
 from kidxlib.spark.source_options import (
     SourceOptions,
@@ -38,6 +37,7 @@ from kidxlib.spark.source_options import (
     parse_options,
     parse_stream_options,
 )
+from kidxlib.spark.stream_offsets import StreamOffsets
 
 if TYPE_CHECKING:
     from kidxlib.reading.segment_read import SegmentRead
@@ -99,21 +99,21 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 
 
-def nullable_schema(schema: pa.Schema) -> StructType:
-    """Columns in Spark's types. All are declared nullable, as in Spark's Kafka source."""
+def nullable_source_schema(schema: pa.Schema) -> StructType:
+    """Columns of the source in Spark's types. All are declared nullable, as in Spark's Kafka source."""
     return StructType(
         [StructField(field.name, _TYPES.get(field.name) or from_arrow_type(field.type)) for field in schema]
     )
 
 
 def source_schema(mode: str, *, include_headers: bool) -> StructType:
-    return nullable_schema(read_schema(mode, None, include_headers=include_headers))
+    return nullable_source_schema(requested_schema(mode, None, include_headers=include_headers))
 
 
 def _ensure_columns(mode: str, schema: StructType) -> None:
     """Check that a user's schema has columns of the source, with their types, in any order."""
     names = schema.fieldNames()
-    known = nullable_schema(read_schema(mode, names, include_headers=True))
+    known = nullable_source_schema(requested_schema(mode, names, include_headers=True))
     for given, ours in zip(schema, known, strict=True):
         if given.dataType.simpleString() != ours.dataType.simpleString():
             raise UsageError(
@@ -135,8 +135,7 @@ class KafkaSegmentReader(DataSourceReader):
         return others
 
     def partitions(self) -> list[InputPartition]:
-        from kidxlib.spark.planning import plan_source
-        from kidxlib.spark.task_rows import tasks_of
+        from kidxlib.spark.planning import divide_into_tasks, plan_source
 
         plan = plan_source(self._options, self._pushed)
         _show_log(_log)
@@ -144,7 +143,7 @@ class KafkaSegmentReader(DataSourceReader):
         for line in (*plan.problems, *plan.remarks):
             _log.warning("%s", line)
         # Spark takes an empty list for one task that reads everything.
-        return [TaskReads(reads) for reads in tasks_of(plan.reads) or [()]]
+        return [TaskReads(reads) for reads in divide_into_tasks(plan.reads) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kidxlib.spark.task_rows import damage_taker, task_rows
@@ -207,13 +206,13 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return None if latest is None else StreamOffsets(latest).as_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        from kidxlib.spark.task_rows import tasks_of
+        from kidxlib.spark.planning import divide_into_tasks
 
         plan = self._planner.plan(_parsed(start), StreamOffsets.parse(end))
         if plan is None:
             return []
         _log.info("%s", plan)
-        return [TaskReads(reads) for reads in tasks_of(plan.reads)]
+        return [TaskReads(reads) for reads in divide_into_tasks(plan.reads)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return KafkaSegmentReader(self._options.source, self._schema).read(partition)
@@ -221,63 +220,3 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
 
 def _parsed(start: Mapping[str, Any]) -> StreamOffsets | None:
     return None if start == _BEGINNING else StreamOffsets.parse(start)
-
-
-#: Keys among topics; no topic can have these names, as they have a space.
-_LOG_BYTES: Final = "log bytes"
-_STARTS: Final = "starting offsets"
-
-Numbers = dict[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamOffsets:
-    """The end of a micro-batch.
-
-    Attributes:
-        ends: the offset behind the last one that was read by then, for each partition. A partition that is not named is
-            new: it is read from 0 on.
-        log_bytes: the bytes of batches from the start of the micro-batch to its end, for each partition that is read.
-            Only compaction and truncation change Kafka's logs, and this number shows that.
-        starts: where the stream begins, if this is its first micro-batch; else None.
-    """
-
-    ends: Numbers
-    log_bytes: Numbers = field(default_factory=dict)
-    starts: Numbers | None = None
-
-    @classmethod
-    def parse(cls, checkpoint: Mapping[str, Any]) -> Self:
-        try:
-            topics = {name: numbers for name, numbers in checkpoint.items() if name not in (_LOG_BYTES, _STARTS)}
-            starts = _numbers(checkpoint[_STARTS]) if _STARTS in checkpoint else None
-            return cls(_numbers(topics), _numbers(checkpoint.get(_LOG_BYTES, {})), starts)
-        except (ValueError, AttributeError) as error:
-            raise UsageError(
-                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the '
-                "stream with a checkpoint location of its own"
-            ) from error
-
-    def as_json(self) -> dict[str, Any]:
-        """The JSON of a checkpoint, with keys in a fixed order, as Spark compares texts."""
-        checkpoint: dict[str, Any] = _by_topic(self.ends)
-        if self.log_bytes:
-            checkpoint[_LOG_BYTES] = _by_topic(self.log_bytes)
-        if self.starts is not None:
-            checkpoint[_STARTS] = _by_topic(self.starts)
-        return checkpoint
-
-
-def _numbers(by_topic: Mapping[str, Mapping[str, int]]) -> Numbers:
-    return {
-        TopicPartition(topic, int(partition)): int(number)
-        for topic, numbers in by_topic.items()
-        for partition, number in numbers.items()
-    }
-
-
-def _by_topic(numbers: Numbers) -> dict[str, dict[str, int]]:
-    by_topic: dict[str, dict[str, int]] = {}
-    for partition in sorted(numbers):
-        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = numbers[partition]
-    return by_topic

@@ -89,7 +89,7 @@ _STRATEGIES: Final = ("error", "latest")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsOption:
+class SourceTopicsOption:
     """The partitions to read: `assigned` ones, those of `subscribed` topics, or those of topics whose names contain a
     match of a pattern; all if nothing is set. Brokers' internal topics must be given by name.
     """
@@ -128,7 +128,7 @@ class TopicsOption:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitOption:
+class SourceLimitOption:
     """Where reading begins, or before which record it ends.
 
     Attributes:
@@ -149,6 +149,7 @@ class LimitOption:
         return self.everywhere if self.by_partition is None else self.by_partition[partition]
 
     def ensure_names(self, partitions: Collection[TopicPartition]) -> None:
+        """Refuse an option whose limits are not of the partitions that are read, of each and of no other."""
         named = set(self.by_partition or ())
         if self.by_partition is None or named == set(partitions):
             return
@@ -177,9 +178,9 @@ class SourceOptions:
     """
 
     paths: tuple[str, ...]
-    topics: TopicsOption
-    start: LimitOption
-    end: LimitOption
+    topics: SourceTopicsOption
+    start: SourceLimitOption
+    end: SourceLimitOption
     skips_unmatched: bool
     isolation: str
     mode: str
@@ -314,22 +315,24 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     return word == "true"
 
 
-def _parse_limit(given: Mapping[str, str], options: _LimitOptionNames, *, takes_other: bool = False) -> LimitOption:
+def _parse_limit(
+    given: Mapping[str, str], options: _LimitOptionNames, *, takes_other: bool = False
+) -> SourceLimitOption:
     """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
     timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
     begin at the latest offset.
     """
     if (text := given.get(options.timestamp)) is not None:
-        return LimitOption(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
+        return SourceLimitOption(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
     if (text := given.get(options.offsets_by_timestamp)) is not None:
-        return LimitOption(
+        return SourceLimitOption(
             options.offsets_by_timestamp, is_time=True, by_partition=_by_partition(options.offsets_by_timestamp, text)
         )
     text = given.get(options.offsets, options.word).strip()
     if text.lower() == options.word:
-        return LimitOption(options.offsets)
+        return SourceLimitOption(options.offsets)
     if takes_other and text.lower() == options.other_word:
-        return LimitOption(options.offsets, everywhere=options.other)
+        return SourceLimitOption(options.offsets, everywhere=options.other)
     numbers: dict[TopicPartition, int | None] = {}
     for partition, number in _by_partition(options.offsets, text).items():
         if number < min(options.number, options.other) or (number == options.other and not takes_other):
@@ -338,7 +341,7 @@ def _parse_limit(given: Mapping[str, str], options: _LimitOptionNames, *, takes_
                 f"{options.word}"
             )
         numbers[partition] = None if number == options.number else number
-    return LimitOption(options.offsets, by_partition=numbers)
+    return SourceLimitOption(options.offsets, by_partition=numbers)
 
 
 def _by_partition(option: str, text: str) -> dict[TopicPartition, int]:
@@ -367,7 +370,7 @@ def _milliseconds(option: str, text: str) -> int:
     return int(text)
 
 
-def _parse_topics(given: Mapping[str, str]) -> TopicsOption:
+def _parse_topics(given: Mapping[str, str]) -> SourceTopicsOption:
     named = [option for option in _OF_TOPICS if option in given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
@@ -375,10 +378,10 @@ def _parse_topics(given: Mapping[str, str]) -> TopicsOption:
         topics = frozenset(filter(None, (topic.strip() for topic in given["subscribe"].split(","))))
         if not topics:
             raise UsageError(f"subscribe {given['subscribe']!r}: expected topics, separated by commas")
-        return TopicsOption(subscribed=topics)
+        return SourceTopicsOption(subscribed=topics)
     if "subscribePattern" in given:
-        return TopicsOption(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
-    return TopicsOption(assigned=_assigned(given["assign"])) if "assign" in given else TopicsOption()
+        return SourceTopicsOption(pattern=parse_topics(given["subscribePattern"].strip(), "subscribePattern"))
+    return SourceTopicsOption(assigned=_assigned(given["assign"])) if "assign" in given else SourceTopicsOption()
 
 
 def _assigned(text: str) -> frozenset[TopicPartition]:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn
 
 import pyarrow as pa
 
 from kidxlib.errors import DamagedLogError, UsageError
-from kidxlib.reading.left_out import LogRead, gaps_between_logs, lines_of_left_out
+from kidxlib.reading.left_out import gaps_between_logs, lines_of_left_out
 from kidxlib.reading.request import MODES
 from kidxlib.reading.rows import batch_rows_of, record_rows_of
-from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import Damage, TakeDamage, warn_of
+from kidxlib.reading.segment_read import LogRead, SegmentRead
+from kidxlib.reading.walk import Damage, TakeDamage, warn_of_damage
 
 _log: Final = logging.getLogger(__name__)
 
@@ -23,33 +23,6 @@ _log: Final = logging.getLogger(__name__)
 _ROWS_MIN: Final = 10_000
 #: Batches of so many bytes are not joined, however few rows they have: joining copies them.
 _BYTES_MIN: Final = 2 * 1024 * 1024
-#: A larger segment is read by several tasks, where its index tells how to divide it.
-PART_BYTES: Final = 128 * 1024 * 1024
-#: One task reads segments of about so many bytes together; a larger segment, or each part of it, has its own task. To
-#: start a task takes Spark as long as to read a few megabytes.
-_TASK_BYTES: Final = 32 * 1024 * 1024
-
-
-class _LogRead(Protocol):
-    @property
-    def log_bytes(self) -> int: ...
-
-
-_R = TypeVar("_R", bound=_LogRead)
-
-
-def tasks_of(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
-    """The segments and parts of segments of each task, in order."""
-    tasks: list[tuple[_R, ...]] = []
-    task: list[_R] = []
-    size = 0
-    for read in reads:
-        if task and size + read.log_bytes > _TASK_BYTES:
-            tasks.append(tuple(task))
-            task, size = [], 0
-        task.append(read)
-        size += read.log_bytes
-    return [*tasks, tuple(task)] if task else tasks
 
 
 def task_rows(
@@ -96,8 +69,8 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def damage_taker(*, fails: bool) -> TakeDamage:
-    """Damage ends the reading, or a warning says what is lost."""
-    return _raise_damage if fails else warn_of
+    """What a task of Spark does about damage: it ends, or logs a warning of what is lost."""
+    return _raise_damage if fails else warn_of_damage
 
 
 def _raise_damage(damage: Damage) -> NoReturn:

@@ -40,8 +40,8 @@ from kidxlib.operations.damage.acceptances import (
     match_acceptances,
     split_acceptances,
 )
-from kidxlib.reading.brokers_metadata import BrokersMetadata
-from kidxlib.reading.left_out import WhyLeftOut, other_topic_id
+from kidxlib.reading.brokers_metadata import BrokersMetadata, other_topic_id
+from kidxlib.reading.left_out import WhyLeftOut
 from kidxlib.recovery.outcome import USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.sources import ListedSources, SourceNotReached

@@ -35,11 +35,12 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import RemoteOptions, existing_index_dir, parse_topics
 from kidxlib.operations.export.json_kernel import measure_texts, write_texts
 from kidxlib.operations.seek.seek_files import ensure_new_output
-from kidxlib.reading.left_out import LeftOut, LogRead, WhyLeftOut, gaps_between_logs
+from kidxlib.reading.aborted_ranges import AbortedRanges
+from kidxlib.reading.left_out import LeftOut, WhyLeftOut, gaps_between_logs
 from kidxlib.reading.plan import plan_reads
-from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
+from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, requested_schema
 from kidxlib.reading.rows import record_rows_of
-from kidxlib.reading.segment_read import AbortedRanges, SegmentRead
+from kidxlib.reading.segment_read import LogRead, SegmentRead
 from kidxlib.reading.walk import Damage, raise_damage
 from kidxlib.records.arrow_columns import flags_array
 from kidxlib.records.wanted_records import WantedRecords
@@ -109,7 +110,7 @@ def export_request(
     layout: str | None = None,
     tiered_metadata: tuple[str, ...] = (),
 ) -> ExportRequest:
-    """Check the options of the command, and make a request of them."""
+    """Check the options of an export, and make a request of them."""
     form = ExportFormat.of_path(output)
     if is_object(output):
         raise UsageError(f"--output {output}: expected a path of this machine")
@@ -142,7 +143,7 @@ def export_request(
     if any(source.remote is not None for source in read.sources):
         asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
     names = None if columns is None else columns.split(",")
-    schema = read_schema("records", names, include_headers=include_headers)
+    schema = requested_schema("records", names, include_headers=include_headers)
     return ExportRequest(
         read=read, catalog=catalog, schema=schema, output=output_path, form=form, skip_damage=skip_damage, asked=asked
     )
@@ -504,7 +505,7 @@ class ExportStaging:
         return self.directory / f"part-{number:05}{self._suffix}"
 
     def finished(self, number: int) -> FinishedPart | None:
-        """The facts of a complete part; None if it is not complete."""
+        """The facts of a part of an export; None if the part is not complete."""
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
         facts = json.loads(small_file(self._facts(number)))
@@ -513,7 +514,7 @@ class ExportStaging:
         return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)
 
     def discard(self, number: int) -> None:
-        """Remove a part so that it is written again."""
+        """Remove a part of an export, so that it is written again."""
         self._facts(number).unlink()
         self.part(number).unlink()
 
@@ -601,7 +602,7 @@ class ExportFormat(enum.Enum):
 
 
 def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
-    """Write rows into a new file, flush it to disk, and return the number of rows."""
+    """Write rows into the file of a new part of an export, flush it to disk, and return the number of rows."""
     count = 0
     with path.open("wb") as file:
         if form is ExportFormat.PARQUET:
@@ -635,7 +636,9 @@ def _row_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole: Path) -> None:
-    """Join the parts in one file, and flush it to disk. Not for Parquet: its parts are the files of a directory."""
+    """Join the parts of an export in one file, and flush it to disk. Not for Parquet: its parts are the files of a
+    directory.
+    """
     with whole.open("wb") as file:
         if form is ExportFormat.ARROW:
             with pa.ipc.new_file(file, schema) as writer:

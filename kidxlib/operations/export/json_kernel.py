@@ -64,7 +64,7 @@ def _character_bytes(data, at, end):
 
 @njit(types.void(BYTES, _INTS, _FLAGS, _SIZES), **OPTIONS)
 def measure_texts(data, ends, is_text, sizes):
-    """Find of each value whether it is UTF-8, and the bytes that it takes as JSON: as a text, or else in base64.
+    """Measure values as JSON: which are texts in UTF-8, and how many bytes each takes as a text, or else in base64.
     `ends` has the start of the first value, then the ends of all.
     """
     for number in range(len(sizes)):
@@ -82,7 +82,7 @@ def measure_texts(data, ends, is_text, sizes):
 
 @njit(types.void(BYTES, _INTS, _FLAGS, _OUT), **OPTIONS)
 def write_texts(data, ends, is_text, out):
-    """Write the values that `measure_texts` has measured, one after the other."""
+    """Write as JSON the values that `measure_texts` has measured, one after the other."""
     to = np.int64(0)
     for number in range(len(is_text)):
         start, end = np.int64(ends[number]), np.int64(ends[number + 1])

@@ -16,8 +16,8 @@ from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs, unanswered
 from kidxlib.lookup.searched_partitions import CatalogedPartition
-from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.reading.brokers_metadata import LogDirEvidenceReader
+from kidxlib.lookup.seeker import Seeker, seek_all
+from kidxlib.reading.brokers_metadata import BrokersEvidence
 from kidxlib.storage.location import location
 
 _ASKED: Final[dict[str, pa.DataType]] = {
@@ -95,7 +95,7 @@ class _Answerer:
     replicas: Mapping[tuple[str, int], list[CatalogedPartition]]
     unknown: Unknown
     seekers: dict[tuple[str, int], _Seekers] = field(default_factory=dict)
-    evidence_reader: LogDirEvidenceReader = field(default_factory=LogDirEvidenceReader)
+    evidence_reader: BrokersEvidence = field(default_factory=BrokersEvidence)
 
     def answer(self, questions: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of `RESULT`."""
@@ -113,9 +113,7 @@ class _Answerer:
         facts = replica.facts
         name = TopicPartition(facts.topic, facts.partition)
         return replica.seeker(
-            self.evidence_reader.evidence_on_log(
-                location(facts.directory), name, facts.first_base_offset, facts.high_watermark
-            )
+            self.evidence_reader.on_log(location(facts.directory), name, facts.first_base_offset, facts.high_watermark)
         )
 
     def _answer(self, topic: str, partition: int, query: str, questions: pa.RecordBatch) -> pa.RecordBatch:
@@ -139,7 +137,7 @@ class _Answerer:
                 asks |= of_source == names.index(source)
             if asks.any():
                 asked = np.flatnonzero(asks)
-                add(source, asked, answer_all(seeker, query, targets[asked]))
+                add(source, asked, seek_all(seeker, query, targets[asked]))
                 is_open &= ~asks
         for number in np.unique(of_source[is_open]).tolist():
             wanted = None if number < 0 else names[number]

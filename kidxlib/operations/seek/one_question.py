@@ -29,8 +29,8 @@ from kidxlib.log.segment import (
 )
 from kidxlib.lookup.answers import OFFSET, RESULT_COLUMNS, TIMESTAMP
 from kidxlib.lookup.searched_partitions import CatalogedPartition, not_cataloged
-from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.reading.brokers_metadata import BrokersMetadata, LogDirEvidenceReader, log_dirs_without_metadata
+from kidxlib.lookup.seeker import Seeker, seek_all
+from kidxlib.reading.brokers_metadata import BrokersEvidence, BrokersMetadata, log_dirs_without_metadata
 from kidxlib.reading.left_out import (
     COPY_IT,
     LeftOut,
@@ -39,10 +39,10 @@ from kidxlib.reading.left_out import (
     in_older_log_dirs,
     lines_of_left_out,
     may_be_elsewhere,
-    mount_remedy,
+    other_topic_ids_as_left_out,
     partitions_numbered_below,
+    remedy_of_unmounted,
     unmounted_log_dirs,
-    with_other_topic_id,
 )
 from kidxlib.run.sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
@@ -115,14 +115,14 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     if not partitions:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
     here = _sources_here(tables)
-    evidence_reader = LogDirEvidenceReader([of_name.path for of_name in here.values()])
+    evidence_reader = BrokersEvidence([of_name.path for of_name in here.values()])
     answers = []
     for row in sorted(partitions, key=lambda row: (row.topic, row.partition, row.source)):
         key = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
         segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*key, PRESENT])
         asked = replace(question, topic=row.topic, partition=row.partition)
         partition, directory = TopicPartition(row.topic, row.partition), location(row.directory)
-        evidence = evidence_reader.evidence_on_log(directory, partition, row.first_base_offset, row.high_watermark)
+        evidence = evidence_reader.on_log(directory, partition, row.first_base_offset, row.high_watermark)
         seeker = CatalogedPartition(row, segments).seeker(evidence)
         answers.append(answer_question(seeker, asked, row.source, row.high_watermark))
     return answers, _not_asked(question, source, answers, here)
@@ -176,7 +176,7 @@ class NotAsked:
         """
         with_log_dirs = list(asked)
         left_out, of_another_time = in_older_log_dirs(brokers, with_log_dirs)
-        left_out += with_other_topic_id(brokers, with_log_dirs)
+        left_out += other_topic_ids_as_left_out(brokers, with_log_dirs)
         return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
@@ -184,7 +184,7 @@ class NotAsked:
         for left_out in self.left_out:
             if left_out.partition == partition and left_out.why is WhyLeftOut.OTHER_LOG_DIR:
                 name = "" if left_out.directory_id is None else f" (directory.id {left_out.directory_id})"
-                remedy = "name that one" if left_out.unmounted is None else mount_remedy(left_out.unmounted)
+                remedy = "name that one" if left_out.unmounted is None else remedy_of_unmounted(left_out.unmounted)
                 return (
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
                     f"the broker{name}: {remedy}"
@@ -263,7 +263,7 @@ def _why_none(tables: Tables, question: Question, source: str | None) -> str:
 def answer_question(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
     """Answer one question of a command line about one partition from one source, or say why there is no answer."""
     asked = {"topic": question.topic, "partition": question.partition, "query": question.query}
-    [answer] = answer_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
+    [answer] = seek_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
     offset = question.target if question.query == OFFSET else answer["offset"]
     if high_watermark is not None and answer["position"] is not None and offset >= high_watermark:
         beyond = f"above the high watermark {high_watermark}, so consumers may not have had it"

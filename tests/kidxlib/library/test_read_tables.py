@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord
-from kidxlib.dump.read import DumpedAs, dump_file
+from kidxlib.dump.read import dump_file
+from kidxlib.dump.release import DumpRelease
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind
 from kidxlib.errors import MalformedRecordsError, UsageError
 from kidxlib.format import layouts
@@ -71,7 +72,7 @@ def _dumped(path: Path) -> tuple[list[DumpedBatch | DumpedRecord], int | None]:
     found: list[DumpedBatch | DumpedRecord] = []
     try:
         options = DumpOptions(deep=True, contents=True)
-        pieces = dump_file(DumpSource(path, FileKind.LOG), options, DumpedAs(path, None))
+        pieces = dump_file(DumpSource(path, FileKind.LOG), options, DumpRelease(path, None))
         found.extend(piece for piece in pieces if isinstance(piece, DumpedBatch | DumpedRecord))
     except MalformedRecordsError as error:
         return found, error.position

@@ -11,7 +11,7 @@ import pytest
 from kidxlib.index.time import TimestampOffset
 from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.lookup.seeker import Seeker, seek_all
 from kidxlib.recovery.outcome import USABLE, Status
 from tests.support.logs import golden
 from tests.support.seeks import cataloged, cataloged_row, golden_directory
@@ -44,7 +44,7 @@ def _seeker(row: dict[str, Any]) -> Seeker:
 
 def _ask(seeker: Seeker, query: str, target: int) -> tuple[bool, str]:
     """Whether it is answered, and its note."""
-    [answer] = answer_all(seeker, query, np.array([target], np.int64)).to_pylist()
+    [answer] = seek_all(seeker, query, np.array([target], np.int64)).to_pylist()
     return answer["answered"], answer["note"] or ""
 
 

@@ -27,7 +27,7 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
 from kidxlib.lookup.searched_partitions import CatalogedPartition
-from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
+from kidxlib.lookup.seeker import Seeker, answer_special, seek_all
 from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of_answers
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
@@ -71,7 +71,7 @@ def _cataloged(log: Log) -> CatalogedPartition:
 
 
 def _ask(seeker: Seeker | str, query: str, target: int) -> tuple[bool, bool, str]:
-    [answer] = answer_all(seeker, query, np.array([target], np.int64)).to_pylist()
+    [answer] = seek_all(seeker, query, np.array([target], np.int64)).to_pylist()
     assert answer["file_error"] or answer["answered"], "exit code 3 wherever something is not answered"
     return answer["found"], answer["answered"], answer["note"] or ""
 
@@ -210,7 +210,7 @@ def test_leader_epochs_are_told_from_beside_the_log(log: Log, tmp_path: Path) ->
             opened = Log.open(directory, indexes)
             reported = opened.fetch_offset_by_timestamp(target)
             assert reported is not None and reported.leader_epoch == epoch
-            [answer] = answer_all(Seeker(opened), TIMESTAMP, np.array([target])).to_pylist()
+            [answer] = seek_all(Seeker(opened), TIMESTAMP, np.array([target])).to_pylist()
             assert answer["leader_epoch"] == epoch
             (indexes / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
         (indexes / "leader-epoch-checkpoint").unlink()
@@ -246,7 +246,7 @@ def test_the_outcome_is_in_the_first_line(
     found: bool, answered: bool, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = Question(topic="t", partition=0, query=OFFSET, target=5, asked=None)
-    answers = answer_all("no matter", OFFSET, np.array([5])).to_pylist()
+    answers = seek_all("no matter", OFFSET, np.array([5])).to_pylist()
     answer = {"topic": "t", "partition": 0, "query": OFFSET, "target": 5, "source": None} | answers[0]
     outcome_of_answers([answer | {"found": found, "answered": answered}], question, NotAsked()).show(as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == printable(f"t-0, offset 5: {said}")

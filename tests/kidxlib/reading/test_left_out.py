@@ -45,7 +45,7 @@ from kidxlib.library.read import count, read
 from kidxlib.log.metadata_image import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets
-from kidxlib.reading import brokers_metadata, ends, positions
+from kidxlib.reading import brokers_metadata, partition_ends, positions
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.reading.left_out import WhyLeftOut, in_older_log_dirs
 from kidxlib.reading.plan import ReadPlan, plan_reads
@@ -435,7 +435,7 @@ def test_a_log_that_grows_meanwhile_lacks_nothing(tmp_path: Path, monkeypatch: p
         log.write_bytes(content)
         return read_last_entry(index, base_offset)
 
-    monkeypatch.setattr(ends, "read_last_entry", appended)
+    monkeypatch.setattr(partition_ends, "read_last_entry", appended)
     assert _told(_plan(log_dir)) == []
 
 
@@ -635,7 +635,7 @@ def test_logs_whose_ends_no_index_tells_are_read_once(tmp_path: Path, monkeypatc
         opened.append(path)
         return opened_log(path)
 
-    for module in (positions, ends):
+    for module in (positions, partition_ends):
         monkeypatch.setattr(module, "opened_log", opening)
     assert len(_plan(log_dir).reads) == 4 and _plan(log_dir, offsets=(50, None)).reads and not opened
     with pytest.raises(DamagedLogError, match="offsets 50 to 59, and the partition's next log begins at 50: the two"):

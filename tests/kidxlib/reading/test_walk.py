@@ -15,7 +15,7 @@ from kidxlib.format import layouts
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.walk import first_offset_at, raise_damage
+from kidxlib.reading.walk import raise_damage, walk_to_time
 from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.faults.trees import topic_log as _log
@@ -36,7 +36,7 @@ def test_it_is_the_first_in_the_log(
     """Of logs of all formats, with timestamps in any order, from wherever reading begins."""
     directory = tmp_path_factory.mktemp("log-dir") / "topic-0"
     write_random_log(directory, random.Random(seed))
-    found = first_offset_at(_reads(directory, start), time, raise_damage, goes_on=False)
+    found = walk_to_time(_reads(directory, start), time, raise_damage, goes_on=False)
     as_late = [row["offset"] for row in rows_of_partition(directory) if row["timestamp"] >= time]
     assert found == next((offset for offset in as_late if offset >= (start or 0)), None)
 
@@ -54,7 +54,7 @@ def test_markers_count(tmp_path: Path) -> None:
         ),
         encoded.batch_v2([Record(2, 90, None, b""), Record(3, 140, None, b"")]),
     )
-    assert [first_offset_at(_reads(tmp_path), time, raise_damage, goes_on=False) for time in (100, 101, 131, 141)] == [
+    assert [walk_to_time(_reads(tmp_path), time, raise_damage, goes_on=False) for time in (100, 101, 131, 141)] == [
         0,
         1,
         3,
@@ -66,10 +66,10 @@ def test_damage_is_told_that_stands_before_it(tmp_path: Path) -> None:
     sound = encoded.batch_v2([Record(2, 120, None, b"")])
     log = _log(tmp_path, 0, encoded.batch_v2([Record(0, 110, None, b"")], crc_error=1), sound)
     with pytest.raises(DamagedLogError, match="byte 0: the batch's checksum is not"):
-        first_offset_at(_reads(tmp_path), 105, raise_damage, goes_on=False)
+        walk_to_time(_reads(tmp_path), 105, raise_damage, goes_on=False)
     told: list[object] = []
-    assert first_offset_at(_reads(tmp_path), 105, told.append, goes_on=True) == 2
+    assert walk_to_time(_reads(tmp_path), 105, told.append, goes_on=True) == 2
     assert len(told) == 1
     log.write_bytes(encoded.batch_v2([Record(0, 110, None, b"")], records=2))
     with pytest.raises(DamagedLogError, match="which offset a time leads to cannot be told"):
-        first_offset_at(_reads(tmp_path), 105, raise_damage, goes_on=False)
+        walk_to_time(_reads(tmp_path), 105, raise_damage, goes_on=False)

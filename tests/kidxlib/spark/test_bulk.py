@@ -18,7 +18,7 @@ from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
-from kidxlib.spark import bulk, task_rows
+from kidxlib.spark import bulk, planning
 from tests.faults.trees import write_log
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -80,7 +80,7 @@ def test_a_large_segment_is_read_by_several_tasks(
     partition = SAMPLES / "txn-mixed-0"
     sample_directory(tmp_path / partition.name)
     monkeypatch.setattr(bulk, "PART_BYTES", 100_000)
-    monkeypatch.setattr(task_rows, "_TASK_BYTES", 100_000)
+    monkeypatch.setattr(planning, "_TASK_BYTES", 100_000)
     found = kidxlib.spark.read(spark, tmp_path, columns=["offset"])
     assert found.rdd.getNumPartitions() > 4
     assert found.toArrow()["offset"].equals(read(partition, columns=["offset"]).read_all()["offset"])
@@ -90,7 +90,7 @@ def test_tasks_scan_logs_for_what_was_committed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is wrong with one is told at once, in one line. Each log is scanned by a task of its own here."""
-    monkeypatch.setattr(task_rows, "_TASK_BYTES", 1)
+    monkeypatch.setattr(planning, "_TASK_BYTES", 1)
     monkeypatch.setattr(bulk, "_TASKS_AT_ONCE", 3)
     options: dict[str, Any] = {"isolation": "read_committed", "columns": ["offset"]}
     found = kidxlib.spark.read(spark, SAMPLES, **options).toArrow()

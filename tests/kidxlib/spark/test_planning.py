@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.reading.plan import plan_reads
+from kidxlib.reading.request import read_request
 from kidxlib.records.reader import Record
+from kidxlib.spark.planning import divide_into_tasks
 from tests.faults.trees import topic_log as _log
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded
@@ -225,3 +228,14 @@ def test_what_nobody_can_read_is_said(tmp_path: Path) -> None:
         _rows(tmp_path)
     with pytest.raises(UsageError, match="indexDir /nowhere: no such directory"):
         _rows(tmp_path, indexDir="/nowhere")
+
+
+def test_a_task_reads_a_large_segment_or_some_small_ones(tmp_path: Path) -> None:
+    """In their order."""
+    megabyte = 1024 * 1024
+    for number, size in enumerate((1, 15, 15, 15, 40, 1)):
+        with _log(tmp_path, 10 * number).open("wb") as log:
+            log.truncate(size * megabyte)
+    tasks = divide_into_tasks(plan_reads(read_request(tmp_path, to_log_end=False), goes_on=False).reads)
+    assert [[read.base_offset for read in task] for task in tasks] == [[0, 10, 20], [30], [40], [50]]
+    assert divide_into_tasks(()) == []

@@ -12,7 +12,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.spark.source_options import (
     LATEST,
     OPTIONS,
-    LimitOption,
+    SourceLimitOption,
     SourceOptions,
     StreamOptions,
     TriggerLimits,
@@ -30,7 +30,7 @@ def _parsed(**options: str) -> SourceOptions:
 def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
     found = _parsed()
     assert (found.paths, found.isolation, found.mode) == (("/logs",), "read_uncommitted", "records")
-    assert (found.start, found.end) == (LimitOption("startingOffsets"), LimitOption("endingOffsets"))
+    assert (found.start, found.end) == (SourceLimitOption("startingOffsets"), SourceLimitOption("endingOffsets"))
     assert (found.to_log_end, found.fails_on_loss, found.catalog) == (None, True, None)
     assert parse_columns({"path": "/logs"}) == ("records", False), "without headers"
     assert _parsed(ISOLATION="READ_COMMITTED", failondataloss="FALSE").isolation == "read_committed"
@@ -39,32 +39,34 @@ def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
 @pytest.mark.parametrize(
     ("options", "start"),
     [
-        ({"startingOffsets": "Earliest"}, LimitOption("startingOffsets")),
+        ({"startingOffsets": "Earliest"}, SourceLimitOption("startingOffsets")),
         (
             {"startingOffsets": '{"a": {"0": 23, "1": -2}}'},
-            LimitOption("startingOffsets", by_partition={TopicPartition("a", 0): 23, TopicPartition("a", 1): None}),
+            SourceLimitOption(
+                "startingOffsets", by_partition={TopicPartition("a", 0): 23, TopicPartition("a", 1): None}
+            ),
         ),
         (
             {"startingOffsetsByTimestamp": '{"a-b": {"7": 0}}', "startingOffsets": "earliest"},
-            LimitOption("startingOffsetsByTimestamp", is_time=True, by_partition={TopicPartition("a-b", 7): 0}),
+            SourceLimitOption("startingOffsetsByTimestamp", is_time=True, by_partition={TopicPartition("a-b", 7): 0}),
         ),
         (
             {"startingTimestamp": "1700000000000", "startingOffsetsByTimestamp": '{"a": {"0": 5}}'},
-            LimitOption("startingTimestamp", is_time=True, everywhere=1_700_000_000_000),
+            SourceLimitOption("startingTimestamp", is_time=True, everywhere=1_700_000_000_000),
         ),
     ],
 )
-def test_the_first_option_counts_that_says_where_to_begin(options: dict[str, str], start: LimitOption) -> None:
+def test_the_first_option_counts_that_says_where_to_begin(options: dict[str, str], start: SourceLimitOption) -> None:
     assert _parsed(**options).start == start
 
 
 def test_the_end_is_said_in_the_same_ways() -> None:
-    assert _parsed(endingOffsets="latest").end == LimitOption("endingOffsets")
+    assert _parsed(endingOffsets="latest").end == SourceLimitOption("endingOffsets")
     by_partition = {TopicPartition("a", 0): None, TopicPartition("a", 1): 5}
-    assert _parsed(endingOffsets='{"a": {"0": -1, "1": 5}}').end == LimitOption(
+    assert _parsed(endingOffsets='{"a": {"0": -1, "1": 5}}').end == SourceLimitOption(
         "endingOffsets", by_partition=by_partition
     )
-    assert _parsed(endingTimestamp="7").end == LimitOption("endingTimestamp", is_time=True, everywhere=7)
+    assert _parsed(endingTimestamp="7").end == SourceLimitOption("endingTimestamp", is_time=True, everywhere=7)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_stream_has_limits_of_its_own() -> None:
     assert _streamed().limits == TriggerLimits()
     assert _streamed(maxOffsetsPerTrigger="7").limits == TriggerLimits(offsets=7)
     assert _streamed(maxbytespertrigger=" 9 ", mode="batches").limits == TriggerLimits(log_bytes=9)
-    assert _streamed(startingOffsets="latest").source.start == LimitOption("startingOffsets", everywhere=LATEST)
+    assert _streamed(startingOffsets="latest").source.start == SourceLimitOption("startingOffsets", everywhere=LATEST)
     assert _streamed(startingOffsets='{"a": {"0": -1}}').source.start.of_partition(TopicPartition("a", 0)) == LATEST
 
 

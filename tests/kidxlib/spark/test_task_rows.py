@@ -16,7 +16,7 @@ from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import raise_damage
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import source_schema
-from kidxlib.spark.task_rows import task_rows, tasks_of
+from kidxlib.spark.task_rows import task_rows
 from tests.faults.trees import topic_log as _log
 from tests.support.logs import encoded
 from tests.support.logs.encoded import one_record as _one
@@ -55,17 +55,6 @@ def test_large_records_come_a_few_at_once(tmp_path: Path) -> None:
     _log(tmp_path, 0, *(_one(offset, bytes(900_000)) for offset in range(60)))
     sizes = _sizes(tmp_path)
     assert sum(rows for rows, _ in sizes) == 60 and max(size for _, size in sizes) < 17 * 1024 * 1024
-
-
-def test_a_task_reads_a_large_segment_or_some_small_ones(tmp_path: Path) -> None:
-    """In their order."""
-    megabyte = 1024 * 1024
-    for number, size in enumerate((1, 15, 15, 15, 40, 1)):
-        with _log(tmp_path, 10 * number).open("wb") as log:
-            log.truncate(size * megabyte)
-    tasks = tasks_of(_reads(tmp_path))
-    assert [[read.base_offset for read in task] for task in tasks] == [[0, 10, 20], [30], [40], [50]]
-    assert tasks_of(()) == []
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import MissingStart
-from kidxlib.lookup.checkpoint_evidence import ReadOffsets, missing_start
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets, evidence_of_missing_start
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
-from kidxlib.reading.left_out import LeftOut, WhyLeftOut, first_batch_timestamp_ms
+from kidxlib.reading.left_out import LeftOut, WhyLeftOut, timestamp_behind_left_out
 from kidxlib.reading.positions import ListedLog, index_path_of, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
@@ -195,7 +195,7 @@ class ReadingEnds:
         asked = _OffsetsBeyondEnds(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         missing = None
         if asked.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
-            missing = missing_start(directory.path, partition, asked.first_base, self._offsets_in)
+            missing = evidence_of_missing_start(directory.path, partition, asked.first_base, self._offsets_in)
         left_out = list(asked.before_first_segment(wanted, missing, directory.path, self._aside))
         left_out += asked.below_start(missing)
         if not left_out and log_start > asked.first_base:
@@ -328,7 +328,7 @@ def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
     """Whether records from a time on may be missing before a log: not if its own first records are older."""
     if first_ms == WantedRecords().first_ms:
         return True
-    begins = first_batch_timestamp_ms(log.path)
+    begins = timestamp_behind_left_out(log.path)
     return begins < 0 or begins >= first_ms
 
 
