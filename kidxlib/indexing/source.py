@@ -281,6 +281,11 @@ def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
         raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error
 
 
+def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
+    """The directories of the sources with these names."""
+    return [source.path for source in sources if source.name in names]
+
+
 def index_dir_to_write(option: str, path: str) -> Location:
     """The absolute path of an index directory, which need not exist: on this machine, on a file system that every
     executor mounts, or in an object store.

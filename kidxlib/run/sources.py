@@ -22,7 +22,7 @@ from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, is_topic_name, parse_partition_directory
 from kidxlib.indexing.listing import listed_entries
 from kidxlib.indexing.source import NOT_SAID, RemoteOptions, Source, parse_sources
-from kidxlib.storage.location import Location, as_text, location
+from kidxlib.storage.location import as_text, location
 from kidxlib.storage.log_dir import UNMOUNTED
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath, is_object
@@ -307,11 +307,6 @@ def sources_line(sources: tuple[Source, ...]) -> str:
     return ", ".join(
         str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
     )
-
-
-def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
-    """The directories of those of a run's sources that have these names."""
-    return [source.path for source in sources if source.name in names]
 
 
 def _paths_in(catalog: str | None) -> Mapping[str, str]:

@@ -47,7 +47,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.plan import ScanTask
-from kidxlib.indexing.source import Source, SourceLog
+from kidxlib.indexing.source import Source, SourceLog, source_directories
 from kidxlib.operations.producer_events import (
     event_batches,
     event_rows,
@@ -59,7 +59,6 @@ from kidxlib.operations.producer_events import (
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
-from kidxlib.run.sources import source_directories
 from kidxlib.storage.location import as_text
 from kidxlib.storage.opened_log import OpenedTogether, room_of_pass, small_log_passes
 from kidxlib.tables.protocol import ROWS

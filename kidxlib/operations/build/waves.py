@@ -31,12 +31,12 @@ from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCoun
 from kidxlib.indexing.changes import Changes, PartitionChange
 from kidxlib.indexing.listed_segments import partition_numbers, sum_of_bytes
 from kidxlib.indexing.plan import PartitionOfPlan, PartitionTask, Plan
+from kidxlib.indexing.source import source_directories
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.run.sources import source_directories
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import Progress, begin_phase
 from kidxlib.text.words import counted
