@@ -60,13 +60,12 @@ from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.layouts import ABORTED_TRANSACTION
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listing import offset_indexes
+from kidxlib.indexing.listing import list_offset_indexes
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.segments import why_not_read
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.log.metadata_image import BrokerSettings, ClusterMetadata, topic_config
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.outcome import ScanEnd, Status, end_of_unread_log
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.location import Location, listed_in, location, size_of, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES, may_be_deleting, read_leader_epochs
@@ -363,7 +362,7 @@ def _read_swapped(task: PartitionAudit, simulation: StartupSimulation) -> Swappe
             size = size_of(path if isinstance(place, Path) else place)
             recoveries[base_offset] = SegmentRecovery.read(path, size, base_offset, task.options)
         except (LogChangedError, OSError) as error:
-            not_read[base_offset] = why_not_read(path, error)
+            not_read[base_offset] = end_of_unread_log(path, error)
             if not_read[base_offset].status is Status.GONE:  # a running broker has renamed it since
                 return SwappedLogs()
     return SwappedLogs(recoveries, not_read, task.is_compacted)
@@ -429,7 +428,7 @@ def _indexed_base_offsets(task: PartitionAudit, base_offsets: Sequence[int]) -> 
             offset > last and (task.directory / segment_files.segment_file(offset, segment_files.LOG_SUFFIX)).exists()
         )
 
-    return {offset for offset in offset_indexes(task.index_directory) if not was_begun(offset)}
+    return {offset for offset in list_offset_indexes(task.index_directory) if not was_begun(offset)}
 
 
 def _audit_transaction_indexes(

@@ -28,16 +28,16 @@ from kidxlib.format.layouts import MAGIC_AT, MAGIC_V2, NO_SEQUENCE, OFFSET_INDEX
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
 from kidxlib.indexing.plan import ScanTask
-from kidxlib.indexing.segments import recover_task, why_not_read
+from kidxlib.indexing.segments import recover_task
 from kidxlib.records import header_search, reader
 from kidxlib.records.arrow_columns import incremented_sequences
 from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.records.batch_table import BatchTable, BatchWalk
-from kidxlib.records.place_kernel import CONTENTS, fold_placed_records
+from kidxlib.records.place_kernel import CONTENTS, summarize_placed_records
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.record_times import RecordTimes, read_record_times
 from kidxlib.records.wanted_records import WantedRecords
-from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.outcome import ScanEnd, Status, end_of_unread_log
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.recovery.recover import RecoveredSegment, recovered_of, scan_logs
@@ -165,7 +165,7 @@ def audit_segment(
         except (LogChangedError, OSError) as error:
             if isinstance(error, LogChangedError) and attempt + 1 < _ATTEMPTS:
                 continue  # it was compacted or truncated in the meantime: read the new log
-            end = why_not_read(task.segment.path, error)
+            end = end_of_unread_log(task.segment.path, error)
             break
     # The log was deleted since the listing, together with its index and auxiliary files, as retention does.
     unread = None if end.status is Status.GONE else _finding_on_unreadable_log(end)
@@ -476,7 +476,7 @@ def _contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
         try:
             for placed in placer.placed(left, _ALL_BATCHES):
                 first = int(np.searchsorted(positions, placed.batches["position"][0]))
-                fold_placed_records(placed.places, first, contents)
+                summarize_placed_records(placed.places, first, contents)
             break
         except MalformedRecordsError as error:
             number = int(np.searchsorted(positions, error.position))

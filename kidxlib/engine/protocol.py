@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -13,9 +12,7 @@ import pyarrow.compute as pc
 from kidxlib.engine.work import SharedRows, StagedRows, Work
 from kidxlib.errors import UsageError
 from kidxlib.indexing.build_counts import PROBLEMS_KEPT
-from kidxlib.indexing.source import Source
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.location import Location
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import Progress
@@ -66,13 +63,9 @@ class Engine(Protocol):
         """The requests to object stores by worker processes so far, counted as units end."""
 
 
-def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
-    return [source.path for source in sources if source.name in names]
-
-
 def ensure_logs_visible(staged: StagedRows) -> None:
-    """Check that logs that workers did not find were deleted meanwhile, so are missing here too. If not, a worker on
-    another machine has something else at the source's path.
+    """Check that an engine's workers see the logs that were listed: those that they did not find are missing here, too,
+    so were deleted meanwhile. If not, a worker on another machine has something else at the source's path.
     """
     gone = staged.rows("segment", ["status", "log_path"]).filter(pc.field("status") == Status.GONE.value)
     for path in map(str, gone["log_path"].slice(0, PROBLEMS_KEPT).to_pylist()):

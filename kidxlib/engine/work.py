@@ -167,7 +167,7 @@ class StagedFiles:
     schema: pa.Schema
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """All rows of one file at a time are held."""
+        """The staged rows of one kind that meet all conditions; all rows of one file at a time are held."""
         fields, in_conditions = self.schema.field(kind).type, {condition.column for condition in where}
         wanted = [field.name for field in fields if names is None or field.name in names]
         schema = pa.schema([field for field in fields if field.name in wanted or field.name in in_conditions])
@@ -253,6 +253,7 @@ def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Sche
 
 
 def do_unit(unit: Unit, use_mmap: bool, until_stopped: UntilStopped) -> UnitDone:
+    """Do one unit of some `Work`, in any process: its rows go to its file."""
     begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
 
@@ -296,8 +297,8 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 def run_in_process(
     work: Work[Any], directory: Path, until_stopped: UntilStopped, take: Callable[[UnitDone], None]
 ) -> StagedFiles:
-    """Do the units of some work in sequence, with the files in a new directory; `take` gets each finished unit. No file
-    is mapped: a log that shrinks would kill the process.
+    """Do the units of some `Work` in sequence, without an engine's workers, and stage their rows in a new directory;
+    `take` gets each finished unit. No file is mapped: a log that shrinks would kill the process.
     """
     done = []
     for unit in until_stopped(units_of(work, directory)):

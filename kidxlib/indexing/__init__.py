@@ -1,6 +1,9 @@
-"""From directories to index files: `source` says what a source is, and where the segments of a row of the catalog are,
-`listing` lists it, and `plan` has the listed segments, and defines the tasks of workers. A `ScanTask` is a log to scan,
-whose indexes `segments` publishes; a `SegmentTask` is for files that depend on the segments before, which
-`finish_partition` publishes. `changes` compares the listed segments with the catalog, by `known_segments`, which also
-says what is missing. `bins` shares work out, and `build_counts` says how much a build read and wrote.
+"""From directories to index files. `source` says what a source is (a log dir, a partition's directory or a bucket),
+where its logs and index files are, and what the options that name these mean. `listing` lists partitions, segments and
+index directories; `listed_segments` is the table of the segments found. `plan` has a run's `Plan`: these segments,
+their partitions, and the tasks of workers. `changes` compares a plan with the catalog and the index files that are
+there; `known_segments` matches it with the segments that the catalog knows. `bins` shares segments out among cores.
+`segments` scans logs and publishes their indexes; `finish_partition` folds the segments of a partition
+(`UnfinishedSegment`), and publishes what depends on all of them. `build_counts` counts what a build read and wrote,
+problems and unknown facts.
 """

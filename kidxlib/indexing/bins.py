@@ -29,13 +29,13 @@ BINS_PER_CORE: Final = 4
 def into_bins(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
     """The tasks of each bin (`bins_of`). If there are fewer segments than cores, several cores work on each."""
     listed = list(tasks)
-    if (threads := threads_of(len(listed), cores)) > 1:
+    if (threads := threads_per_segment(len(listed), cores)) > 1:
         listed = [task.with_threads(threads) for task in listed]
     return [[listed[number] for number in bin_] for bin_ in bins_of([task.log_bytes for task in listed], cores)]
 
 
-def threads_of(segments: int, cores: int) -> int:
-    """How many cores may work on one of so many segments."""
+def threads_per_segment(segments: int, cores: int) -> int:
+    """How many cores may work on each segment, if there are so many in all bins."""
     return max(cores // segments, 1) if segments else 1
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.segments import FillableFacts
 from kidxlib.recovery.outcome import Status
 
 PROBLEMS_KEPT: Final = 1000
@@ -55,6 +57,7 @@ class TopicCounts:
 
     @property
     def problems(self) -> int:
+        """How many segments have problems, as a build counts them."""
         return sum(count for status, count in self.by_status.items() if status not in PROBLEM_FREE)
 
     def add(self, *, segments: int, log_bytes: int, batches: int, entries: int, status: str, published: str) -> None:
@@ -115,3 +118,8 @@ class BuildCounts:
             "not_well_count": total.problems,
             "not_well": [asdict(segment) for segment in self.problems],
         }
+
+
+def count_unknown_facts(rows: Values) -> dict[str, int]:
+    """How many segments lack each of `FillableFacts`, for the counts of a build."""
+    return {name: rows[name].null_count for name in FillableFacts.names()}

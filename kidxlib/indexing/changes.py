@@ -28,8 +28,9 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.known_segments import KEYS, NOWHERE, MatchedListing, match_listing, missing_segments
-from kidxlib.indexing.listing import TO_READ, partition_numbers, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.build_counts import count_unknown_facts
+from kidxlib.indexing.known_segments import KEYS, NOWHERE, KnownSegments, match_known_segments, missing_segments
+from kidxlib.indexing.listed_segments import TO_READ, partition_numbers, runs_of_partitions, sum_of_bytes
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.records.arrow_columns import words_array
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
@@ -98,7 +99,7 @@ class Changes:
 
 
 class IndexSizes:
-    """Sizes of the index files of a plan's segments, in bytes. A link is not followed.
+    """The sizes that the index files of a plan's segments have now, in bytes. A link is not followed.
 
     Only files that are asked for are looked at, one by one in their open directory: to list it takes longer, as each
     file has to be looked at all the same. A directory of a store is listed, once: that saves a request for each file.
@@ -109,7 +110,9 @@ class IndexSizes:
         self._listed: dict[Directory, dict[str, int]] = {}
 
     def of(self, rows: pa.Table, suffixes: Sequence[str]) -> list[Longs]:
-        """For each suffix, the size of each row's file. Rows are of `LISTED`, in order."""
+        """The sizes that index files have now, to compare with the catalog's: for each suffix, that of each row's file.
+        Rows are of `LISTED`, in order.
+        """
         sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
         self._list_in_stores(
             self._plan.partitions[number].index_directory for number in np.unique(partition_numbers(rows)).tolist()
@@ -151,7 +154,7 @@ def _size_of(name: str, directory: int) -> int:
         return _NOT_SEEN
 
 
-def _with_kept_intervals(plan: Plan, matched: MatchedListing) -> pa.Table:
+def _with_kept_intervals(plan: Plan, matched: KnownSegments) -> pa.Table:
     """All listed segments as rows of `TO_READ`. The interval that compaction chose stays. So does the one that the
     metadata of the topic's cluster once gave, where nobody gives one now, as when the metadata cannot be read. Repaired
     files get the interval of the files that are not repaired.
@@ -170,7 +173,7 @@ def _with_kept_intervals(plan: Plan, matched: MatchedListing) -> pa.Table:
 
 
 def _are_unchanged(
-    plan: Plan, matched: MatchedListing, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool
+    plan: Plan, matched: KnownSegments, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool
 ) -> Flags:
     """Whether reading each log again would give the same row and the same files as the catalog and the disk have.
     `to_read` has all listed segments; `publish_truncated`: the index of a valid prefix is wanted too.
@@ -189,7 +192,7 @@ def _are_unchanged(
     return same
 
 
-def _to_be_finished(plan: Plan, unchanged: MatchedListing, sizes: IndexSizes) -> Flags:
+def _to_be_finished(plan: Plan, unchanged: KnownSegments, sizes: IndexSizes) -> Flags:
     """Which segments lack what finishing their partition adds: facts, or the transaction index."""
     unfinished: Flags = ~flags_of(unchanged.known["producer_state"].is_valid())
     expected, has_index = numbers_in(unchanged.known["transaction_index_bytes"])
@@ -199,7 +202,7 @@ def _to_be_finished(plan: Plan, unchanged: MatchedListing, sizes: IndexSizes) ->
     return unfinished
 
 
-def _recorded_otherwise(plan: Plan, unchanged: MatchedListing) -> Flags:
+def _recorded_otherwise(plan: Plan, unchanged: KnownSegments) -> Flags:
     """Segments of which the catalog has another path, or says otherwise whether they are active."""
     other: Flags = flags_of(unchanged.known["active"]) != flags_of(plan.segments["active"])[unchanged.listed]
     for start in range(0, len(other), _PATHS_AT_ONCE):
@@ -210,7 +213,7 @@ def _recorded_otherwise(plan: Plan, unchanged: MatchedListing) -> Flags:
     return other
 
 
-def _as_listed(plan: Plan, matched: MatchedListing, to_read: pa.Table) -> Flags:
+def _as_listed(plan: Plan, matched: KnownSegments, to_read: pa.Table) -> Flags:
     """Which rows have the log, options and topic of the listing. Their index files are not looked at."""
     known, partitions = matched.known, plan.partitions
     versions, intervals, max_index_bytes = (
@@ -238,7 +241,7 @@ def _positions(sources: Values) -> NDArray[np.int32]:
     return positions
 
 
-def _only_once_told(plan: Plan, matched: MatchedListing, setting: str) -> Flags:
+def _only_once_told(plan: Plan, matched: KnownSegments, setting: str) -> Flags:
     """Which segments were built with a setting from the metadata of the topic's cluster, which nobody gives now."""
     told = [partition.choice.is_told(setting, partition.topic_id) for partition in plan.partitions]
     return (
@@ -247,7 +250,7 @@ def _only_once_told(plan: Plan, matched: MatchedListing, setting: str) -> Flags:
     )
 
 
-def _same_version(plan: Plan, matched: MatchedListing) -> Flags:
+def _same_version(plan: Plan, matched: KnownSegments) -> Flags:
     """Which logs are as they were read; also those that could be looked at neither then nor now."""
     names = ("log_bytes", "log_mtime_ns", "log_inode")
     before = [numbers_in(matched.known[name]) for name in names]
@@ -275,7 +278,7 @@ def _repaired(plan: Plan) -> Flags:
 
 
 def _sizes(
-    plan: Plan, matched: MatchedListing, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]
+    plan: Plan, matched: KnownSegments, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]
 ) -> list[Longs]:
     """`IndexSizes.of` some matched segments, which may be in any order."""
     listed = matched.listed[which]
@@ -286,7 +289,7 @@ def _sizes(
     return [column[back] for column in columns]
 
 
-def _segments_to_fill(plan: Plan, unchanged: MatchedListing | None, fill_bytes: int | None) -> Flags:
+def _segments_to_fill(plan: Plan, unchanged: KnownSegments | None, fill_bytes: int | None) -> Flags:
     """Which listed segments are read for all facts: in their order, of so many bytes together at most. A larger log is
     passed over. Segments that are not unchanged all lack facts.
     """
@@ -298,11 +301,6 @@ def _segments_to_fill(plan: Plan, unchanged: MatchedListing | None, fill_bytes: 
     log_bytes, seen = numbers_in(plan.segments["log_bytes"])
     lack &= seen & (log_bytes <= fill_bytes)
     return lack & (np.cumsum(np.where(lack, log_bytes, 0)) <= fill_bytes)
-
-
-def count_unknown(rows: Values) -> dict[str, int]:
-    """How many rows lack each of `FillableFacts`."""
-    return {name: rows[name].null_count for name in FillableFacts.names()}
 
 
 def compare_with_catalog(
@@ -324,7 +322,7 @@ def compare_with_catalog(
     prefix is wanted too. `explicit_interval`: the user gave an interval, so the one that compaction chose does not
     stay. `fill_bytes`: logs of so many bytes together are read for facts that are not known.
     """
-    of_catalog, sizes = match_listing(plan, known), IndexSizes(plan)
+    of_catalog, sizes = match_known_segments(plan, known), IndexSizes(plan)
     matched = of_catalog.where(of_catalog.listed != NOWHERE)
     to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, matched)
     same = np.zeros(len(matched.listed), np.bool_)
@@ -346,7 +344,7 @@ def compare_with_catalog(
         emptied=emptied,
         missing_at_end=missing_at_end,
         to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
-        unknown_facts=count_unknown(unchanged.known),
+        unknown_facts=count_unknown_facts(unchanged.known),
     )
 
 

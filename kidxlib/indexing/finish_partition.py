@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,8 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.indexing.listing import DirectoryListings
-from kidxlib.indexing.plan import PartitionTask, SegmentTask
+from kidxlib.indexing.listing import IndexDirectoryListings
+from kidxlib.indexing.plan import PartitionTask
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import (
@@ -49,6 +50,44 @@ from kidxlib.storage.publisher import GROUP_BYTES, GROUP_FILES, FileOwner, Publi
 from kidxlib.storage.small_files import read_at, read_file
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedSegment:
+    """One segment of a partition to finish, in the order of base offsets.
+
+    Attributes:
+        present: it is in the source. A segment missing from the source still contributes its events.
+        published: its index files were published, so its transaction index may be.
+    """
+
+    scanned: ScannedSegment
+    present: bool
+    published: bool
+
+    @classmethod
+    def of(cls, built: BuiltSegment) -> Self:
+        return cls(
+            scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
+            present=built.end.status is not Status.GONE,
+            published=built.offset_index is not None,
+        )
+
+    @classmethod
+    def of_each(cls, built: BuiltSegments) -> Iterator[Self]:
+        if built.scans is None:
+            yield from map(cls.of, built)
+            return
+        for task, end, number, offset_index in zip(
+            built.tasks, built.ends, built.scan_of, built.offset_index, strict=True
+        ):
+            base_offset, is_read = task.segment.base_offset, number != NOT_READ
+            of_scan = ScannedSegment.of_scans(base_offset, built.scans, number) if is_read else None
+            yield cls(
+                scanned=of_scan or ScannedSegment.of(base_offset, None),
+                present=end.status is not Status.GONE,
+                published=offset_index is not None,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,36 +141,15 @@ class FinishedPartition:
     plain: tuple[FinishedPlain, ...] = ()
 
 
-def segment_task(built: BuiltSegment) -> SegmentTask:
-    return SegmentTask(
-        scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
-        present=built.end.status is not Status.GONE,
-        published=built.offset_index is not None,
-    )
-
-
-def segment_tasks(built: BuiltSegments) -> Iterator[SegmentTask]:
-    """`segment_task` of each segment."""
-    if built.scans is None:
-        yield from map(segment_task, built)
-        return
-    for task, end, number, offset_index in zip(built.tasks, built.ends, built.scan_of, built.offset_index, strict=True):
-        base_offset, is_read = task.segment.base_offset, number != NOT_READ
-        of_scan = ScannedSegment.of_scans(base_offset, built.scans, number) if is_read else None
-        yield SegmentTask(
-            scanned=of_scan or ScannedSegment.of(base_offset, None),
-            present=end.status is not Status.GONE,
-            published=offset_index is not None,
-        )
-
-
 def fold_and_publish(
-    partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask | PlainSegments]]], coming: Sequence[Directory] = ()
+    partitions: Iterable[tuple[PartitionTask, Iterable[UnfinishedSegment | PlainSegments]]],
+    coming: Sequence[Directory] = (),
 ) -> Iterator[FinishedPartition]:
-    """Fold partitions one after the other and publish the results. Plain segments are present, and their index files
-    were published. `coming` are the partitions' index directories, in their order, where that is known.
+    """Finish one partition after the other: fold its segments, and publish what depends on all of them. Plain segments
+    are present, and their index files were published. `coming` are the partitions' index directories, in their order,
+    where that is known.
     """
-    with Publisher() as publisher, DirectoryListings(coming) as listings:
+    with Publisher() as publisher, IndexDirectoryListings(coming) as listings:
         waiting: list[_Finisher] = []
         for task, segments in partitions:
             finisher = _Finisher(task, publisher, listings)
@@ -159,8 +177,8 @@ def _commit_waiting(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[
 
 
 def _with_last_alone(
-    segments: Iterable[SegmentTask | PlainSegments],
-) -> Iterator[tuple[SegmentTask | PlainSegments, bool]]:
+    segments: Iterable[UnfinishedSegment | PlainSegments],
+) -> Iterator[tuple[UnfinishedSegment | PlainSegments, bool]]:
     """All of them, and whether it is the last segment, which comes alone."""
     coming = iter(segments)
     held = next(coming, None)
@@ -169,13 +187,13 @@ def _with_last_alone(
         if following is None and isinstance(held, PlainSegments):
             if len(held) > 1:
                 yield held.part(0, len(held) - 1), False
-            held = _plain_task(held, len(held) - 1)
+            held = _plain_segment(held, len(held) - 1)
         yield held, following is None
         held = following
 
 
-def _plain_task(segments: PlainSegments, number: int) -> SegmentTask:
-    return SegmentTask(scanned=segments.segment(number), present=True, published=True)
+def _plain_segment(segments: PlainSegments, number: int) -> UnfinishedSegment:
+    return UnfinishedSegment(scanned=segments.segment(number), present=True, published=True)
 
 
 class _BrokerSnapshots:
@@ -252,7 +270,7 @@ def _nothing() -> Published:
 
 
 class _Finisher:
-    def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: IndexDirectoryListings) -> None:
         self._task, self._publisher = task, publisher
         self.files = _FinishedPartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
@@ -282,13 +300,13 @@ class _Finisher:
         base_offsets = segments.base_offsets.tolist()
         if self._task.snapshots or not self.files.transaction_indexes.isdisjoint(base_offsets):
             for number in range(len(segments)):
-                self.add(_plain_task(segments, number))
+                self.add(_plain_segment(segments, number))
             return
         self.files.take_owner_of(base_offsets[-1])
         self._plain.append(FinishedPlain(segments.base_offsets, self._fold.add_plain(segments)))
         self._base_offsets += base_offsets
 
-    def add(self, segment: SegmentTask) -> None:
+    def add(self, segment: UnfinishedSegment) -> None:
         folded = self._fold.add(segment.scanned)
         if not segment.present:
             return
@@ -348,7 +366,7 @@ class _FinishedPartitionFiles:
         superfluous: the names of files that `remove_superfluous` removes.
     """
 
-    def __init__(self, task: PartitionTask, publisher: Publisher, listings: DirectoryListings) -> None:
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: IndexDirectoryListings) -> None:
         self.task = task
         self.kept: list[str] = []
         self.superfluous: list[str] = []

@@ -1,5 +1,5 @@
-"""Rows of the catalog matched with the segments of a listing (`match_listing`), and what the listing lacks: segments
-(`missing_segments`), and partitions without a directory.
+"""Segments that the catalog knows, matched with those of a listing (`match_known_segments`), and what the listing
+lacks: segments (`missing_segments`), and partitions without a directory.
 
 A person is warned of partitions, or the last of their segments, that are missing from a source: a deleted topic looks
 like a lost directory, and no log is left to tell them apart.
@@ -21,7 +21,8 @@ from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, KnownSegment
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
-from kidxlib.indexing.listing import offset_indexes, partition_numbers
+from kidxlib.indexing.listed_segments import partition_numbers
+from kidxlib.indexing.listing import list_offset_indexes
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import IndexPlace, PartitionDirectory, Source
 from kidxlib.recovery.outcome import ABSENT
@@ -40,8 +41,8 @@ _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the
 
 
 @dataclass(frozen=True, slots=True)
-class MatchedListing:
-    """Rows of the catalog, matched with a listing.
+class KnownSegments:
+    """Segments that the catalog knows, matched with a listing.
 
     Attributes:
         known: rows with the columns of `KNOWN`.
@@ -53,10 +54,10 @@ class MatchedListing:
     partitions: Positions
     listed: Positions
 
-    def where(self, flags: Flags) -> MatchedListing:
+    def where(self, flags: Flags) -> KnownSegments:
         if flags.all():
             return self
-        return MatchedListing(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
+        return KnownSegments(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
 
     @property
     def present(self) -> Flags:
@@ -64,18 +65,19 @@ class MatchedListing:
         return ~is_any_of(self.known["status"], ABSENT)
 
 
-def match_listing(plan: Plan, known: pa.Table) -> MatchedListing:
+def match_known_segments(plan: Plan, known: pa.Table) -> KnownSegments:
+    """Match the segments that the catalog knows with those that were listed. `known` has the columns of `KNOWN`."""
     keys = known.select(PARTITION_KEY)
     partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
     segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
     listed = pa.table(
         {"listed_partition": partition_numbers(plan.segments), "base_offset": plan.segments["base_offset"]}
     )
-    return MatchedListing(known, partitions, positions_in(segments, listed, listed.column_names))
+    return KnownSegments(known, partitions, positions_in(segments, listed, listed.column_names))
 
 
-def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
-    """How many rows each partition has, in the order of the keys."""
+def known_segment_counts(rows: pa.Table) -> dict[PartitionKey, int]:
+    """How many of some known segments each partition has, in the order of the keys."""
     counted = rows.select(PARTITION_KEY).cast(SEGMENTS.schema(PARTITION_KEY))
     counted = counted.group_by(list(PARTITION_KEY)).aggregate([([], "count_all")])
     columns = [counted[name].to_pylist() for name in (*PARTITION_KEY, "count_all")]
@@ -83,7 +85,7 @@ def row_counts_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
 
 
 def missing_segments(
-    plan: Plan, matched: MatchedListing
+    plan: Plan, matched: KnownSegments
 ) -> tuple[pa.Table, dict[PartitionKey, int], dict[PartitionKey, list[int]]]:
     """The segments that a listing lacks, of all that were there when the catalog was written: what is `gone`,
     `emptied` and `missing_at_end`, as in `Changes`.
@@ -107,12 +109,12 @@ def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
     listed = {partition.key for partition in plan.partitions}
     return {
         key: count
-        for key, count in row_counts_by_partition(missing).items()
+        for key, count in known_segment_counts(missing).items()
         if (key[0] in plan.log_dirs or key in listed) and key not in plan.unlistable and key[0] not in plan.empty
     }
 
 
-def _missing_at_end(plan: Plan, missing: MatchedListing) -> dict[PartitionKey, list[int]]:
+def _missing_at_end(plan: Plan, missing: KnownSegments) -> dict[PartitionKey, list[int]]:
     """The base offsets of missing segments after the last segment that exists, by partition, of partitions that have
     segments. Retention leaves none. A topic that was recreated under its name starts from the beginning.
     """
@@ -149,7 +151,7 @@ def without_directory(
             if key not in listed and topics.fullmatch(partition.topic):
                 directory = PartitionDirectory(source, partition, source.path / partition.directory)
                 index_directory = location(str(index_place.directory(directory)))
-                if count := len(offset_indexes(index_directory)):
+                if count := len(list_offset_indexes(index_directory)):
                     lines[key] = (
                         f"{directory.path}: it has index files of {counted(count, 'segment')} in {index_directory}, "
                         f"{_NO_DIRECTORY}"

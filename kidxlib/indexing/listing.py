@@ -1,6 +1,6 @@
-"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why; and the table
-of segments, a row each, with what is known of them before their logs are read. `settled_segments` waits for a swap of
-the cleaner, and `DirectoryListings` has the names in index directories. No log is read.
+"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why.
+`settled_segments` waits for a swap of the cleaner, and `IndexDirectoryListings` has the names in index directories. No
+log is read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-
-from kidxlib.catalog.matching import Longs, Values, numpy_of
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
@@ -33,7 +27,6 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
-from kidxlib.records.arrow_columns import flags_array, numbers_array
 from kidxlib.storage.location import (
     Directory,
     FileVersion,
@@ -177,8 +170,8 @@ def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
     return segments
 
 
-def offset_indexes(directory: Location) -> set[int]:
-    """The base offsets of the offset indexes in a directory; none if there is no such directory."""
+def list_offset_indexes(directory: Location) -> set[int]:
+    """List the offset indexes in an index directory, by their base offsets; none if there is no such directory."""
     files = (parse_segment_file(path.name) for path in directory.glob(f"*{OFFSET_INDEX_SUFFIX}"))
     return {file[0] for file in files if file is not None}
 
@@ -272,111 +265,15 @@ def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[
 
 
 def unlistable_as_json(unlistable: Collection[UnlistableDirectory]) -> dict[str, Any]:
-    """For the JSON objects of builds and audits."""
+    """The directories that could not be listed, for the JSON objects of builds and audits."""
     return {
         "unlistable_count": len(unlistable),
         "unlistable": [asdict(directory) for directory in islice(unlistable, _NAMED)],
     }
 
 
-#: One row per listed segment, by partition and base offset. The path is no column: it follows from the partition's
-#: directory and the base offset.
-_COLUMNS: Final[list[pa.Field[Any]]] = [
-    pa.field("listed_partition", pa.int32(), nullable=False),  # where its partition stands in `Plan.partitions`
-    pa.field("base_offset", pa.int64(), nullable=False),
-    # Null where the log could not be looked at. An object has no inode; some file systems use all bits of one.
-    pa.field("log_bytes", pa.int64()),
-    pa.field("log_mtime_ns", pa.int64()),
-    pa.field("log_inode", pa.uint64()),
-    pa.field("active", pa.bool_(), nullable=False),  # the last of its partition
-]
-LISTED: Final = pa.schema(_COLUMNS)
-#: Rows of segments to read: with the interval that the indexes get, in bytes, who chose it, and whether all bytes are
-#: read for facts that headers do not give.
-TO_READ: Final = pa.schema(
-    [
-        *_COLUMNS,
-        pa.field("interval_bytes", pa.int64(), nullable=False),
-        pa.field("interval_source", pa.string(), nullable=False),
-        pa.field("all_facts", pa.bool_(), nullable=False),
-    ]
-)
-
-
-#: Segments that are tuples of Python before they become columns: 0.2 kB as a tuple, 33 bytes as a row.
-_ROWS_AT_ONCE: Final = 65_536
-_TYPES: Final = (np.int64, np.int64, np.int64, np.uint64)
-
-
-class ListedSegments:
-    """Collects the segments of one partition after the other into a table."""
-
-    def __init__(self) -> None:
-        self._partitions: list[int] = []
-        self._segments: list[FoundSegment] = []
-        self._columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, *_TYPES)]
-
-    def add(self, partition: int, segments: Sequence[FoundSegment]) -> None:
-        """Add segments, in any order, of the partition with this number in the plan."""
-        self._partitions.extend([partition] * len(segments))
-        self._segments.extend(segments)
-        if len(self._segments) >= _ROWS_AT_ONCE:
-            self._flush()
-
-    def table(self) -> pa.Table:
-        """Rows of `LISTED`, in order."""
-        self._flush()
-        partitions, base_offsets, log_bytes, mtimes, inodes = (np.concatenate(parts) for parts in self._columns)
-        order = np.lexsort((base_offsets, partitions))
-        partitions, log_bytes, inodes = partitions[order], log_bytes[order], inodes[order]
-        last = np.ones(len(order), np.bool_)
-        last[:-1] = partitions[1:] != partitions[:-1]
-        seen = log_bytes != NOT_SEEN
-        columns = [
-            (partitions, None),
-            (base_offsets[order], None),
-            (log_bytes, seen),
-            (mtimes[order], seen),
-            (inodes, seen & (inodes != NO_INODE)),
-        ]
-        arrays = [numbers_array(kind, *column) for kind, column in zip(LISTED.types, columns, strict=False)]
-        return pa.table([*arrays, flags_array(last)], schema=LISTED)
-
-    def _flush(self) -> None:
-        if self._segments:
-            self._columns[0].append(np.array(self._partitions, np.int32))
-            for parts, values, kind in zip(self._columns[1:], zip(*self._segments, strict=True), _TYPES, strict=True):
-                parts.append(np.array(values, kind))
-            self._partitions, self._segments = [], []
-
-
-def rows_of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
-    """The rows of the partitions with these numbers, in order; the partitions get new numbers."""
-    wanted = numbers_array(pa.int32(), np.array(kept, np.int32))
-    numbers: Values = pc.index_in(rows["listed_partition"], value_set=wanted)
-    return rows.set_column(0, LISTED.field(0), numbers).filter(numbers.is_valid())
-
-
-def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The number of each partition that has rows, and these. Rows of a partition follow each other."""
-    partitions = partition_numbers(rows)
-    starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
-    for start, end in pairwise([*starts, len(partitions)]):
-        yield int(partitions[start]), rows.slice(start, end - start)
-
-
-def partition_numbers(rows: pa.Table) -> Longs:
-    """The number of each row's partition."""
-    return numpy_of(rows["listed_partition"]).astype(np.int64)
-
-
-def sum_of_bytes(rows: pa.Table) -> int:
-    """Bytes of logs as they were listed; one that could not be looked at counts for nothing."""
-    return int(pc.sum(rows["log_bytes"]).as_py() or 0)
-
-
-class DirectoryListings:
-    """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
+class IndexDirectoryListings:
+    """The names in index directories; those in an object store are listed ahead of the one that is asked for. Use as a
     context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
     """
 
@@ -392,7 +289,7 @@ class DirectoryListings:
         self._names.close()
 
     def names_in(self, directory: Directory) -> list[str]:
-        """The names in one directory; none of them where it does not exist."""
+        """List one index directory: the names in it; none where it does not exist."""
         if is_object(directory.root):
             for listed, names in self._coming:
                 if listed == directory:

@@ -22,22 +22,24 @@ from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.segment_files import LOG_SUFFIX, NotASegment
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.indexing.bins import bins_of, threads_of
-from kidxlib.indexing.listing import (
+from kidxlib.indexing.bins import bins_of, threads_per_segment
+from kidxlib.indexing.listed_segments import (
     LISTED,
     TO_READ,
     ListedSegments,
-    SkippedEntries,
-    UnlistableDirectory,
-    list_segments,
-    list_source_partitions,
     partition_numbers,
     rows_of_partitions,
     runs_of_partitions,
     sum_of_bytes,
+)
+from kidxlib.indexing.listing import (
+    SkippedEntries,
+    UnlistableDirectory,
+    list_segments,
+    list_source_partitions,
     warnings_of_unlistable,
 )
-from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory, SegmentFile, Source
+from kidxlib.indexing.source import FoundSegment, IndexPlace, PartitionDirectory, Source, SourceLog
 from kidxlib.records.arrow_columns import numbers_array, words_array
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory, FileVersion, Location
@@ -48,7 +50,7 @@ from kidxlib.text.words import counted
 
 if TYPE_CHECKING:  # whoever reads no log does not wait for compiled loops
     from kidxlib.recovery.kept_scans import KeptScans
-    from kidxlib.recovery.partition_fold import FoldState, ScannedSegment
+    from kidxlib.recovery.partition_fold import FoldState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,20 +87,6 @@ class PartitionTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentTask:
-    """One segment of a partition to finish, in the order of base offsets.
-
-    Attributes:
-        present: it is in the source. A segment missing from the source still contributes its events.
-        published: its index files were published, so its transaction index may be.
-    """
-
-    scanned: ScannedSegment
-    present: bool
-    published: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
     """One segment to read, and what its indexes are built with and where they go; or should be like, and are.
 
@@ -106,7 +94,7 @@ class ScanTask:
         threads: how many may work on it at the same time.
     """
 
-    segment: SegmentFile
+    segment: SourceLog
     options: RecoverOptions
     index_directory: Directory
     threads: int = 1
@@ -161,7 +149,7 @@ REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 
 
 @dataclass(frozen=True, slots=True)
-class ListedPartition:
+class PartitionOfPlan:
     """A partition as it was listed.
 
     Attributes:
@@ -202,7 +190,7 @@ class ListedPartition:
     def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
         """The tasks to read segments. `rows` are of `LISTED`, all of this partition."""
         for row in rows.select(LISTED.names[1:]).to_pylist():
-            segment = SegmentFile(
+            segment = SourceLog(
                 source=self.directory.source.name,
                 topic_partition=self.directory.topic_partition,
                 base_offset=row["base_offset"],
@@ -264,7 +252,7 @@ class PartitionToBuild:
         for path, base_offset, log_bytes, mtime_ns, inode, active, interval, interval_source, all_facts in zip(
             paths, *columns, strict=True
         ):
-            segment = SegmentFile(
+            segment = SourceLog(
                 source=self.source,
                 topic_partition=self.topic_partition,
                 base_offset=base_offset,
@@ -315,8 +303,8 @@ class SegmentsToBuild:
             )
 
     def in_bins(self, cores: int) -> list[list[SegmentsToBuild]]:
-        """The segments of each bin (`bins_of`), in shares that a worker does one after the other."""
-        threads = threads_of(self.rows.num_rows, cores)
+        """Cut the plan's segments into bins (`bins_of`), each in shares that a worker does one after the other."""
+        threads = threads_per_segment(self.rows.num_rows, cores)
         return [
             [
                 self._segments_at(np.array(bin_[start : start + _SHARE_SEGMENTS]), threads)
@@ -347,7 +335,7 @@ class Plan:
 
     is_listed: bool = True  # else `segments` are not known: workers are to list the partitions
     segments: pa.Table = field(default_factory=LISTED.empty_table)  # rows of `LISTED`
-    partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
+    partitions: list[PartitionOfPlan] = field(default_factory=list)  # in the order of their keys
     log_dirs: set[str] = field(default_factory=set)  # names of sources that are log dirs, so were listed as a whole
     narrowed: set[str] = field(default_factory=set)  # names of sources some of whose topics were left out
     unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
@@ -360,7 +348,7 @@ class Plan:
     def log_bytes(self) -> int:
         return sum_of_bytes(self.segments)
 
-    def by_partition(self) -> Iterator[tuple[ListedPartition, pa.Table]]:
+    def by_partition(self) -> Iterator[tuple[PartitionOfPlan, pa.Table]]:
         """Each partition that has segments, with these."""
         for number, of_partition in runs_of_partitions(self.segments):
             yield self.partitions[number], of_partition
@@ -458,6 +446,53 @@ class Plan:
     def have_segments(self) -> Flags:
         return np.diff(self.bounds()) > 0
 
+    def judge(
+        self,
+        sources: Iterable[Source],
+        topics: re.Pattern[str],
+        have_segments: Flags,
+        may_be_empty: Callable[[Source], bool] = lambda source: False,
+    ) -> None:
+        """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions,
+        `may_be_empty` is as in `find_segments`.
+        """
+        filled = {self.partitions[number].key[0] for number in np.flatnonzero(have_segments).tolist()}
+        if not filled and not self.unlistable:
+            raise UsageError(_nothing_found(sources, topics, self))
+        in_part = {*self.narrowed, *(source for source, _, _ in self.unlistable)}
+        for source in sources:
+            is_listed = source.name not in in_part
+            if source.name in filled or (is_listed and may_be_empty(source)):
+                continue
+            self.warnings.append(f"{source.path}: no segment found{why_no_partitions(source.path)}")
+            if is_listed:
+                self.empty[source.name] = source.path
+        self.warnings[:0] = [
+            *warnings_of_unlistable(self.unlistable.values()),
+            *(f"{path}: skipped: {reason.in_words}" for path, reason in self.skipped.unexpected),
+        ]
+
+    def log_dirs_to_lock(self) -> list[Path]:
+        """The log dirs of a plan that writes beside segments. Places where it may not are refused."""
+        log_dirs = set()
+        for partition in self.partitions:
+            path = partition.directory.path
+            if partition.directory.remote is not None:
+                raise UsageError(
+                    f"{path}: in a bucket of tiered storage, where a broker's plugin alone writes; write to "
+                    "an --index-dir instead, and mend the bucket with kidx repair-tiered"
+                )
+            if not isinstance(path, Path):
+                raise UsageError(
+                    f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
+                )
+            if path.is_symlink():
+                raise UsageError(
+                    f"{path}: a symbolic link; writing in place follows none: name the directory it leads to"
+                )
+            log_dirs.add(path.parent)
+        return sorted(log_dirs)
+
 
 def find_segments(
     sources: Iterable[Source],
@@ -475,7 +510,7 @@ def find_segments(
     plan = find_partitions(sources, topics, index_place, options_for)
     if not add_segments(plan, at_most, say_listed):
         return find_partitions(sources, topics, index_place, options_for)
-    judge_listing(plan, sources, topics, plan.have_segments(), may_be_empty)
+    plan.judge(sources, topics, plan.have_segments(), may_be_empty)
     return plan
 
 
@@ -496,7 +531,7 @@ def find_partitions(
             plan.narrowed.add(source.name)
         for directory in wanted:
             choice = options_for(directory)
-            plan.partitions.append(ListedPartition(directory, None, index_place.directory(directory), choice))
+            plan.partitions.append(PartitionOfPlan(directory, None, index_place.directory(directory), choice))
     plan.partitions.sort(key=lambda partition: partition.key)
     return plan
 
@@ -539,7 +574,7 @@ class _Listing:
     warnings: list[str]
 
 
-def _listing_of(partition: ListedPartition) -> _Listing | OSError:
+def _listing_of(partition: PartitionOfPlan) -> _Listing | OSError:
     skipped, warnings = SkippedEntries(), list[str]()
     try:
         segments = list_segments(partition.directory, skipped)
@@ -550,34 +585,7 @@ def _listing_of(partition: ListedPartition) -> _Listing | OSError:
     return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
 
 
-def judge_listing(
-    plan: Plan,
-    sources: Iterable[Source],
-    topics: re.Pattern[str],
-    have_segments: Flags,
-    may_be_empty: Callable[[Source], bool] = lambda source: False,
-) -> None:
-    """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions,
-    `may_be_empty` is as in `find_segments`.
-    """
-    filled = {plan.partitions[number].key[0] for number in np.flatnonzero(have_segments).tolist()}
-    if not filled and not plan.unlistable:
-        raise UsageError(_nothing_found(sources, topics, plan))
-    in_part = {*plan.narrowed, *(source for source, _, _ in plan.unlistable)}
-    for source in sources:
-        is_listed = source.name not in in_part
-        if source.name in filled or (is_listed and may_be_empty(source)):
-            continue
-        plan.warnings.append(f"{source.path}: no segment found{why_no_partitions(source.path)}")
-        if is_listed:
-            plan.empty[source.name] = source.path
-    plan.warnings[:0] = [
-        *warnings_of_unlistable(plan.unlistable.values()),
-        *(f"{path}: skipped: {reason.in_words}" for path, reason in plan.skipped.unexpected),
-    ]
-
-
-def _topic_id(partition: ListedPartition, warnings: list[str]) -> str | None:
+def _topic_id(partition: PartitionOfPlan, warnings: list[str]) -> str | None:
     if partition.directory.remote is not None:
         return partition.directory.remote.topic_id
     try:
@@ -602,23 +610,3 @@ def repair_plan(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Pl
     part = plan.part([number for number, partition in enumerate(plan.partitions) if partition.key in broken])
     part.partitions = [replace(partition, only=broken[partition.key]) for partition in part.partitions]
     return part
-
-
-def log_dirs_to_lock(plan: Plan) -> list[Path]:
-    """The log dirs of a plan that writes beside segments. Places where it may not are refused."""
-    log_dirs = set()
-    for partition in plan.partitions:
-        path = partition.directory.path
-        if partition.directory.remote is not None:
-            raise UsageError(
-                f"{path}: in a bucket of tiered storage, where a broker's plugin alone writes; write to "
-                "an --index-dir instead, and mend the bucket with kidx repair-tiered"
-            )
-        if not isinstance(path, Path):
-            raise UsageError(
-                f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
-            )
-        if path.is_symlink():
-            raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the directory it leads to")
-        log_dirs.add(path.parent)
-    return sorted(log_dirs)

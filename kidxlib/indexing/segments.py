@@ -22,7 +22,7 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX,
 from kidxlib.indexing.plan import BuildTask, ScanTask
 from kidxlib.jit.machine import cores
 from kidxlib.recovery.kept_scans import KeptPass, PassPlace
-from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.outcome import ScanEnd, Status, end_of_unread_log
 from kidxlib.recovery.record_facts import with_all_facts
 from kidxlib.recovery.recover import RecoveredSegment, ScannedLogs, recover_in_sections, recovered_of, scan_logs
 from kidxlib.storage.location import FileVersion
@@ -289,7 +289,7 @@ def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.
                 number, version = position, opened.versions[position]
                 owner = FileOwner.of(opened.statuses[position]) if task.in_place else None
             except (LogChangedError, OSError) as error:
-                end = why_not_read(task.segment.path, error)
+                end = end_of_unread_log(task.segment.path, error)
             read.append(task)
             versions.append(version)
             ends.append(end)
@@ -307,7 +307,7 @@ def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.
             try:
                 opened.ensure_unchanged(number)
             except LogChangedError as error:
-                ends[place], scan_of[place] = why_not_read(read[place].segment.path, error), NOT_READ
+                ends[place], scan_of[place] = end_of_unread_log(read[place].segment.path, error), NOT_READ
     yield _ReadSegments(
         tasks=read,
         versions=versions,
@@ -330,7 +330,7 @@ def _read_alone(task: BuildTask, use_mmap: bool) -> _ReadSegments:
             opened.ensure_unchanged()
         end = recovered.end
     except (LogChangedError, OSError) as error:
-        recovered, end = None, why_not_read(task.segment.path, error)
+        recovered, end = None, end_of_unread_log(task.segment.path, error)
     return _ReadSegments(
         tasks=[task],
         versions=[version],
@@ -360,18 +360,6 @@ def recover_task(log: LogBytes, task: ScanTask) -> RecoveredSegment:
     if threads > 1:
         offset_index = read_file(task.index_directory, segment_file(base_offset, OFFSET_INDEX_SUFFIX))
     return recover_in_sections(log, base_offset, task.options, threads, offset_index)
-
-
-def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
-    match error:
-        case LogChangedError():
-            return ScanEnd(Status.CHANGED, "log-changed", 0, str(error))
-        case FileNotFoundError():
-            is_there = not is_object(path) and os.path.lexists(path)  # a symlink that leads nowhere
-            status = Status.UNREADABLE if is_there else Status.GONE
-            return ScanEnd(status, "no-such-file", 0, error.strerror)
-        case _:
-            return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))
 
 
 def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegments]:

@@ -1,7 +1,7 @@
 """Sources, the directories of their partitions, the logs in these, and where their index files are: what the options
 that name these directories mean, and which places they may not name.
 
-A bucket of tiered storage is a source, too (`RemoteBucket`): the objects in it are the segments of its partitions.
+A bucket of tiered storage is a source, too (`SourceBucket`): the objects in it are the segments of its partitions.
 Without metadata all logs there count. With metadata those count that brokers read, with the offsets that consumers get.
 """
 
@@ -105,7 +105,7 @@ class Source:
 
     name: str
     path: Location
-    remote: RemoteBucket | None = field(default=None, compare=False)
+    remote: SourceBucket | None = field(default=None, compare=False)
 
     @property
     def log_dir(self) -> Location:
@@ -145,7 +145,7 @@ class PartitionDirectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFile:
+class SourceLog:
     """A segment's log as it was listed.
 
     Attributes:
@@ -274,17 +274,16 @@ def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tup
 
 
 def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
-    """The regular expression for the names of topics; `option` is named in the error."""
+    """The pattern that says which topics of a source are meant; `option` is named in the error."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error
 
 
-def sources_line(sources: tuple[Source, ...]) -> str:
-    return ", ".join(
-        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
-    )
+def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
+    """The directories of the sources with these names."""
+    return [source.path for source in sources if source.name in names]
 
 
 def index_dir_to_write(option: str, path: str) -> Location:
@@ -393,7 +392,7 @@ Visible = Mapping[str, VisibleOffsets]
 
 
 @dataclass(frozen=True, slots=True)
-class LocalLogs:
+class SourceLocalLogs:
     """The logs of a partition in a log dir, at least one. Its leader answers from them wherever they begin; what is
     before that comes from the bucket (`ReplicaManager.readFromLog`).
     """
@@ -407,8 +406,8 @@ class LocalLogs:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteBucket:
-    """A bucket of remote segments.
+class SourceBucket:
+    """A bucket of remote segments that is a source.
 
     Attributes:
         place: the directory of the partitions' directories.
@@ -421,10 +420,10 @@ class RemoteBucket:
     place: Location
     visible: Mapping[TopicIdPartition, Visible] | None = None
     directories: Mapping[TopicIdPartition, Location] | None = None
-    local: Mapping[TopicIdPartition, LocalLogs] = field(default_factory=dict)
+    local: Mapping[TopicIdPartition, SourceLocalLogs] = field(default_factory=dict)
 
     def logs(self) -> dict[TopicPartition, SourceBucketLogs]:
-        """The logs of each partition, in order. Two topics of one name cannot be read."""
+        """The logs of each partition in the bucket, in order. Two topics of one name cannot be read."""
         own = parse_topic_id_partition(self.place.name) if self.layout is LOCAL else None
         directories = self.directories
         if directories is None:
@@ -459,7 +458,7 @@ class SourceBucketLogs:
     """
 
     def __init__(
-        self, bucket: RemoteBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
+        self, bucket: SourceBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
     ) -> None:
         self.topic_id, self._of_same_name = partition.topic_id, of_same_name
         self._partition = partition
@@ -557,7 +556,7 @@ def _visible_before(offset: int, visible: Visible) -> Visible:
     }
 
 
-def remote_bucket(place: Location, said: RemoteOptions) -> RemoteBucket | None:
+def remote_bucket(place: Location, said: RemoteOptions) -> SourceBucket | None:
     """The bucket at a place; None where there is none."""
     if said.layout is not None and said.layout not in LAYOUTS:
         raise UsageError(f"layout {said.layout!r}: expected {' or '.join(LAYOUTS)}")
@@ -568,7 +567,7 @@ def remote_bucket(place: Location, said: RemoteOptions) -> RemoteBucket | None:
             bucket = find_bucket(place) if said.layout == LOCAL.name else place
         if bucket is not None:
             visible = _visible(said.metadata) if said.metadata else None
-            return RemoteBucket(LAYOUTS[said.layout or LOCAL.name], bucket, visible)
+            return SourceBucket(LAYOUTS[said.layout or LOCAL.name], bucket, visible)
     except OSError as error:
         raise UsageError(f"{place}: {describe_error(error)}") from error
     if said.metadata:

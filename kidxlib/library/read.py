@@ -35,7 +35,8 @@ from kidxlib.reading.request import (
 from kidxlib.reading.rows import batch_rows_of, count_records, record_rows_of
 from kidxlib.reading.segment_read import LogRead, SegmentRead
 from kidxlib.reading.walk import OnDamage, TakeDamage, raise_damage, warn_of_damage
-from kidxlib.records.arrow_columns import BATCHES, CONSUMED, batch_rows, records_schema
+from kidxlib.records.arrow_batches import BATCHES, batch_rows
+from kidxlib.records.arrow_columns import CONSUMED, schema_of_columns
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.batch_table import BatchTable, BatchWalk
@@ -330,7 +331,7 @@ def read_records(
             its compressed bytes are damaged.
         OSError, KidxError: a file cannot be read, or is damaged.
     """
-    wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
+    wanted, schema = _range(source, start_offset, end_offset), schema_of_columns(columns)
     return pa.Table.from_batches(_record_rows(source, wanted, schema), schema)
 
 
@@ -355,7 +356,7 @@ def stream_records(
     Raises (while the reader is read, after all records before the malformed place):
         MalformedRecordsError, OSError, KidxError: as `read_records`.
     """
-    wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
+    wanted, schema = _range(source, start_offset, end_offset), schema_of_columns(columns)
     return pa.RecordBatchReader.from_batches(schema, _record_rows(source, wanted, schema))
 
 

@@ -11,8 +11,8 @@ from itertools import groupby
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan, SegmentTask, find_segments
+from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, PartitionOfPlan, Plan, find_segments
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.reading.request import requested_log
@@ -167,11 +167,11 @@ def ensure_listable(plan: Plan) -> None:
 
 
 def _recovered(
-    listed: ListedPartition, tasks: Sequence[BuildTask], auxiliary_files: AuxiliaryFiles, use_mmap: bool
+    listed: PartitionOfPlan, tasks: Sequence[BuildTask], auxiliary_files: AuxiliaryFiles, use_mmap: bool
 ) -> RecoveredPartition:
     segments: dict[int, IndexedSegment] = {}
 
-    def scanned() -> Iterator[SegmentTask]:
+    def scanned() -> Iterator[UnfinishedSegment]:
         for built in build_segments(tasks, use_mmap):
             segment = built.task.segment
             segments[segment.base_offset] = IndexedSegment(
@@ -181,7 +181,7 @@ def _recovered(
                 facts=built.recovered.facts if built.recovered else None,
                 published=built.published,
             )
-            yield segment_task(built)
+            yield UnfinishedSegment.of(built)
 
     finished = fold_and_publish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
     for partition in finished:

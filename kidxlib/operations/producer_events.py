@@ -14,7 +14,7 @@ from kidxlib.catalog.matching import Flags, Values, lengths_of, runs
 from kidxlib.catalog.partitions import EVENT_KINDS
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import LeaderEpochEntry
-from kidxlib.indexing.source import SegmentFile
+from kidxlib.indexing.source import SourceLog
 from kidxlib.records.arrow_columns import flags_array
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
@@ -26,7 +26,7 @@ _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not i
 
 
 def event_batches(
-    segments: Sequence[SegmentFile], counts: Sequence[int], events: NDArray[np.void], schema: pa.Schema
+    segments: Sequence[SourceLog], counts: Sequence[int], events: NDArray[np.void], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The events of segments, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set.
     `counts` are how many each segment has, in the order of the events.

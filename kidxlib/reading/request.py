@@ -16,7 +16,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
 from kidxlib.indexing.listing import SkippedEntries, list_distinct_partitions
 from kidxlib.indexing.source import ANY_TOPIC, NOT_SAID, PartitionDirectory, RemoteOptions, Source, source_at
-from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES, records_schema
+from kidxlib.records.arrow_batches import LISTED_BATCHES
+from kidxlib.records.arrow_columns import CONSUMED, schema_of_columns
 from kidxlib.records.wanted_records import WantedRecords
 from kidxlib.storage.location import Location, given_location, location
 from kidxlib.text.times import parse_milliseconds
@@ -208,7 +209,7 @@ def requested_schema(mode: str, columns: Iterable[str] | None, *, include_header
     names = [name for name in known.names if name not in left_out] if columns is None else list(columns)
     if not names:
         raise UsageError("no column: expected one or more; kidxlib.count tells how many records there are")
-    return records_schema(names, known)
+    return schema_of_columns(names, known)
 
 
 def _by_partition(offsets: Mapping[str, OffsetRange]) -> dict[TopicPartition, OffsetRange]:

@@ -19,7 +19,8 @@ from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.reading.segment_read import SegmentRead, TakeLog
 from kidxlib.reading.walk import Damage, Item, TakeDamage, WalkOptions, walk_segment
-from kidxlib.records.arrow_columns import CONSUMED, Array, batch_rows, has_attribute, numbers_array, words_array
+from kidxlib.records.arrow_batches import batch_rows
+from kidxlib.records.arrow_columns import CONSUMED, Array, attribute_flags, numbers_array, words_array
 from kidxlib.records.arrow_records import pieces, record_batch
 from kidxlib.records.batch_table import BatchTable
 from kidxlib.records.batch_table_kernel import UNKNOWN_COUNT
@@ -124,7 +125,7 @@ class RecordDecoder:
 
 def gives_rows(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which batches give rows of records: no markers, and no aborted batches if these are to be left out."""
-    return ~(has_attribute(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.are_aborted(rows))
+    return ~(attribute_flags(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.are_aborted(rows))
 
 
 def _constants(read: SegmentRead, rows: int, schema: pa.Schema) -> dict[str, Array]:

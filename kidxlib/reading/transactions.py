@@ -29,7 +29,7 @@ from kidxlib.reading.positions import JoinedLogs
 from kidxlib.recovery.options import WITHOUT_INDEXES
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import Producers
-from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
+from kidxlib.recovery.past_end import is_unfinished_append, next_whole_batch
 from kidxlib.recovery.recover import recover
 from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
@@ -278,7 +278,7 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[_ScannedPiece]:
         end, end_position = scanned.end, position + scanned.end.position
         next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset
-        if is_whole or (log.is_last and is_unfinished(content, end_position, log.base_offset, next_offset)):
+        if is_whole or (log.is_last and is_unfinished_append(content, end_position, log.base_offset, next_offset)):
             yield _ScannedPiece(scanned.producer_events)
             return
         yield _ScannedPiece(scanned.producer_events, f"byte {end_position}: {end.reason}: {end.detail}")

@@ -20,7 +20,7 @@ from kidxlib.reading.segment_read import LogRead, SegmentRead, TakeLog
 from kidxlib.records.batch_table import BatchTable, BatchWalk
 from kidxlib.records.placed_records import RecordPlacer
 from kidxlib.records.wanted_records import WantedRecords
-from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
+from kidxlib.recovery.past_end import is_unfinished_append, next_whole_batch
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import RANGE_BYTES, Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
@@ -290,7 +290,7 @@ class _SegmentWalk:
             return None
         read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
         is_last = read.end_offset is None and read.goes_on_at is None
-        if left and is_last and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
+        if left and is_last and is_unfinished_append(self._log, walk.position, read.base_offset, next_offset):
             # An unfinished append is no damage, as a broker cuts it off.
             if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
                 _log.warning(

@@ -31,7 +31,8 @@ from kidxlib.reading.rows import batch_rows_of, record_rows_of
 from kidxlib.reading.segment_read import LogRead, SegmentRead
 from kidxlib.reading.walk import Damage, raise_damage
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.arrow_columns import CONSUMED, LISTED_BATCHES
+from kidxlib.records.arrow_batches import LISTED_BATCHES
+from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.control import read_control_record
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_log import opened_log

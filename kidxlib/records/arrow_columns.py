@@ -1,6 +1,6 @@
-"""The columns of batches and of records as Arrow tables, with the names of `kidx dump --json`; Arrow arrays made from
-numbers and texts in memory, for other tables, too; and the rows of batches, one for each header (`batch_rows`).
-`kidxlib.records.arrow_records` makes the rows of records.
+"""The columns of records, with the names of `kidx dump --json`, what columns of batches and of records have in common,
+and Arrow arrays made from numbers and texts in memory, for other tables, too. `kidxlib.records.arrow_records` makes the
+rows of records, and `kidxlib.records.arrow_batches` those of batches.
 
 Numbers are as Kafka stores them, so −1 is none; a column of whole numbers stays one in pandas. `pa.array` and
 `to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
@@ -54,41 +54,6 @@ _CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
 ]
 CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
 
-_BATCH_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("segment_base_offset", pa.int64(), nullable=False),
-    pa.field("position", pa.int64(), nullable=False),  # of the batch in the segment's log, in bytes
-    pa.field("bytes", pa.int64(), nullable=False),
-    pa.field("magic", pa.int8(), nullable=False),
-    pa.field("base_offset", pa.int64()),  # null for a compressed message of magic 0 or 1, which has it inside
-    pa.field("last_offset", pa.int64(), nullable=False),
-    pa.field("records", pa.int32()),  # null as `base_offset`
-    pa.field("timestamp_type", pa.string(), nullable=False),
-    pa.field("max_timestamp_ms", pa.int64(), nullable=False),
-    pa.field("codec", pa.string(), nullable=False),
-    pa.field("leader_epoch", pa.int32(), nullable=False),
-    pa.field("producer_id", pa.int64(), nullable=False),
-    pa.field("producer_epoch", pa.int16(), nullable=False),
-    pa.field("base_sequence", pa.int32(), nullable=False),
-    pa.field("last_sequence", pa.int32(), nullable=False),
-    pa.field("transactional", pa.bool_(), nullable=False),
-    pa.field("control", pa.bool_(), nullable=False),
-    pa.field("delete_horizon_ms", pa.int64()),  # null: compaction has set none
-    pa.field("crc", pa.uint32(), nullable=False),
-]
-BATCHES: Final = pa.schema(_BATCH_FIELDS)
-
-#: Batches of a log dir: also with their partitions, and the raw fields of their headers.
-_LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
-    pa.field("topic", pa.string(), nullable=False),
-    pa.field("partition", pa.int32(), nullable=False),
-    *_BATCH_FIELDS,
-    pa.field("attributes", pa.int16(), nullable=False),  # all bits; a byte in magic 0 and 1
-    pa.field("crc_is_right", pa.bool_(), nullable=False),
-]
-LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
-
-#: Columns that are copied from fields of `BATCH` with other names.
-_IN_HEADER: Final = {"bytes": "size", "max_timestamp_ms": "max_timestamp", "leader_epoch": "partition_leader_epoch"}
 Array: TypeAlias = "pa.Array[Any]"
 
 #: The names of Kafka's `TimestampType`s, at their ids plus one.
@@ -97,8 +62,8 @@ _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 _INT_MAX: Final = 2**31 - 1
 
 
-def records_schema(columns: Iterable[str] | None, known: pa.Schema = RECORDS) -> pa.Schema:
-    """The schema of records, or of other rows, with some of the known columns; None for all."""
+def schema_of_columns(columns: Iterable[str] | None, known: pa.Schema = RECORDS) -> pa.Schema:
+    """The schema of some columns of records, or of other rows whose columns are known; None for all."""
     names = known.names if columns is None else list(columns)
     for name in names:
         if name not in known.names or names.count(name) > 1:
@@ -145,14 +110,14 @@ def timestamp_types(ids: NDArray[np.int32]) -> Array:
     return words_array(_TIMESTAMP_TYPES, ids + 1)
 
 
-def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
-    """Whether batches have an attribute, one of magic 2."""
+def attribute_flags(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
+    """The flags for a column from a bit of the attributes of batches; no magic below 2 has it."""
     has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= layouts.MAGIC_V2)
     return has_it
 
 
 def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`kidxlib.java.incremented_sequence` for arrays of shape (n,), in Java's 32 bits."""
+    """The sequence numbers of a column, incremented as by `kidxlib.java.incremented_sequence`; arrays of shape (n,)."""
     first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
     wraps = first > (_INT_MAX - more).astype(np.int32)
     return np.where(wraps, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
@@ -162,33 +127,3 @@ def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> A
     """The sequence numbers of records, from the first ones of their batches and from offset deltas; −1 is none."""
     sequences = incremented_sequences(first, offset_deltas)
     return numbers_array(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))
-
-
-def batch_rows(
-    segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
-) -> pa.RecordBatch:
-    """Arrow rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the
-    topic and the partition.
-    """
-    topic, partition = place
-    codecs = batches["attributes"] & layouts.ATTRIBUTE_CODEC
-    is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
-    has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
-    columns = {
-        "topic": words_array([topic], np.zeros(len(batches), np.int32)),
-        "partition": numbers_array(pa.int32(), np.full(len(batches), partition)),
-        "segment_base_offset": numbers_array(pa.int64(), np.full(len(batches), segment_base_offset)),
-        "base_offset": numbers_array(pa.int64(), batches["offset_field"], is_told),
-        "records": numbers_array(pa.int32(), batches["records_count"], is_told),
-        "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
-        "codec": words_array(layouts.CODECS, codecs),
-        "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
-        "transactional": flags_array(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
-        "control": flags_array(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
-        "delete_horizon_ms": numbers_array(pa.int64(), batches["base_timestamp"], has_horizon),
-        "crc_is_right": flags_array(batches["crc_is_right"] == 1),
-    }
-    for field in schema:
-        if field.name not in columns:
-            columns[field.name] = numbers_array(field.type, batches[_IN_HEADER.get(field.name, field.name)])
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

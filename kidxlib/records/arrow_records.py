@@ -23,8 +23,8 @@ from kidxlib.records.arrow_columns import (
     HEADER,
     HEADERS,
     Array,
+    attribute_flags,
     flags_array,
-    has_attribute,
     numbers_array,
     sequence_numbers,
     timestamp_type_ids,
@@ -84,7 +84,7 @@ def _of_batches(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
 
 
 def _flags(bit: int, placed: PlacedRecords) -> Array:
-    return flags_array(has_attribute(placed.batches, bit)[placed.places["batch"]])
+    return flags_array(attribute_flags(placed.batches, bit)[placed.places["batch"]])
 
 
 def _timestamp_type(placed: PlacedRecords) -> Array:
@@ -167,8 +167,8 @@ def record_rows(
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows for the wanted records of one segment, in the schema of `records_schema`. `rows_max` and `bytes_max` limit
-    a batch of rows; one record may have more bytes.
+    """Arrow rows for the wanted records of one segment, in the schema of `schema_of_columns`. `rows_max` and
+    `bytes_max` limit a batch of rows; one record may have more bytes.
     """
     placer = RecordPlacer(rows_max, bytes_max)
     for table in tables:
@@ -193,7 +193,7 @@ def _rows(placed: PlacedRecords, segment_base_offset: int, schema: pa.Schema) ->
 
 def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecordsError | None]:
     """The control types of all records before the first batch with a malformed marker, and its error."""
-    of_places = has_attribute(placed.batches, layouts.ATTRIBUTE_CONTROL)[placed.places["batch"]]
+    of_places = attribute_flags(placed.batches, layouts.ATTRIBUTE_CONTROL)[placed.places["batch"]]
     known = np.empty(len(placed.places), np.int32)
     if fill_control_types(placed.places, of_places, known) == len(known):
         return words_array(_MARKERS, known), None

@@ -105,7 +105,7 @@ _MOST: Final = 2**63 - 1
 def fill_batch_table(
     window, window_position, log_bytes, whole, checks, first_offset, last_offset, first_ms, last_ms, walks, rows
 ):
-    """Make rows of the batches from the walk's position on.
+    """Make rows of the batches in a window from the walk's position on, in one compiled loop.
 
     Batches are skipped if they have nothing wanted by the offsets in their headers, and in magic 2 by timestamps. A
     batch with a wrong checksum is not skipped, as its header may be wrong.
@@ -199,9 +199,9 @@ _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
     **OPTIONS,
 )
 def fill_batch_table_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
-    """Make rows of the batches from the walk's position on, as `fill_batch_table` does from headers only.
+    """Read a file and make rows of its batches from headers only, as `fill_batch_table`, in one compiled loop.
 
-    It ends with `_OUTSIDE` if a header cannot be read.
+    The loop ends with `_OUTSIDE` if a header cannot be read.
 
     Args:
         descriptor: of the file.

@@ -82,7 +82,7 @@ def fill_header_ends(places, ends, filled):
 
 @njit(types.void(_PLACES, LONGS, LONGS, LONGS, LONGS), **OPTIONS)
 def fill_headers(places, key_at, key_bytes, value_at, value_bytes):
-    """Find the addresses of the keys and values of all headers, as in `PLACE`."""
+    """Fill in the addresses and sizes of the keys and values of all headers, from which `fill_data` copies."""
     header = 0
     for number in range(len(places)):
         address = places[number].headers_at

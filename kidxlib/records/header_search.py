@@ -200,8 +200,8 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
 
 
 def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """Measure the batches before and at file positions, as dtype `_MEASURE`. Positions have shape (n,) and increase;
-    the headers of the log are read once.
+    """Walk over the batch headers of a log once, and measure the batches before and at file positions, as dtype
+    `_MEASURE`. Positions have shape (n,) and increase.
     """
     measures = np.zeros(len(positions), _MEASURE)
     measures["position"] = positions

@@ -309,8 +309,8 @@ def place_records(
     types.void(types.Array(from_dtype(PLACE), 1, "C"), types.int64, types.Array(from_dtype(CONTENTS), 1, "C")),
     **OPTIONS,
 )
-def fold_placed_records(places, first, contents):
-    """Add records to the facts of their batches.
+def summarize_placed_records(places, first, contents):
+    """Sum up the records that `place_records` has placed, for each of their batches.
 
     Args:
         places: records, in the order of the log.

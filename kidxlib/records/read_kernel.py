@@ -103,7 +103,7 @@ def _short_varint(data, at, end):
 
 @njit(forceinline=True)
 def read_record(content, at, end):
-    """Decode the record at a position, which starts with its size.
+    """Decode the record at a position in memory, for compiled loops. It starts with its size.
 
     Args:
         content: records in sequence, decompressed; they end before `end`.
@@ -148,7 +148,7 @@ def read_record(content, at, end):
 def read_offsets_and_timestamps(
     content, count, base_offset, base_timestamp, append_time, max_timestamp, offsets, timestamps
 ):
-    """Offsets and timestamps of the records of a v2 batch (`DefaultRecordBatch.RecordIterator`).
+    """Read the offsets and timestamps of all records of a v2 batch, compiled (`DefaultRecordBatch.RecordIterator`).
 
     Args:
         content: the decompressed records.

@@ -35,7 +35,7 @@ from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, TIME_ENTRY
     **OPTIONS,
 )
 def coarsen(data, base_offset, interval_bytes, dense_offsets, dense_times, offset_entries, time_entries):
-    """The indexes that `scan` makes with a larger interval, through those that it made with a smaller one.
+    """Make the indexes of a larger interval, as `scan` does, through those of a smaller one, in one compiled loop.
 
     Args:
         data: the whole log up to the end of its last valid batch, read-only uint8. Offsets increase from batch to

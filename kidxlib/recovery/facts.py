@@ -64,7 +64,7 @@ _NEW_STRETCHES["smallest_timestamp"] = kernel.TIMESTAMP_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class FactCells:
     """The arrays into which facts of one log are folded: see `header_facts_kernel`.
 
     Attributes:
@@ -83,7 +83,7 @@ class Cells:
         return cls(digests, stretches, np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR))
 
     def gather(self) -> tuple[tuple[SmallestTimestamp, ...], tuple[HourRecords, ...]]:
-        """The smallest timestamps and the records by hour; the cells are empty then."""
+        """The facts of the cells, smallest timestamps and records by hour; the cells are empty then."""
         timestamps = np.empty(kernel.STRETCHES, kernel.SMALLEST_TIMESTAMP)
         hours = np.empty(kernel.HOUR_ROWS + 1, kernel.HOUR_RECORDS)
         return (
@@ -132,7 +132,7 @@ class SegmentFacts:
         offsets_increase: each batch's last offset is above that of the batch before it. Kafka compares only indexed
             batches.
         log_crc32c: CRC-32C of the whole file with its invalid tail; None if checksums were not verified, a batch is of
-            a magic other than 2 to 62, or more than `recover.TAIL_BYTES_MAX` bytes are invalid.
+            a magic other than 2 to 62, or more than `log_checksums.TAIL_BYTES_MAX` bytes are invalid.
         log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None if not all bytes were read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
         smallest_timestamp_ms: the smallest timestamp of a record, −1 if a record has none or there is no record; None
@@ -166,7 +166,7 @@ class SegmentFacts:
 
 
 def smallest_timestamp(timestamps: tuple[SmallestTimestamp, ...]) -> int:
-    """The smallest timestamp of all; −1 if there is no record."""
+    """The smallest timestamp of a segment, from its facts `SmallestTimestamp`; −1 if there is no record."""
     return timestamps[0].timestamp_ms if timestamps else layouts.NO_TIMESTAMP
 
 

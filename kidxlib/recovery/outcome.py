@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from kidxlib.errors import LogChangedError
 from kidxlib.recovery.scan.scan_state import EndReason
+from kidxlib.storage.store.s3 import is_object
 
 
 class Status(enum.StrEnum):
@@ -144,3 +147,16 @@ def scan_end(state: np.void) -> ScanEnd:
     if detail is not None:
         detail = detail.format(found=int(state["found"]), expected=int(state["expected"]))
     return ScanEnd(status, reason, int(state["position"]), detail)
+
+
+def end_of_unread_log(path: str, error: LogChangedError | OSError) -> ScanEnd:
+    """How the scan of a log ended that could not be read."""
+    match error:
+        case LogChangedError():
+            return ScanEnd(Status.CHANGED, "log-changed", 0, str(error))
+        case FileNotFoundError():
+            is_there = not is_object(path) and os.path.lexists(path)  # a symlink that leads nowhere
+            status = Status.UNREADABLE if is_there else Status.GONE
+            return ScanEnd(status, "no-such-file", 0, error.strerror)
+        case _:
+            return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))

@@ -269,7 +269,7 @@ class PlainSegments:
         return len(self.base_offsets)
 
     def segment(self, number: int) -> ScannedSegment:
-        """The segment with this number, from 0 on."""
+        """The scanned segment with this number, from 0 on, as the fold takes it."""
         return ScannedSegment(
             base_offset=int(self.base_offsets[number]),
             problem_free=True,
@@ -280,7 +280,7 @@ class PlainSegments:
         )
 
     def part(self, start: int, end: int) -> PlainSegments:
-        """The segments from one number up to another, which is left out."""
+        """The scanned segments from one number up to another, which is left out."""
         bounds = self.epoch_bounds[start : end + 1]
         return PlainSegments(
             base_offsets=self.base_offsets[start:end],

@@ -23,9 +23,10 @@ import numpy as np
 from kidxlib.format import layouts
 from kidxlib.format.layouts import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, V1_CRC_AT, V2_CRC_AT, batch_size
 from kidxlib.recovery import check_kernel
+from kidxlib.recovery.log_checksums import batch_checksum
 from kidxlib.recovery.options import WITHOUT_INDEXES
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.recover import RecoveredSegment, batch_checksum, recover
+from kidxlib.recovery.recover import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 
 #: Counting stops after this number of damaged batches.
@@ -56,7 +57,8 @@ class PastEnd:
 NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
 
 
-def is_unfinished(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
+def is_unfinished_append(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
+    """Whether the bytes after the valid batches of a log are only an unfinished append."""
     if _is_zeros(log, position):
         return True
     most = base_offset + layouts.RELATIVE_OFFSET_MAX
@@ -110,8 +112,8 @@ def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_off
 
 
 def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> int | None:
-    """Where the first whole batch starts, from a position on, with one of these offsets in its first field and the
-    right checksum; None if there is none.
+    """Where the first whole batch after the valid ones starts: from a position on, with one of these offsets in its
+    first field and the right checksum; None if there is none.
     """
     for start in range(position, log.size, _PIECE_BYTES):
         data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
@@ -147,7 +149,7 @@ def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Pa
     end, next_offset = recovered.end, recovered.facts.next_offset
     if end.position >= log.size:
         return NOTHING_PAST
-    if end.status is Status.TRUNCATED and is_unfinished(log, end.position, base_offset, next_offset):
+    if end.status is Status.TRUNCATED and is_unfinished_append(log, end.position, base_offset, next_offset):
         return PastEnd(unfinished=True, batches=0, records=0)
     batches, records = _counted_from(log, end.position, base_offset, next_offset)
     return PastEnd(unfinished=False, batches=batches, records=records)
@@ -177,7 +179,7 @@ def _counted_from(log: LogBytes, position: int, base_offset: int, next_offset: i
         elif scan.end.reason != "invalid-control-record":  # recovery ends there, but batches follow
             is_truncated = scan.end.status is Status.TRUNCATED
             nothing_whole = log.size - position < BATCH_BYTES_MIN
-            if is_truncated and (nothing_whole or is_unfinished(log, position, base_offset, next_offset)):
+            if is_truncated and (nothing_whole or is_unfinished_append(log, position, base_offset, next_offset)):
                 return batches, records
             return None, None
     return None, None

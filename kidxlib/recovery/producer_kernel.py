@@ -48,7 +48,7 @@ ABORTED_TRANSACTION: Final = layouts.ABORTED_TRANSACTION.newbyteorder("=")
     **OPTIONS,
 )
 def apply_events(events, producers, states, ongoing, ongoing_count, aborted):
-    """Apply the events of a segment to producer states: `LogSegment.updateProducerState`.
+    """Apply the events of a segment to producer states in one compiled loop: `LogSegment.updateProducerState`.
 
     Args:
         events: in the order of their positions.

@@ -12,7 +12,14 @@ from kidxlib.format.layouts import batch_size
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.record_times import read_record_times
-from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, empty_facts, smallest_timestamp
+from kidxlib.recovery.facts import (
+    FactCells,
+    HourRecords,
+    SegmentFacts,
+    SmallestTimestamp,
+    empty_facts,
+    smallest_timestamp,
+)
 from kidxlib.recovery.record_facts_kernel import DONE, NEEDS_BYTES, fold_record_facts, fold_timestamps
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -60,7 +67,7 @@ def _fold_records(log: LogBytes, end: int) -> tuple[tuple[SmallestTimestamp, ...
     Args:
         end: where the log's valid batches end.
     """
-    cells = Cells.empty()
+    cells = FactCells.empty()
     into = empty_facts([log.size]), cells.stretches, cells.hours
     room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     position, window_position, window, outcome = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES

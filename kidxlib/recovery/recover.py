@@ -24,11 +24,11 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import checksums, layouts
+from kidxlib.format import layouts
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.check_kernel import joined_crc32c
 from kidxlib.recovery.facts import (
-    Cells,
+    FactCells,
     SegmentFacts,
     codecs_of,
     empty_facts,
@@ -38,6 +38,7 @@ from kidxlib.recovery.facts import (
     smallest_timestamp,
     smallest_timestamps,
 )
+from kidxlib.recovery.log_checksums import NOT_KNOWN, batch_checksum, log_crc32c
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status, scan_end
 from kidxlib.recovery.scan import header_facts_kernel as kernel
@@ -52,11 +53,6 @@ _FIRST_ROOM: Final = 256
 #: share the bit of those below 0. No Kafka writes either, so a log with any gets no checksum.
 _OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
 
-#: The most bytes after the valid batches that are read, for the checksum only.
-TAIL_BYTES_MAX: Final = 16 * 1024 * 1024
-
-#: Where a log's checksum is not known.
-NOT_KNOWN: Final = -1
 _STATE_FIELDS: Final = tuple(SCAN_STATE.names or ())
 
 #: Starting a thread does not pay for less.
@@ -250,7 +246,7 @@ class _Scan:
     timestamps: NDArray[np.void]
     hours: NDArray[np.void]
     open_events: NDArray[np.int64]
-    cells: Cells
+    cells: FactCells
     windows: list[NDArray[np.uint8] | None]  # the bytes at hand, which the loop has by their addresses
 
     @classmethod
@@ -309,7 +305,7 @@ class _Scan:
             timestamps=np.empty(count * kernel.STRETCHES, kernel.SMALLEST_TIMESTAMP),
             hours=np.empty(count * (kernel.HOUR_ROWS + 1), kernel.HOUR_RECORDS),
             open_events=np.zeros(scan_state.OPEN_EVENT_SLOTS, np.int64),
-            cells=Cells.empty(),
+            cells=FactCells.empty(),
             windows=windows,
         )
 
@@ -397,45 +393,6 @@ def _log_checksums(
     return crcs
 
 
-def log_crc32c(log: LogBytes, position: int, crc: int) -> int:
-    """The CRC-32C of a log; `NOT_KNOWN` if the rest is long or cannot be read.
-
-    Args:
-        position: where the rest begins.
-        crc: the CRC-32C of the bytes before it.
-
-    Raises:
-        LogChangedError: the log shrank while it was read in chunks.
-    """
-    if log.size - position > TAIL_BYTES_MAX:
-        return NOT_KNOWN
-    try:
-        while position < log.size:
-            start, window = log.window(position)
-            crc = checksums.extend_crc32c(crc, window[position - start :].tobytes())
-            position = start + len(window)
-    except OSError:  # the scan did not need these bytes
-        return NOT_KNOWN
-    return crc
-
-
-def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
-    """The checksum of a batch larger than a window, computed in bounded memory."""
-    start, window = log.window(batch_position)
-    magic = int(window[batch_position - start + layouts.MAGIC_AT].view(np.int8))
-    if magic >= layouts.MAGIC_V2:
-        extend, covered = checksums.extend_crc32c, layouts.V2_ATTRIBUTES_AT
-    else:
-        extend, covered = checksums.extend_crc32, layouts.MAGIC_AT
-    crc, position, end = 0, batch_position + covered, batch_position + batch_bytes
-    while position < end:
-        start, window = log.window(position)
-        piece = window[position - start : end - start]
-        crc = extend(crc, piece.tobytes())
-        position += len(piece)
-    return crc
-
-
 def recovered_of(scanned: ScannedLogs, number: int) -> RecoveredSegment:
     """One log of `ScannedLogs`, as the `RecoveredSegment` that `recover` returns."""
     state = scanned.states[number]
@@ -510,3 +467,20 @@ def _indexed_positions(offset_index: bytes) -> NDArray[np.int64]:
     whole = len(offset_index) // layouts.OFFSET_INDEX_ENTRY.itemsize * layouts.OFFSET_INDEX_ENTRY.itemsize
     positions = np.frombuffer(offset_index[:whole], layouts.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
     return np.unique(positions[positions >= 0])
+
+
+def epoch_increases(changes: NDArray[np.void]) -> NDArray[np.void]:
+    """The changes to a leader epoch above all before it, the only ones on which recovery acts (`LogSegment.recover`).
+
+    Args:
+        changes: of dtype `LEADER_EPOCH`, in the order of the log.
+    """
+    return changes[are_epoch_increases(changes)]
+
+
+def are_epoch_increases(changes: NDArray[np.void]) -> NDArray[np.bool_]:
+    """For each change of the leader epoch in one log, whether `epoch_increases` returns it."""
+    epochs = changes["epoch"]
+    highest = np.concatenate([[layouts.NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
+    increases: NDArray[np.bool_] = epochs > highest
+    return increases

@@ -306,6 +306,13 @@ def warn_of_other_names(sources: Iterable[Source], known: Mapping[str, str]) -> 
             )
 
 
+def sources_line(sources: tuple[Source, ...]) -> str:
+    """The names and paths of a run's sources, on one line."""
+    return ", ".join(
+        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
+    )
+
+
 def _paths_in(catalog: str | None) -> Mapping[str, str]:
     """The paths of a catalog's sources; none if it cannot be read, which the reading of its segments will report."""
     if catalog is None or as_text(catalog) != catalog or ("://" in catalog and not is_object(catalog)):

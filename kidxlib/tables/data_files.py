@@ -59,8 +59,8 @@ def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] |
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows that were read from a Delta table's files or log, with the columns of a schema; a column that they lack is
-    null.
+    """Rows that were read from the data files of a Delta table, or its log, with the columns of a schema; a column that
+    they lack is null.
     """
     present = set(rows.column_names)
     nulls = pa.nulls(rows.num_rows)
@@ -70,8 +70,8 @@ def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def has_plain_files(delta: DeltaTable) -> bool:
-    """Whether a table's rows are exactly those of its files, so that kidx may write files itself. Somebody may have
-    enabled more features, such as deletion vectors.
+    """Whether a table's rows are exactly those of its data files, so that kidx may write files itself. Somebody may
+    have enabled more features, such as deletion vectors.
     """
     protocol = delta.protocol()
     return (protocol.min_reader_version, protocol.min_writer_version) == (READER_VERSION, WRITER_VERSION)
@@ -84,11 +84,11 @@ def uncommitted_files(place: FileSystem) -> Iterator[tuple[list[SortedFile], con
     """
     new: list[SortedFile] = []
     with contextlib.ExitStack() as removing:
-        removing.callback(remove_files, place, new)
+        removing.callback(remove_uncommitted_files, place, new)
         yield new, removing
 
 
-def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
+def remove_uncommitted_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
     for file in files:
         place.delete_file(file.name)
 
@@ -117,7 +117,7 @@ class KeyRange:
 
     @property
     def sql(self) -> str:
-        """The condition for DataFusion. It prunes files by the simple bounds at its beginning."""
+        """The key range as a condition for DataFusion. Simple bounds at its beginning prune the table's files."""
         parts = list(self._bounds())
         parts += [_from(self.names, self.first)] if self.first else []
         parts += [f"NOT {_from(self.names, self.end)}"] if self.end else []
@@ -125,7 +125,7 @@ class KeyRange:
 
     @property
     def expression(self) -> pc.Expression:
-        """The condition for Arrow, which prunes row groups by it."""
+        """The key range as a condition for Arrow, which prunes the row groups of a file by it."""
         within = pc.scalar(True)
         for name, least, greatest in self._by_column():
             within = within if least is None else within & (pc.field(name) >= least)
@@ -166,8 +166,8 @@ class SortedFile:
 
 
 def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int, at_once: int = FILES_AT_ONCE) -> list[KeyRange]:
-    """Cut a table into ranges of `at_once` files, which fit into memory. `keys` are the columns `order` of all rows, or
-    of an even sample; `table_bytes` are the counted bytes of the files with the rows.
+    """Cut a table into key ranges of `at_once` data files each, which fit into memory. `keys` are the columns
+    `order` of all rows, or of an even sample; `table_bytes` are the counted bytes of the files with the rows.
     """
     files = max(1, min(-(-table_bytes // FILE_BYTES), keys.num_rows))
     starts = range(0, files, at_once)

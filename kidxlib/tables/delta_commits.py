@@ -23,10 +23,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -36,12 +35,10 @@ from kidxlib.catalog.tables import COMMIT_LOCK_FILE
 from kidxlib.errors import CatalogError
 from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.store.s3 import ObjectPath, file_system_of, is_object
-from kidxlib.tables.data_files import SortedFile, remove_files
+from kidxlib.tables.data_files import SortedFile, remove_uncommitted_files
 
 #: The key in the table's history by which a writer knows its own commit.
 _MARK: Final = "kidx.commit"
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +52,7 @@ _TOLD_AFTER_SECONDS: Final = 1.0
 
 #: Parts of delta-rs' messages. delta-rs retries all requests by itself but a conditional PUT, unless in mid-answer.
 _BEFORE_THE_ANSWER: Final = "error sending request"
-_AMID_THE_ANSWER: Final = "request or response body error"
+AMID_THE_ANSWER: Final = "request or response body error"
 
 
 def attempts() -> Iterator[None]:
@@ -70,19 +67,7 @@ def was_dropped(error: Exception) -> bool:
     """Whether a write of delta-rs failed because the connection ended before the store's whole answer came. The store
     may have carried out the request.
     """
-    return _BEFORE_THE_ANSWER in str(error) or _AMID_THE_ANSWER in str(error)
-
-
-def whole_answer(read: Callable[[], _T]) -> _T:
-    """Read a Delta table, again each time that a connection to its store ends in mid-answer. `read` has no effects."""
-    for _ in attempts():
-        try:
-            return read()
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            if _AMID_THE_ANSWER not in str(error):
-                raise
-            failed = error
-    raise failed
+    return _BEFORE_THE_ANSWER in str(error) or AMID_THE_ANSWER in str(error)
 
 
 def commit_once(
@@ -142,7 +127,7 @@ def replace_files(
     except (DeltaError, OSError):
         place = file_system_of(delta)
         if not is_object(delta.table_uri) and not _is_committed(place, delta.version() + 1, new):
-            remove_files(place, new)
+            remove_uncommitted_files(place, new)
         raise
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,15 +56,17 @@ from kidxlib.tables.data_files import (
     write_sorted,
 )
 from kidxlib.tables.delta_commits import (
+    AMID_THE_ANSWER,
     ATTEMPTS,
     attempts,
     commit_once,
     committing,
     replace_files,
     was_dropped,
-    whole_answer,
 )
 from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, SqlQuestion
+
+_T = TypeVar("_T")
 
 _DELETED: Final = "_deleted"
 
@@ -139,7 +141,7 @@ class DeltaTables:
                 return question.schema.empty_table()
             opened[table.name] = delta
         try:
-            return _answer(opened, question.for_datafusion, question.schema)
+            return _answer(opened, question.sql.replace("explode(", "unnest("), question.schema)  # DataFusion's name
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
 
@@ -174,7 +176,7 @@ class DeltaTables:
     def opened(self, table: Table, version: int | None = None) -> DeltaTable | None:
         """A version of a table, the latest by default; None if there is no such table."""
         try:
-            delta = whole_answer(
+            delta = _whole_answer(
                 lambda: DeltaTable(self.place(table), version=version, storage_options=storage_options(self.path))
             )
         except TableNotFoundError:
@@ -539,7 +541,19 @@ def _answer(opened: Mapping[str, DeltaTable], sql: str, schema: pa.Schema) -> pa
     def read() -> pa.Table:
         return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all().cast(schema)
 
-    return whole_answer(read)
+    return _whole_answer(read)
+
+
+def _whole_answer(read: Callable[[], _T]) -> _T:
+    """Read a Delta table, again each time that a connection to its store ends in mid-answer. `read` has no effects."""
+    for _ in attempts():
+        try:
+            return read()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            if AMID_THE_ANSWER not in str(error):
+                raise
+            failed = error
+    raise failed
 
 
 def one_line(error: Exception) -> str:

@@ -43,12 +43,13 @@ class FirstAndLast:
     last_column: str
 
     def schema(self, table: Table, by: Sequence[str]) -> pa.Schema:
+        """The schema of what `TablesToRead.first_and_last` returns."""
         first, last = (table.schema([name]).field(0) for name in (self.order, self.last_column))
         return pa.schema([*table.schema(by), first.with_name("first"), last.with_name("last").with_nullable(True)])
 
 
 def counts_of(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Count rows as `TablesToRead.counts` does: by their values in some columns, each combination once, with `ROWS`."""
+    """Rows counted as by `TablesToRead.counts`: by their values in some columns, each combination once, with `ROWS`."""
     return rows.group_by(list(names)).aggregate([([], "count_all")]).rename_columns([*names, ROWS.name])
 
 
@@ -101,11 +102,6 @@ class SqlQuestion:
     sql: str
     tables: tuple[Table, ...]
     schema: pa.Schema
-
-    @property
-    def for_datafusion(self) -> str:
-        """The SQL for DataFusion, which calls `explode` `unnest`."""
-        return self.sql.replace("explode(", "unnest(")
 
 
 @runtime_checkable

@@ -9,7 +9,6 @@ import re
 
 import pytest
 
-import kidxlib.indexing.segments
 from benchmarks.figures import MEASURED, recorded
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction import compact_partition
@@ -84,7 +83,7 @@ def test_every_status_and_reason_is_explained() -> None:
     in_code = {(status.value, word) for status, word, _ in outcome._ENDS.values() if word is not None}
     fold_failures = [word for word, _ in partition_fold._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
     in_code |= {(outcome.Status.QUARANTINED.value, word) for word in fold_failures}
-    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.indexing.segments.why_not_read))):
+    for call in ast.walk(ast.parse(inspect.getsource(outcome.end_of_unread_log))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":
             status, word = call.args[:2]
             assert isinstance(word, ast.Constant)

@@ -30,9 +30,9 @@ from kidxlib.cli.main import kidx, main
 from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import compare_with_catalog
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
+from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan, SegmentTask
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.indexing.segments import BuiltSegment
 from kidxlib.indexing.source import parse_sources
 from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
@@ -62,10 +62,10 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
             sweep_staging_files(partition.index_directory, time.time_ns() - _DAY_NS)
-        left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
+        left_to_do: dict[PartitionKey, list[UnfinishedSegment]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
         for built in kidxlib.indexing.segments.build_segments(tasks, use_mmap):
-            left_to_do[built.task.segment.partition_key].append(segment_task(built))
+            left_to_do[built.task.segment.partition_key].append(UnfinishedSegment.of(built))
             yield built
         for _ in fold_and_publish(
             (listed.partition_task(AuxiliaryFiles()), left_to_do[listed.key]) for listed in plan.partitions

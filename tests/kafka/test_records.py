@@ -19,7 +19,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.java import text_of
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.records import batch_headers, reader
-from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_columns import schema_of_columns
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
@@ -65,7 +65,7 @@ def _read(log: LogBytes) -> tuple[list[KafkaBatch], list[Record], MalformedRecor
 
 def _read_in_bulk(log: LogBytes) -> tuple[list[Record], str | None]:
     """All records by the compiled loops, and what error there is."""
-    schema = records_schema(["offset", "timestamp_ms", "key", "value", "headers"])
+    schema = schema_of_columns(["offset", "timestamp_ms", "key", "value", "headers"])
     read = []
     try:
         for rows in record_rows(BatchWalk(log, 0, WantedRecords()).tables(), 0, schema, WantedRecords()):

@@ -12,7 +12,7 @@ import google_crc32c
 from kidxlib.format import layouts
 from kidxlib.java import as_long
 from kidxlib.recovery.facts import HourRecords, OffsetDigest, SmallestTimestamp
-from kidxlib.recovery.recover import TAIL_BYTES_MAX
+from kidxlib.recovery.log_checksums import TAIL_BYTES_MAX
 from tests.model.recover import Batch, Recovered
 
 _BITS: Final = 2**64 - 1

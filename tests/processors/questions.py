@@ -23,7 +23,7 @@ from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.arrow_columns import records_schema
+from kidxlib.records.arrow_columns import schema_of_columns
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.batch_table import BatchWalk
@@ -74,7 +74,7 @@ def _said(search: Callable[[int], object], target: int) -> Said:
 def records(data: bytes) -> tuple[tuple[Said, ...], str | None]:
     """The records as rows, up to the first that cannot be read, and why not."""
     log = WholeLog(np.frombuffer(data, np.uint8))
-    schema = records_schema(["offset", "timestamp_ms", "key", "value", "headers"])
+    schema = schema_of_columns(["offset", "timestamp_ms", "key", "value", "headers"])
     rows: list[Said] = []
     try:
         for batch in record_rows(BatchWalk(log, 0, WantedRecords()).tables(), 0, schema, WantedRecords()):

@@ -10,8 +10,8 @@ from kidxlib.catalog.segments import SegmentToCompact
 from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, IndexChange, Mode, compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_task
-from kidxlib.indexing.plan import AuxiliaryFiles, SegmentTask
+from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
+from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import BuiltSegment, build_segments
 from kidxlib.indexing.source import parse_sources
 from kidxlib.recovery.options import RecoverOptions
@@ -25,10 +25,10 @@ def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions
     """Build a log dir, in place if there is no index dir, and return the tasks that a catalog would give."""
     plan = plan_of(parse_sources([f"it={log_dir}"]), index_dir, options=options)
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
-    to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
+    to_finish: dict[PartitionKey, list[UnfinishedSegment]] = defaultdict(list)
     for segment in build_segments(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):
         scanned[segment.task.segment.partition_key].append(segment)
-        to_finish[segment.task.segment.partition_key].append(segment_task(segment))
+        to_finish[segment.task.segment.partition_key].append(UnfinishedSegment.of(segment))
     for _ in fold_and_publish(
         (listed.partition_task(AuxiliaryFiles()), to_finish[listed.key]) for listed in plan.partitions
     ):

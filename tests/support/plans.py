@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.plan import Plan, find_segments
-from kidxlib.indexing.source import IndexPlace, SegmentFile, Source
+from kidxlib.indexing.source import IndexPlace, Source, SourceLog
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import FileVersion, Location
 
@@ -21,9 +21,9 @@ def plan_of(
     return find_segments(sources, re.compile(topics), index_place, lambda _: of_each)
 
 
-def listed_segment(base_offset: int, path: str, version: FileVersion | None) -> SegmentFile:
+def listed_segment(base_offset: int, path: str, version: FileVersion | None) -> SourceLog:
     """A segment of partition 3 of topic t in source s that is not the active one."""
     partition = TopicPartition("t", 3)
-    return SegmentFile(
+    return SourceLog(
         source="s", topic_partition=partition, base_offset=base_offset, path=path, version=version, active=False
     )

@@ -69,8 +69,7 @@ from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import past_end
-from kidxlib.recovery.recover import RecoveredSegment, recover
-from kidxlib.recovery.scan.scan_state import epoch_increases
+from kidxlib.recovery.recover import RecoveredSegment, epoch_increases, recover
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log

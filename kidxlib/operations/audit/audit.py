@@ -40,14 +40,14 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.known_segments import (
     NOWHERE,
-    MatchedListing,
-    match_listing,
-    row_counts_by_partition,
+    KnownSegments,
+    known_segment_counts,
+    match_known_segments,
     without_directory,
 )
 from kidxlib.indexing.listing import unlistable_as_json
-from kidxlib.indexing.plan import ListedPartition, Plan, ScanTask, find_segments
-from kidxlib.indexing.source import Source, sources_line
+from kidxlib.indexing.plan import PartitionOfPlan, Plan, ScanTask, find_segments
+from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.audit_request import AuditRequest
 from kidxlib.operations.audit.audit_summary import AcceptedAuditFindings, AuditedCatalog, summarise_audit
@@ -62,7 +62,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.run.index_options import index_options_as_json, index_options_lines
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.log_dirs_at_hand import unnamed_log_dirs, without_metadata_log
-from kidxlib.run.sources import as_sources, source_paths, warn_of_other_names
+from kidxlib.run.sources import as_sources, source_paths, sources_line, warn_of_other_names
 from kidxlib.storage.location import Directory, Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, usable_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
@@ -296,7 +296,7 @@ def _as_cataloged(
     how many segments the catalog has in partitions that were listed without a segment. Index files are looked for where
     the last build put them (`find_indexes`), and compared at the interval with which they were built (`find_interval`).
     """
-    matched = match_listing(plan, known)
+    matched = match_known_segments(plan, known)
     matched = matched.where(matched.present)
     listed = np.append(plan.have_segments(), False)[matched.partitions]  # the last is for `NOWHERE`
     there = matched.where(listed)
@@ -310,10 +310,10 @@ def _as_cataloged(
         options = _options(row) if find_interval else task.options
         directory = _index_directory(row[_INDEX_DIRECTORY]) if find_indexes else task.index_directory
         tasks[number] = replace(task, options=options, index_directory=directory)
-    return plan, tasks, row_counts_by_partition(matched.where(~listed).known)
+    return plan, tasks, known_segment_counts(matched.where(~listed).known)
 
 
-def _where_built(plan: Plan, there: MatchedListing) -> list[ListedPartition]:
+def _where_built(plan: Plan, there: KnownSegments) -> list[PartitionOfPlan]:
     """The partitions, with the index directory of the last segment that the catalog knows. The next build would index
     new segments there, too.
     """

@@ -33,7 +33,8 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.listing import offset_indexes, partition_numbers
+from kidxlib.indexing.listed_segments import partition_numbers
+from kidxlib.indexing.listing import list_offset_indexes
 from kidxlib.indexing.plan import Plan, ScanTask
 from kidxlib.operations.damage.acceptances import VERSION_NAMES, file_version_now
 from kidxlib.operations.damage.known_damage import last_findings
@@ -333,7 +334,7 @@ def _without_index(known: _KnownBeyondBudget, audits: Mapping[PartitionKey, Part
         if directory != str(audit.index_directory):
             continue  # its index is looked for elsewhere
         if key not in there:
-            there[key] = offset_indexes(audit.index_directory)
+            there[key] = list_offset_indexes(audit.index_directory)
         log = audit.directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
         if base_offset not in there[key] and log.exists():
             yield row_of_partition(key[0], audit, SegmentFinding(base_offset, missing_offset_index(log_bytes)))
@@ -353,7 +354,7 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
     for row in last.to_pylist():
         key = row["source"], row["topic"], row["partition"]
         audit, base_offset, end = audits[key], row["base_offset_last"], row["next_offset_last"]
-        findings = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
+        findings = list(missing_at_end(base_offset, end, list_offset_indexes(audit.index_directory)))
         if end is not None and audit.is_brokers:
             below = audit.last_stop.finding_below_checkpoints(end, None)
             if below is not None:

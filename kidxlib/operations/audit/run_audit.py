@@ -39,7 +39,7 @@ from kidxlib.catalog.results import (
     StartupRow,
 )
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.protocol import Engine, ensure_logs_visible, source_directories
+from kidxlib.engine.protocol import Engine, ensure_logs_visible
 from kidxlib.engine.shares import keys_with_rows, share_rows_of, shares
 from kidxlib.engine.work import ItemRows, SharedRows, StagedRows, Work, reads_little
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -47,7 +47,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.indexing.bins import into_bins
 from kidxlib.indexing.plan import ScanTask
-from kidxlib.indexing.source import SegmentFile, Source
+from kidxlib.indexing.source import Source, SourceLog, source_directories
 from kidxlib.operations.producer_events import (
     event_batches,
     event_rows,
@@ -93,7 +93,7 @@ class SegmentAudit(ScanTask):
     clean_shutdown: bool
 
 
-def _to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegmentRow:
+def _to_segment_row(segment: SourceLog, audited: AuditedSegment) -> AuditedSegmentRow:
     """An audited segment as the row that the audit of its partition reads. Its producer events are other rows."""
     needed, end = audited.for_partition(), audited.end
     return AuditedSegmentRow(

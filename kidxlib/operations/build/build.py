@@ -32,8 +32,9 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes, all_new
-from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
-from kidxlib.indexing.plan import Plan, log_dirs_to_lock, repair_plan
+from kidxlib.indexing.listed_segments import partition_numbers
+from kidxlib.indexing.listing import unlistable_as_json
+from kidxlib.indexing.plan import Plan, repair_plan
 from kidxlib.indexing.source import Source, ensure_no_overlap
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
@@ -448,7 +449,7 @@ def files_to_repair(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]
 def hold_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack) -> None:
     """Lock the log dirs of a plan that is built in place, until the stack is left."""
     if request.in_place:
-        for log_dir in log_dirs_to_lock(plan):
+        for log_dir in plan.log_dirs_to_lock():
             stack.enter_context(locked(log_dir))
 
 

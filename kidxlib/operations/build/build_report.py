@@ -12,9 +12,9 @@ from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.listing import partition_numbers, unlistable_as_json
+from kidxlib.indexing.listed_segments import partition_numbers
+from kidxlib.indexing.listing import unlistable_as_json
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.waves import Scanned
 from kidxlib.operations.catalog import TablesCatalog
@@ -29,6 +29,7 @@ from kidxlib.operations.damage.known_damage import (
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance import OptimizedTable, optimized_as_json, optimized_in_words
 from kidxlib.run.index_options import index_options_as_json, index_options_lines
+from kidxlib.run.sources import sources_line
 from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import is_object

@@ -43,9 +43,9 @@ from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish
-from kidxlib.indexing.listing import DirectoryListings
-from kidxlib.indexing.plan import PartitionTask, SegmentTask
+from kidxlib.indexing.finish_partition import FinishedPartition, UnfinishedSegment, fold_and_publish
+from kidxlib.indexing.listing import IndexDirectoryListings
+from kidxlib.indexing.plan import PartitionTask
 from kidxlib.operations.build.waves import finished_by_topic
 from kidxlib.operations.producer_events import (
     event_rows,
@@ -149,19 +149,21 @@ def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[Partit
 
 def _partitions_in(
     batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
-) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask | PlainSegments]]]:
+) -> Iterator[tuple[PartitionTask, Iterator[UnfinishedSegment | PlainSegments]]]:
     """The task of each partition, with its segments in order, from rows of `TO_FINISH`."""
-    for key, of_partition in groupby(_segment_tasks(batches), key=itemgetter(0)):
+    for key, of_partition in groupby(_unfinished_segments(batches), key=itemgetter(0)):
         yield tasks[key], (segments for _, segments in of_partition)
 
 
-def _segment_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask | PlainSegments]]:
+def _unfinished_segments(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[PartitionKey, UnfinishedSegment | PlainSegments]]:
     for is_plain, runs in groupby(plain_runs(batches, _are_plain), key=itemgetter(0)):
         rows = (run for _, run in runs)
         if is_plain:
             yield from map(_plain_segments, rows)
         else:
-            yield from (_segment_task(row, events) for row, events in with_events(rows))
+            yield from (_unfinished_segment(row, events) for row, events in with_events(rows))
 
 
 def _are_plain(segments: Values) -> Flags:
@@ -191,7 +193,7 @@ def _plain_segments(rows: pa.RecordBatch) -> tuple[PartitionKey, PlainSegments]:
     return (source, topic, partition), plain
 
 
-def _segment_task(row: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
+def _unfinished_segment(row: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, UnfinishedSegment]:
     segment = row["segment"]
     scanned = ScannedSegment(
         base_offset=row["base_offset"],
@@ -202,7 +204,7 @@ def _segment_task(row: dict[str, Any], events: NDArray[np.void]) -> tuple[Partit
         leader_epochs=to_leader_epochs(segment["leader_epochs"]),
     )
     present = segment["status"] not in ABSENT
-    task = SegmentTask(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)
+    task = UnfinishedSegment(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)
     return (row["source"], row["topic"], row["partition"]), task
 
 
@@ -484,7 +486,7 @@ def _with_later_snapshots(
     base_offsets = np.split(segments["base_offset"].to_numpy()[unknown], first)[1:]
     new_changes = [changes[key] for key in keys]
     directories = [tasks[keys[number]].segments_directory for number in partitions.tolist()]
-    with DirectoryListings(directories) as listings:
+    with IndexDirectoryListings(directories) as listings:
         for number, directory, unknown_at in zip(partitions.tolist(), directories, base_offsets, strict=True):
             known_now = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
             changed_from = new_changes[number].changed_from

@@ -27,10 +27,10 @@ from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, bui
 from kidxlib.operations.producer_events import event_batches, from_leader_epochs
 from kidxlib.records.arrow_columns import flags_array, numbers_array, words_array
 from kidxlib.recovery.facts import SegmentFacts, codecs_of, magics_of
+from kidxlib.recovery.log_checksums import NOT_KNOWN
 from kidxlib.recovery.partition_fold import NO_EVENTS
-from kidxlib.recovery.recover import NOT_KNOWN, ScannedLogs
+from kidxlib.recovery.recover import ScannedLogs, are_epoch_increases, epoch_increases
 from kidxlib.recovery.scan.header_facts_kernel import FURTHER_HOURS
-from kidxlib.recovery.scan.scan_state import are_epoch_increases, epoch_increases
 from kidxlib.storage.location import Directory, as_text
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {column.name: column.arrow_type for column in PublishedSegmentRow.columns()}

@@ -23,14 +23,15 @@ from kidxlib.catalog.matching import Values, numbers_in, positions_in
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.results import FINISHED, SCANNED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
-from kidxlib.engine.protocol import ensure_logs_visible, source_directories
+from kidxlib.engine.protocol import ensure_logs_visible
 from kidxlib.engine.shares import cut_by_weight
 from kidxlib.engine.work import StagedRows, Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem
-from kidxlib.indexing.changes import Changes, PartitionChange, count_unknown
-from kidxlib.indexing.listing import partition_numbers, sum_of_bytes
-from kidxlib.indexing.plan import ListedPartition, PartitionTask, Plan
+from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem, count_unknown_facts
+from kidxlib.indexing.changes import Changes, PartitionChange
+from kidxlib.indexing.listed_segments import partition_numbers, sum_of_bytes
+from kidxlib.indexing.plan import PartitionOfPlan, PartitionTask, Plan
+from kidxlib.indexing.source import source_directories
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
@@ -173,7 +174,7 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
     return max(1.0, read_bytes / seconds)
 
 
-def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[ListedPartition]:
+def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[PartitionOfPlan]:
     """The partitions whose last segment is in a wave. `following` is the first row after the wave."""
     numbers = set(partition_numbers(rows).tolist()) - set(partition_numbers(following).tolist())
     return [plan.partitions[number] for number in sorted(numbers)]
@@ -193,7 +194,7 @@ def _next_wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
     return rows.slice(0, end)
 
 
-def finish_partitions_of(run: BuildRun, partitions: Iterable[ListedPartition], scanned: Scanned) -> None:
+def finish_partitions_of(run: BuildRun, partitions: Iterable[PartitionOfPlan], scanned: Scanned) -> None:
     """Finish those of the partitions that are unfinished. Where there are many, what is held is committed after each
     group of partitions but the last.
     """
@@ -294,7 +295,9 @@ def _count_scanned(staged: StagedRows, counts: BuildCounts) -> None:
     """Add a wave's rows of `SCANNED` to the counts."""
     kinds = ["topic", "status", "published"]
     rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
-    counts.unknown_facts.update(count_unknown(rows.filter(pc.field("status").isin([*USABLE, Status.QUARANTINED]))))
+    counts.unknown_facts.update(
+        count_unknown_facts(rows.filter(pc.field("status").isin([*USABLE, Status.QUARANTINED])))
+    )
     # Kafka's indexes of one segment have no more entries than an int32 counts, but all of a topic may.
     offset_entries, time_entries = (_or_zero(rows[name]) for name in _ENTRIES)
     entries: Values = pc.add(offset_entries, time_entries)

@@ -71,7 +71,7 @@ from kidxlib.recovery.kept_scans import KeptScans, KeptScansWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import PartitionFold, ScannedSegment, StateSource
-from kidxlib.recovery.past_end import is_unfinished
+from kidxlib.recovery.past_end import is_unfinished_append
 from kidxlib.recovery.recover import recover
 from kidxlib.storage.location import Directory, location
 from kidxlib.storage.log_dir import read_leader_epochs
@@ -699,7 +699,7 @@ def _ends_in_unfinished_batch(directory: Path, segment: SimulatedSegment, log_en
     if log_end_offset is None:
         return False
     with contextlib.closing(LogFile(log_path(directory, segment.base_offset))) as log:
-        return is_unfinished(log, segment.kept_bytes, segment.base_offset, log_end_offset)
+        return is_unfinished_append(log, segment.kept_bytes, segment.base_offset, log_end_offset)
 
 
 def _partition_refusals(directory: Path, simulation: StartupSimulation) -> Iterator[Refusal]:

@@ -49,10 +49,10 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import into_bins
-from kidxlib.indexing.finish_partition import fold_and_publish, segment_tasks
-from kidxlib.indexing.plan import BuildTask, PartitionTask, SegmentTask
+from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
+from kidxlib.indexing.plan import BuildTask, PartitionTask
 from kidxlib.indexing.segments import build_in_passes
-from kidxlib.indexing.source import SegmentFile
+from kidxlib.indexing.source import SourceLog
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.log_cutter import cut_log
@@ -216,7 +216,7 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     # By directory: of a restore, the log dirs of several brokers may have replicas of one partition.
     epochs: dict[Directory, list[tuple[int, int]]] = defaultdict(list)
 
-    def scanned(built: Iterable[tuple[Directory, SegmentTask]]) -> Iterator[SegmentTask]:
+    def scanned(built: Iterable[tuple[Directory, UnfinishedSegment]]) -> Iterator[UnfinishedSegment]:
         for directory, segment in built:
             epochs[directory] += segment.scanned.leader_epochs[["epoch", "start_offset"]].tolist()
             yield segment
@@ -226,7 +226,7 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     built = (
         (task.index_directory, segment)
         for together in build_in_passes(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
-        for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
+        for task, segment in zip(together.tasks, UnfinishedSegment.of_each(together), strict=True)
     )
     by_partition = itertools.groupby(built, lambda segment: segment[0])
     for _ in fold_and_publish((tasks[directory], scanned(of_partition)) for directory, of_partition in by_partition):
@@ -237,7 +237,7 @@ def _rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
 def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
     for segment in forecast.to_scan:
         yield BuildTask(
-            segment=SegmentFile(
+            segment=SourceLog(
                 source="",
                 topic_partition=forecast.topic_partition,
                 base_offset=segment.base_offset,

@@ -41,7 +41,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import into_bins
-from kidxlib.indexing.source import PartitionDirectory, RemoteBucket, RemoteOptions, Source, remote_bucket
+from kidxlib.indexing.source import PartitionDirectory, RemoteOptions, Source, SourceBucket, remote_bucket
 from kidxlib.log.metadata_image import BrokerSettings
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast, ForecastTask, forecasts_of
@@ -537,14 +537,14 @@ def _restored_log(leader: ChosenReplica, bytes_of_core: int) -> RestoredLog:
     )
 
 
-def _with_beginning(leader: ChosenReplica, log: RestoredLog, bucket: RemoteBucket | None, why_not: str) -> RestoredLog:
+def _with_beginning(leader: ChosenReplica, log: RestoredLog, bucket: SourceBucket | None, why_not: str) -> RestoredLog:
     """A log with what a bucket has before it."""
     if not leader.copied_from.begins_in_bucket:
         return log
     return replace(log, bucket=None if bucket is None else _bucket_with_partition_alone(bucket, log), why_not=why_not)
 
 
-def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]) -> RemoteBucket:
+def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]) -> SourceBucket:
     """The bucket as brokers of the restored cluster read it. It is listed once."""
     place, layout = taken.bucket.place, taken.bucket.layout
     metadata = tuple(str(path) for broker in brokers for path in broker.log_dirs)
@@ -553,7 +553,7 @@ def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]
     return replace(bucket, directories=layout.list_partitions(bucket.place))
 
 
-def _bucket_with_partition_alone(bucket: RemoteBucket, log: RestoredLog) -> RemoteBucket:
+def _bucket_with_partition_alone(bucket: SourceBucket, log: RestoredLog) -> SourceBucket:
     """A bucket with one partition, as a worker gets it."""
     directories, visible = bucket.directories or {}, bucket.visible or {}
     wanted = log.id_partition

@@ -15,7 +15,7 @@ from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listing import SkippedEntries, list_segments
-from kidxlib.indexing.source import ANY_TOPIC, LocalLogs, RemoteBucket, Source
+from kidxlib.indexing.source import ANY_TOPIC, Source, SourceBucket, SourceLocalLogs
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.restore.record_digest import DIGESTED, READ_UNCOMMITTED, IsolatedRecords, RecordDigest
 from kidxlib.reading.left_out import WhyLeftOut
@@ -75,7 +75,7 @@ class RestoredLog:
     end_offset: int = 0
     log_bytes: int = 0
     topic_id: str = ""
-    bucket: RemoteBucket | None = None
+    bucket: SourceBucket | None = None
     why_not: str = ""
     threads: int = 1
     has_transactions: bool = True
@@ -155,7 +155,7 @@ def _log_read_request(log: RestoredLog) -> ReadRequest:
             "expected the log's beginning there"
         )
     of_both = replace(
-        log.bucket, local={log.id_partition: LocalLogs(directory, list_segments(local, SkippedEntries()))}
+        log.bucket, local={log.id_partition: SourceLocalLogs(directory, list_segments(local, SkippedEntries()))}
     )
     return replace(
         request,

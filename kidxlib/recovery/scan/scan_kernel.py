@@ -72,7 +72,7 @@ from kidxlib.recovery.scan.scan_state import (
 from kidxlib.recovery.scan.written_kernel import (
     ADDED,
     CONTROL_BATCH_BYTES_MAX,
-    read_control_batch,
+    control_batch_event,
     write_index_entries,
     write_producer_event,
     write_time_entry,
@@ -281,7 +281,7 @@ def scan(
 
         kind, coordinator_epoch, marker_timestamp = np.int64(EventKind.DATA), np.int64(-1), np.int64(-1)
         if is_control:
-            kind, coordinator_epoch, marker_timestamp = read_control_batch(chunk, at, at + batch_bytes)
+            kind, coordinator_epoch, marker_timestamp = control_batch_event(chunk, at, at + batch_bytes)
             if kind < 0 and kind != -EndReason.INVALID_CONTROL_RECORD:
                 state.found, state.expected = coordinator_epoch, CONTROL_BATCH_BYTES_MAX
                 end = -kind

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.format.layouts import NO_LEADER_EPOCH
 
 
 class EndReason(enum.IntEnum):
@@ -130,23 +128,6 @@ PRODUCER_EVENT: Final = np.dtype(
 
 #: A change of the leader epoch in a segment: a batch whose epoch differs from the last epoch before it.
 LEADER_EPOCH: Final = np.dtype([("epoch", "i4"), ("start_offset", "i8"), ("position", "i8")])
-
-
-def epoch_increases(changes: NDArray[np.void]) -> NDArray[np.void]:
-    """The changes to an epoch above all before it. Recovery acts only on these (`LogSegment.recover`).
-
-    Args:
-        changes: of dtype `LEADER_EPOCH`, in the order of the log.
-    """
-    return changes[are_epoch_increases(changes)]
-
-
-def are_epoch_increases(changes: NDArray[np.void]) -> NDArray[np.bool_]:
-    """For each change of one log, whether `epoch_increases` returns it."""
-    epochs = changes["epoch"]
-    highest = np.concatenate([[NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
-    increases: NDArray[np.bool_] = epochs > highest
-    return increases
 
 
 #: The number of slots for open events. A producer's slot is the lowest bits of its id. A slot holds the number, plus

@@ -131,8 +131,8 @@ def write_time_entry(states, time_entries, base_offset):
 
 
 @njit
-def read_control_batch(data, batch, batch_end):
-    """Read the first record of a producer's control batch, as `ProducerAppendInfo.append` does.
+def control_batch_event(data, batch, batch_end):
+    """The producer's event of a control batch, by its first record, as `ProducerAppendInfo.append` reads it.
 
     Returns:
         An `EventKind`, or a negated `EndReason`; the coordinator epoch, or an unknown control type; the timestamp.

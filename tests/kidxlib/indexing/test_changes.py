@@ -25,8 +25,9 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.indexing.listing import ListedSegments, UnlistableDirectory, rows_of_partitions
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, ListedPartition, Plan
+from kidxlib.indexing.listed_segments import ListedSegments, rows_of_partitions
+from kidxlib.indexing.listing import UnlistableDirectory
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, PartitionOfPlan, Plan
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -203,7 +204,7 @@ def _plan(rng: Random, root: Path) -> Plan:
     for key in _some(rng, _KEYS):
         place = _place(key)
         plan.partitions.append(
-            ListedPartition(
+            PartitionOfPlan(
                 place,
                 rng.choice(_TOPIC_IDS),
                 Directory(str(root), rng.choice(["whole", "whole", "part", "missing"])),
@@ -272,7 +273,7 @@ def _tasks(plan: Plan) -> list[BuildTask]:
 
 
 def _not_listed() -> BuildTask:
-    partition = ListedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
+    partition = PartitionOfPlan(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
     listed = ListedSegments()
     listed.add(0, [(0, 10, 7, 3)])
     [task] = _tasks(Plan(segments=listed.table(), partitions=[partition]))

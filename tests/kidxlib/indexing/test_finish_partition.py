@@ -21,7 +21,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.finish_partition import FinishedPartition, fold_and_publish, segment_task
+from kidxlib.indexing.finish_partition import FinishedPartition, UnfinishedSegment, fold_and_publish
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import parse_sources
@@ -50,7 +50,7 @@ def build_log_dir(
     work = [
         (
             replace(listed.partition_task(ALL), recovered=recovered),
-            [segment_task(segment) for segment in built if segment.task.segment.partition_key == listed.key],
+            [UnfinishedSegment.of(segment) for segment in built if segment.task.segment.partition_key == listed.key],
         )
         for listed in plan.partitions
     ]

@@ -12,16 +12,16 @@ import pytest
 from kidxlib.errors import PublishError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, SWAP_SUFFIX, NotASegment, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.listed_segments import ListedSegments
 from kidxlib.indexing.listing import (
-    DirectoryListings,
-    ListedSegments,
+    IndexDirectoryListings,
     SkippedEntries,
+    list_offset_indexes,
     list_segments,
     list_source_partitions,
-    offset_indexes,
     settled_segments,
 )
-from kidxlib.indexing.plan import ListedPartition, Plan
+from kidxlib.indexing.plan import PartitionOfPlan, Plan
 from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory
@@ -89,7 +89,7 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     [partition] = list_source_partitions(Source("it", directory), skipped)
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
     listed_segments.add(0, found)
-    of_partition = ListedPartition(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
+    of_partition = PartitionOfPlan(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
     plan = Plan(segments=listed_segments.table(), partitions=[of_partition])
     segments = [task.segment for task in plan.scan_tasks()]
     assert [segment.base_offset for segment in segments] == [3, 20, 100, 500]
@@ -137,8 +137,8 @@ def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that
 
 def test_offset_indexes_are_known_by_their_names(tmp_path: Path) -> None:
     put(tmp_path / "i", segment_file(3, ".index"), segment_file(40, ".index"), "5.index", segment_file(6, ".timeindex"))
-    assert offset_indexes(tmp_path / "i") == {3, 40}
-    assert offset_indexes(tmp_path / "away") == set()
+    assert list_offset_indexes(tmp_path / "i") == {3, 40}
+    assert list_offset_indexes(tmp_path / "away") == set()
 
 
 def test_a_swap_is_waited_for_and_not_for_ever(tmp_path: Path) -> None:
@@ -163,11 +163,14 @@ def test_each_has_its_own_names(store: ObjectStore, tmp_path: Path) -> None:
     store.gather(AT_ONCE, lambda method, key: not key)
     (tmp_path / "topic-0").mkdir()
     (tmp_path / "topic-0" / "a").touch()
-    with DirectoryListings(directories) as listings:
+    with IndexDirectoryListings(directories) as listings:
         assert listings.names_in(directories[0]) == []
         assert listings.names_in(Directory(str(tmp_path), "topic-0")) == ["a"]
         for number in (1, 2, 5, AT_ONCE + 2, 3, 4):  # some are left out, and some come again
             assert listings.names_in(directories[number]) == [f"{number}"]
     store.before = lambda method, key: 403
-    with DirectoryListings(directories) as listings, pytest.raises(PublishError, match="ahead/topic-0: not listed"):
+    with (
+        IndexDirectoryListings(directories) as listings,
+        pytest.raises(PublishError, match="ahead/topic-0: not listed"),
+    ):
         listings.names_in(directories[0])

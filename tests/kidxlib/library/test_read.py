@@ -28,10 +28,11 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
 from kidxlib.library.read import count, read, read_batches
 from kidxlib.reading.walk import Damage
-from kidxlib.records.arrow_columns import BATCHES, CONSUMED, LISTED_BATCHES
+from kidxlib.records.arrow_batches import BATCHES, LISTED_BATCHES
+from kidxlib.records.arrow_columns import CONSUMED
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.reader import Header, Record
-from kidxlib.recovery.past_end import is_unfinished
+from kidxlib.recovery.past_end import is_unfinished_append
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
 from tests.faults.trees import topic_log as _log
@@ -75,7 +76,7 @@ def test_rows_are_those_of_the_records(golden_segment: GoldenSegment, tmp_path: 
     assert found == rows
     data = WholeLog(np.fromfile(log, np.uint8))
     next_offset = rows[-1]["offset"] + 1 if rows else golden_segment.base_offset
-    is_sound = end == data.size or is_unfinished(data, end, golden_segment.base_offset, next_offset)
+    is_sound = end == data.size or is_unfinished_append(data, end, golden_segment.base_offset, next_offset)
     assert (error is None) == is_sound
     if error is not None:
         assert error.startswith(f"{log}: byte {end}: ")

@@ -21,7 +21,8 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read_batches, read_records, stream_records
 from kidxlib.log.log import Log
-from kidxlib.records.arrow_columns import BATCHES, RECORDS, records_schema
+from kidxlib.records.arrow_batches import BATCHES
+from kidxlib.records.arrow_columns import RECORDS, schema_of_columns
 from kidxlib.records.arrow_records import record_rows
 from kidxlib.records.batch_table import BatchWalk
 from kidxlib.records.reader import Header, Record
@@ -304,7 +305,7 @@ def test_no_more_is_given_at_once_than_asked_for(sizes: list[list[int]], rows_ma
         offset += len(found)
         written += found
     tables = BatchWalk(whole(data), 0, WantedRecords()).tables()
-    schema = records_schema(["offset", "value"])
+    schema = schema_of_columns(["offset", "value"])
     given_out = list(record_rows(tables, 0, schema, WantedRecords(), rows_max=rows_max, bytes_max=bytes_max))
     assert [row["offset"] for rows in given_out for row in rows.to_pylist()] == list(range(len(written)))
     for rows in given_out:

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts
 from kidxlib.java import as_long
 from kidxlib.recovery.facts import SegmentFacts
+from kidxlib.recovery.log_checksums import TAIL_BYTES_MAX
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.recover import TAIL_BYTES_MAX, RecoveredSegment, recover, recover_in_sections
+from kidxlib.recovery.recover import RecoveredSegment, recover, recover_in_sections
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog

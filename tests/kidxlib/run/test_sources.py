@@ -20,7 +20,7 @@ from kidxlib.commands.retention import retention
 from kidxlib.commands.verify import verify
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.source import Source, sources_line
+from kidxlib.indexing.source import Source
 from kidxlib.run.settings import BuildSettings
 from kidxlib.run.sources import (
     SAMPLE,
@@ -30,6 +30,7 @@ from kidxlib.run.sources import (
     list_sources,
     source_paths,
     sources_in_one_directory,
+    sources_line,
     warn_of_other_names,
 )
 from kidxlib.storage.store.s3 import ObjectPath

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.indexing.listing import TO_READ
+from kidxlib.indexing.listed_segments import TO_READ
 from kidxlib.operations import catalog as marking
 from kidxlib.operations.build import waves
 from tests.conftest import Say
