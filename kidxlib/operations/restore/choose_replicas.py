@@ -434,6 +434,7 @@ class ReplicaPlacement:
         self._sizes = {path: size for broker in brokers for path, size in disk_sizes(broker.log_dirs).items()}
 
     def place(self, choice: Choice) -> Iterator[ChosenReplica]:
+        """Choose the new broker and log dir of each replica of a partition."""
         leader, partition = choice.leader, choice.leader.topic_partition
         judged = {other.replica.node_id: other for other in choice.others}
         assignment = None if self._surviving is None else self._surviving.metadata.assignments.get(partition)

@@ -24,7 +24,7 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
+from kidxlib.operations.restore.bucket import BucketSource, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
     Choice,
     ChosenReplica,
@@ -35,9 +35,9 @@ from kidxlib.operations.restore.choose_replicas import (
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC, GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, InventoryReplica
 from kidxlib.operations.restore.new_nodes import (
-    FileSystemSpace,
     FormattedController,
     NewBroker,
+    SpaceForNewLogDirs,
     space_needed,
     why_not_into_brokers,
     why_not_into_controllers,
@@ -45,10 +45,10 @@ from kidxlib.operations.restore.new_nodes import (
 from kidxlib.operations.restore.restored_cluster import (
     MIN_IN_SYNC,
     UNASSIGNED,
+    ClusterEvidence,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
-    RestoreEvidence,
     hold_lifting_arguments,
     restored_cluster,
     why_cluster_is_not_written,
@@ -61,7 +61,12 @@ from kidxlib.operations.restore.surviving_metadata import (
     only_topics,
     surviving_or_refused,
 )
-from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
+from kidxlib.operations.restore.until_offsets import (
+    GivenEnds,
+    commits_cut_by_given_ends,
+    open_without_given_end,
+    plan_ends,
+)
 from kidxlib.retention.described_configs import OwnSettings
 from kidxlib.text.words import counted
 
@@ -114,7 +119,7 @@ class RestorePlan:
     lost: Sequence[str]
     disagreements: Sequence[str]
     left_out: Sequence[str]
-    space: Sequence[FileSystemSpace]
+    space: Sequence[SpaceForNewLogDirs]
     refusals: Sequence[str]
     ends: GivenEnds
     groups: GroupOffsets
@@ -299,7 +304,7 @@ def plan_restore(
     controllers: Sequence[FormattedController],
     proven: Mapping[str, OwnSettings],
     engine: Engine,
-    bucket: Bucket | None = None,
+    bucket: BucketSource | None = None,
 ) -> RestorePlan:
     """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
     newest = surviving_or_refused(inventory.paths)
@@ -311,7 +316,7 @@ def plan_restore(
     placement = ReplicaPlacement(brokers, surviving)
     placed = [list(placement.place(choice)) for choice in choices]
     replicas = list(chain.from_iterable(placed))
-    known = RestoreEvidence(
+    known = ClusterEvidence(
         surviving=surviving,
         found=list(_partitions_found(choices, placed, brokers)),
         brokers=[broker.node_id for broker in brokers],
@@ -370,7 +375,7 @@ def _planned_ends_and_leaders(
 
 
 def _plan_refusals(
-    plan: RestorePlan, known: RestoreEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
+    plan: RestorePlan, known: ClusterEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
 ) -> Iterator[str]:
     options, brokers = plan.options, plan.brokers
     yield from why_not_into_brokers(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
@@ -550,9 +555,9 @@ def _why_not_ends(
     yield from ends.refusals
     for leader in leaders:
         if leader.topic_partition.topic == TRANSACTION_TOPIC:
-            yield from cut_commits(inventory.coordinator_logs[leader.directory].prepared.values(), ends)
+            yield from commits_cut_by_given_ends(inventory.coordinator_logs[leader.directory].prepared.values(), ends)
     if options.topics.fullmatch(TRANSACTION_TOPIC) is None:
-        yield from never_ended(leaders, ends)
+        yield from open_without_given_end(leaders, ends)
 
 
 def _with_replaced_values_lost(cluster: RestoredCluster, ends: GivenEnds) -> RestoredCluster:
