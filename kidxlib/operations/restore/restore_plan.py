@@ -26,7 +26,7 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import BucketSource, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
-    Choice,
+    ReplicaChoice,
     ChosenReplica,
     ReplicaPlacement,
     choose_leaders,
@@ -365,7 +365,7 @@ def _planned_ends_and_leaders(
     partitions: Sequence[Sequence[InventoryReplica]],
     surviving: SurvivingMetadata | None,
     engine: Engine,
-) -> tuple[GivenEnds, list[Choice]]:
+) -> tuple[GivenEnds, list[ReplicaChoice]]:
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     assignments = {} if surviving is None else surviving.metadata.assignments
     ends = plan_ends(options.until, partitions, elsewhere, engine.cores, assignments)
@@ -375,7 +375,7 @@ def _planned_ends_and_leaders(
 
 
 def _plan_refusals(
-    plan: RestorePlan, known: ClusterEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
+    plan: RestorePlan, known: ClusterEvidence, choices: Sequence[ReplicaChoice], of_sources: Iterable[str]
 ) -> Iterator[str]:
     options, brokers = plan.options, plan.brokers
     yield from why_not_into_brokers(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
@@ -421,7 +421,7 @@ _TOLD_BY_CHECKPOINTS: Final = {
 
 
 def _partitions_found(
-    choices: Iterable[Choice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
+    choices: Iterable[ReplicaChoice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
     for choice, replicas in zip(choices, placed, strict=True):
@@ -440,7 +440,7 @@ def _partitions_found(
         )
 
 
-def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
+def _lost_records(choices: Iterable[ReplicaChoice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
     """Records that consumers have seen, or whole batches, that no copied log has; but for those behind a given end."""
     marks: Counter[TopicPartition] = Counter()
     for broker in inventory.brokers:
@@ -464,7 +464,7 @@ def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEn
             )
 
 
-def _first_records_of_followers(choices: Iterable[Choice]) -> Iterator[str]:
+def _first_records_of_followers(choices: Iterable[ReplicaChoice]) -> Iterator[str]:
     """Records before the leader's first log, which it has lost by its leader epochs: another replica that has them
     deletes them as it follows (`UnifiedLog.maybeIncrementLogStartOffset`).
     """
@@ -480,7 +480,7 @@ def _first_records_of_followers(choices: Iterable[Choice]) -> Iterator[str]:
             )
 
 
-def _partitions_without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
+def _partitions_without_in_sync(choices: Iterable[ReplicaChoice], surviving: SurvivingMetadata | None) -> Iterator[str]:
     """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
     for choice in choices if surviving is not None else ():
         if choice.leader.origin is not None:
@@ -539,7 +539,9 @@ def _partitions_named_elsewhere(
             )
 
 
-def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:
+def _planned_group_offsets(
+    inventory: Inventory, choices: Iterable[ReplicaChoice], cluster: RestoredCluster
+) -> GroupOffsets:
     ends = {TopicPartition(topic.name, each.partition): 0 for topic in cluster.topics for each in topic.partitions}
     leaders = {choice.leader.topic_partition: choice.leader for choice in choices}
     ends |= {partition: leader.end_offset for partition, leader in leaders.items()}
@@ -548,7 +550,7 @@ def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], clus
 
 
 def _why_not_ends(
-    options: RestoreOptions, inventory: Inventory, choices: Iterable[Choice], ends: GivenEnds
+    options: RestoreOptions, inventory: Inventory, choices: Iterable[ReplicaChoice], ends: GivenEnds
 ) -> Iterator[str]:
     """Refusals of given ends, and of transactions that nobody would end as they were meant to be."""
     leaders = [choice.leader for choice in choices]
@@ -579,7 +581,7 @@ def _with_replaced_values_lost(cluster: RestoredCluster, ends: GivenEnds) -> Res
     return replace(cluster, cannot_come_back=(*cluster.cannot_come_back, replaced))
 
 
-def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
+def _why_not_tiered(choices: Iterable[ReplicaChoice]) -> Iterator[str]:
     """Refusals for partitions that look tiered where no metadata says so: their log begins in a bucket
     (`LogManager.checkpointLogStartOffsets`).
     """

@@ -478,7 +478,7 @@ def test_a_store_is_asked_whether_it_keeps_versions(site: Site, new: Path, versi
     refused = _restore(url, new, *said)
     assert refused.code == ExitCode.USAGE
     assert any("the store says that versioning is off" in line for line in refused.json["refused"]), refused.json
-    versions.client.put_bucket_versioning(BucketSource=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    versions.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
     assert _restore(url, new, *said).json["refused"] == []
-    versions.client.put_bucket_versioning(BucketSource=BUCKET, VersioningConfiguration={"Status": "Suspended"})
+    versions.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Suspended"})
     assert any("versioning is Suspended" in line for line in _restore(url, new, *said).json["refused"])
