@@ -26,8 +26,8 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
 from kidxlib.operations.restore.bucket import BucketSource, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
-    ReplicaChoice,
     ChosenReplica,
+    ReplicaChoice,
     ReplicaPlacement,
     choose_leaders,
     sort_out_replicas,
