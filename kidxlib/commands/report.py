@@ -70,9 +70,9 @@ class ReportCommand(OnCatalog):
     def configured(self) -> Policy:
         """The configuration of topics for which no metadata has one."""
         from kidxlib.retention.policy import Policy
-        from kidxlib.retention.policy_file import read_policies
+        from kidxlib.retention.policy_file import read_retention_policies
 
-        policies = (Policy(),) if self.policy is None else read_policies(self.policy)
+        policies = (Policy(),) if self.policy is None else read_retention_policies(self.policy)
         if len(policies) > 1:
             raise UsageError(f"--policy {self.policy}: it has {len(policies)} policies; expected one")
         return policies[0]

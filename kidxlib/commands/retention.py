@@ -185,7 +185,7 @@ class RetentionCommand(OnSources):
 
     def _policies(self) -> tuple[Policy, ...]:
         from kidxlib.retention.policy import Origin, Policy
-        from kidxlib.retention.policy_file import read_policies
+        from kidxlib.retention.policy_file import read_retention_policies
 
         limits = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in limits.items() if value is not None}
@@ -195,7 +195,7 @@ class RetentionCommand(OnSources):
             raise UsageError(
                 "--policy and --retention-ms or --retention-bytes: put the limits into the file, or leave it out"
             )
-        return read_policies(self.policy)
+        return read_retention_policies(self.policy)
 
     def _max_metadata_lag(self) -> timedelta:
         return parse_option("--max-metadata-lag", parse_duration, self.max_metadata_lag or "2h")

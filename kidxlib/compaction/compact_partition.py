@@ -268,11 +268,12 @@ def _why_not_read(error: OSError | LogChangedError) -> str:
     return LOG_CHANGED if isinstance(error, LogChangedError) else UNREADABLE
 
 
-def compact(
+def compact_each_partition(
     tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, use_mmap: bool
 ) -> Iterator[IndexChange]:
-    """Find what to change in partitions, and with `Mode.APPLY` change it. A change is returned after its files are
-    durable. Without `use_mmap`, logs are read in chunks: see `kidxlib.indexing.segments.build_segments`.
+    """Compact one partition after the other: find what to change, and with `Mode.APPLY` change it. A change is returned
+    after its files are durable. Without `use_mmap`, logs are read in chunks: see
+    `kidxlib.indexing.segments.build_segments`.
     """
     with Publisher() as publisher, Remover() as remover:
         waiting: list[IndexChange] = []

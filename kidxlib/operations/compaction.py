@@ -33,7 +33,7 @@ from kidxlib.compaction.compact_partition import (
     CompactionTask,
     IndexChange,
     Mode,
-    compact,
+    compact_each_partition,
 )
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
@@ -101,7 +101,7 @@ def compact_partitions(
     `sources` has the paths of sources by name.
     """
     for share in shares:
-        for change in compact(_tasks(share.rows.batches(), sources), options, mode, use_mmap):
+        for change in compact_each_partition(_tasks(share.rows.batches(), sources), options, mode, use_mmap):
             yield ItemRows(batches=packed_batches(change.packed, COMPACTED), rows=[{"compacted": _row(change)}])
 
 

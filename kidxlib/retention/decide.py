@@ -18,7 +18,17 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.retention.policy import REASONS, UNLIMITED, Cleanup, Reason, TopicPolicy
+from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.retention.policy import (
+    INTERNAL_TOPICS,
+    REASONS,
+    UNLIMITED,
+    Cleanup,
+    Decision,
+    Reason,
+    TopicConfig,
+    TopicPolicy,
+)
 
 #: Never: 10000-01-01, the first time that cannot be shown.
 NEVER_MS: Final = 253_402_300_800_000
@@ -26,6 +36,9 @@ NEVER_MS: Final = 253_402_300_800_000
 _BY_TIME: Final = tuple(
     REASONS.index(reason) for reason in (Reason.TIME_NOT_REACHED, Reason.FUTURE_TIMESTAMP, Reason.NO_TIMESTAMPS)
 )
+
+#: With these reasons a segment goes, with all others it stays.
+_GOING: Final = frozenset({Reason.LOG_START, Reason.SIZE, Reason.TIME})
 
 #: In place of a reason to stay, if no segment stays.
 NONE_STAYS: Final = -1
@@ -241,6 +254,22 @@ def decide(segments: SegmentColumns, bounds: RetentionBounds, policy: TopicPolic
     )
 
 
+def kept_for_its_topic(
+    topic: str, config: TopicConfig, *, include_internal: bool, what_if: bool, looks_compacted: bool
+) -> Reason | None:
+    """Why none of a topic's segments is deleted, whatever its limits; None if they may be. A what-if uses Kafka's own
+    defaults for values that nobody set. A topic looks compacted if its segments lack offsets.
+    """
+    # A broker removes from the controller's log what snapshots cover, and asks no policy.
+    if topic == METADATA_TOPIC or config.policy.remote_storage:
+        return Reason.NOT_MODELLED
+    if topic in INTERNAL_TOPICS and not include_internal:
+        return Reason.INTERNAL_TOPIC
+    if config.unknown and not what_if:
+        return Reason.POLICY_UNKNOWN
+    return Reason.LOOKS_COMPACTED if looks_compacted and config.assumes_delete else None
+
+
 def keep_all(segments: SegmentColumns, reason: Reason) -> Decisions:
     """The decisions that keep all segments because of their topic."""
     age_from_mtime = segments.max_timestamps < 0
@@ -271,6 +300,13 @@ def _leading(flags: Flags) -> int:
 
 def _number(reason: Reason) -> int:
     return REASONS.index(reason)
+
+
+def decision_of(reason: Reason) -> Decision:
+    """What retention does with a segment for this reason."""
+    if reason in _GOING:
+        return Decision.DELETE
+    return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
 
 
 @dataclass(frozen=True, slots=True)

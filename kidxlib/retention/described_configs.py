@@ -46,15 +46,15 @@ class ConfigEntry:
 
 
 @dataclass(slots=True)
-class Block:
-    """The description of one topic, from its head line on. `of_all`: the tool was asked for all settings."""
+class DescribedTopic:
+    """A topic in the output of Kafka's tools, from its head line on. `of_all`: the tool was asked for all settings."""
 
     line: int
     of_all: bool
     entries: dict[str, ConfigEntry] = field(default_factory=dict)
 
     def configs(self) -> dict[str, ConfigEntry]:
-        """The values that retention needs."""
+        """The described values that retention needs."""
         configs = {name: config for name, config in self.entries.items() if name in DECIDING_CONFIGS}
         if (elsewhere := self.entries.get(_TIERED_ELSEWHERE)) is not None and elsewhere.value == "true":
             configs[REMOTE_STORAGE_ENABLE] = elsewhere
@@ -117,7 +117,7 @@ def is_described(path: Path, text: str) -> bool:
     )
 
 
-def _blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
+def _blocks(path: Path, text: str) -> Iterator[tuple[str, DescribedTopic]]:
     """The topics with their descriptions; a topic may come more than once."""
     topic, block = "", None
     for number, line in enumerate(text.splitlines(), start=1):
@@ -125,7 +125,7 @@ def _blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
             if block is not None:
                 yield topic, block
             # The configuration of a broker, a user, … is passed over.
-            topic, block = (head[3], Block(number, head[1] == "All")) if head[2] == "topic" else ("", None)
+            topic, block = (head[3], DescribedTopic(number, head[1] == "All")) if head[2] == "topic" else ("", None)
         elif (listed := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
             yield listed[1], _block_of_list(path, listed[2], number)
         elif line.startswith("Default configs for "):
@@ -138,7 +138,7 @@ def _blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
         yield topic, block
 
 
-def _add(path: Path, number: int, line: str, block: Block) -> None:
+def _add(path: Path, number: int, line: str, block: DescribedTopic) -> None:
     entry = _ENTRY.fullmatch(line)
     if entry is not None:
         if entry[1] in block.entries:
@@ -150,8 +150,8 @@ def _add(path: Path, number: int, line: str, block: Block) -> None:
         )
 
 
-def _block_of_list(path: Path, text: str, number: int) -> Block:
-    block = Block(number, of_all=False)
+def _block_of_list(path: Path, text: str, number: int) -> DescribedTopic:
+    block = DescribedTopic(number, of_all=False)
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
         if name in block.entries:
@@ -219,7 +219,7 @@ def _of_json(path: Path, text: str) -> Described:
 def _of_object(path: Path, topic: str, values: object) -> dict[str, ConfigEntry]:
     if not isinstance(values, dict):
         raise UsageError(f'{path}: {topic}: {quoted(values)}; expected an object, {{"cleanup.policy": "delete", …}}')
-    block = Block(0, of_all=True)
+    block = DescribedTopic(0, of_all=True)
     block.entries = {name: ConfigEntry(_text(value), of_topic=True, line=0) for name, value in values.items()}
     return block.configs()
 
@@ -228,7 +228,7 @@ def _of_properties(path: Path, text: str) -> Described:
     """The values that were set for the topic itself. Values that are not in the file are the broker's, and nobody has
     reported them.
     """
-    block = Block(0, of_all=False)
+    block = DescribedTopic(0, of_all=False)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import METADATA_TOPIC
 
 #: The name of the only policy, if a file names none or there are only options.
 _DEFAULT_NAME: Final = "default"
@@ -62,7 +61,7 @@ class TopicPolicy:
 
 
 #: Kafka's own topics, with the settings that a broker gives them.
-_INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
+INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
     "__consumer_offsets": {"cleanup": frozenset({Cleanup.COMPACT})},
     "__transaction_state": {"cleanup": frozenset({Cleanup.COMPACT})},
     "__share_group_state": {"retention_ms": UNLIMITED},
@@ -227,7 +226,7 @@ class Policy:
                     f"{self.where}: topic {topic} matches {first.match.pattern!r} and {second.match.pattern!r}; "
                     "give each an order, the smaller wins"
                 )
-        internal = _INTERNAL_TOPICS.get(topic, {})
+        internal = INTERNAL_TOPICS.get(topic, {})
         own = matching[0].values if matching else {}
         origins = {
             **dict.fromkeys(_FIELDS.values(), Origin.KAFKA),
@@ -301,14 +300,6 @@ class Reason(_Word):
 
 #: The reasons by the numbers that stand for them in columns.
 REASONS: Final = tuple(Reason)
-#: With these reasons a segment goes, with all others it stays.
-_GOING: Final = frozenset({Reason.LOG_START, Reason.SIZE, Reason.TIME})
-
-
-def decision_of(reason: Reason) -> Decision:
-    if reason in _GOING:
-        return Decision.DELETE
-    return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
 
 
 class PlanWarning(_Word):
@@ -350,19 +341,3 @@ class PlanWarning(_Word):
         "time-index-cut-short",
         "with `--from-files`: the time index ends before the largest timestamp, or is missing or empty",
     )
-
-
-def kept_for_its_topic(
-    topic: str, config: TopicConfig, *, include_internal: bool, what_if: bool, looks_compacted: bool
-) -> Reason | None:
-    """Why none of a topic's segments is deleted, whatever its limits; None if they may be. A what-if uses Kafka's own
-    defaults for values that nobody set. A topic looks compacted if its segments lack offsets.
-    """
-    # A broker removes from the controller's log what snapshots cover, and asks no policy.
-    if topic == METADATA_TOPIC or config.policy.remote_storage:
-        return Reason.NOT_MODELLED
-    if topic in _INTERNAL_TOPICS and not include_internal:
-        return Reason.INTERNAL_TOPIC
-    if config.unknown and not what_if:
-        return Reason.POLICY_UNKNOWN
-    return Reason.LOOKS_COMPACTED if looks_compacted and config.assumes_delete else None

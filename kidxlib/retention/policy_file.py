@@ -102,11 +102,12 @@ class _File(_PolicyTable):
     policy: dict[str, _PolicyTable] = Field(default_factory=dict)
 
 
-def read_policies(path: Path) -> tuple[Policy, ...]:
+def read_retention_policies(path: Path) -> tuple[Policy, ...]:
+    """Read a file of retention policies."""
     text = read_toml_text(path)
     if is_described(path, text):
         described = {
-            topic: config_of_described(path, topic, configs) for topic, configs in read_described(path, text).items()
+            topic: checked_config(path, topic, configs) for topic, configs in read_described(path, text).items()
         }
         return (Policy(described=described, where=str(path)),)
     file = parse_toml(path, text, _File)
@@ -121,8 +122,8 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
     )
 
 
-def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
-    """A topic's configuration from described values, checked as a policy file's table is; nobody has set the others.
+def checked_config(where: object, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
+    """Check described values as those of a policy file, and make a topic's configuration of them; others are not set.
     `where`, a file or a directory, is named in errors.
     """
     try:

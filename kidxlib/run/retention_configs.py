@@ -16,7 +16,7 @@ from kidxlib.log.metadata_image import ConfigOrigin, ConfigValue
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY, newest_ms
 from kidxlib.retention.described_configs import ConfigEntry
 from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig, Written
-from kidxlib.retention.policy_file import config_of_described
+from kidxlib.retention.policy_file import checked_config
 from kidxlib.run.known_topics import (
     KnownTopics,
     counted_by_origin,
@@ -213,7 +213,7 @@ class RetentionConfigs:
             name: ConfigEntry(value.value, of_topic=value.origin is ConfigOrigin.TOPIC, line=0)
             for name, value in values.get(topic, {}).items()
         }
-        return config_of_described(self.known.as_of, topic, entries)
+        return checked_config(self.known.as_of, topic, entries)
 
     def _counts_by_origin(self, configs: Configs) -> dict[str, Counter[str]]:
         """For how many topics each value was taken, by who set it."""

@@ -17,7 +17,8 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.commands import dump
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
-from kidxlib.retention.policy import PlanWarning, Reason, decision_of
+from kidxlib.retention.decide import decision_of
+from kidxlib.retention.policy import PlanWarning, Reason
 from tests.docs.messages import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read

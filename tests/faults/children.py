@@ -27,7 +27,7 @@ import pyarrow as pa
 import kidxlib.compaction.compact_partition
 import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
-from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact
+from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, Mode, compact_each_partition
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import compare_with_catalog
 from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
@@ -39,7 +39,7 @@ from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.recover import recover
-from kidxlib.retention.apply import PartitionDeletion, apply_deletions
+from kidxlib.retention.delete import PartitionDeletion, delete_planned_segments
 from kidxlib.storage.lock import locked
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.opened_log import map_log, open_local_log
@@ -247,7 +247,9 @@ def compact_until_step(
     """
     with locked(log_dir), mock.patch.object(kidxlib.compaction.compact_partition, "GROUP_FILES", 4):
         steps = _killed_before(last_step)
-        for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, use_mmap=True):
+        for change in compact_each_partition(
+            tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, use_mmap=True
+        ):
             send.send(change)
     send.send(steps())
 
@@ -275,7 +277,7 @@ def apply_until_step(
     """
     with locked(log_dir):
         steps = _killed_before(last_step)
-        apply_deletions(deletions, send.send, lambda: None)
+        delete_planned_segments(deletions, send.send, lambda: None)
     send.send(steps())
 
 

@@ -22,7 +22,7 @@ from kidxlib.compaction.compact_partition import (
     CompactionOptions,
     CompactionTask,
     Mode,
-    compact,
+    compact_each_partition,
 )
 from kidxlib.compaction.policy import Rule
 from kidxlib.format.segment_files import (
@@ -253,7 +253,7 @@ def test_nothing_is_written_in_a_log_dir_that_is_not_locked(place: Place, tmp_pa
     """Which ones to lock was looked up before; what came into another since then is left to the next run."""
     directory, tasks = _copy(place, tmp_path / "copy")
     before = {path: content for path, content in _tree(directory).items() if path.startswith("kafka-logs")}
-    done = list(compact(tasks, place.everything, Mode.APPLY, use_mmap=True))
+    done = list(compact_each_partition(tasks, place.everything, Mode.APPLY, use_mmap=True))
     assert before.items() <= _tree(directory).items()
     kept = [change for change in done if change.reason == "not-locked"]
     assert {change.place.log_dir for change in kept} == {str(directory / "kafka-logs")} and len(kept) == 8

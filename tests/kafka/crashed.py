@@ -23,7 +23,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kidxlib.operations.recover.page_cache import last_message_number, mount_of
+from kidxlib.operations.recover.page_cache import last_kernel_message_number, mount_of
 from kidxlib.records.batch_headers import BatchHeader, batches
 from kidxlib.storage.opened_log import LogFile
 from tests.kafka.reading import Seen, read_all
@@ -174,7 +174,7 @@ def why_untrusted(directory: Path) -> str | None:
     """Why the page cache is not trusted with a directory; None where it is."""
     try:
         mount_of(directory)
-        last_message_number()
+        last_kernel_message_number()
     except UntrustedError as error:
         return str(error)
     return None

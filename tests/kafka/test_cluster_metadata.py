@@ -31,7 +31,7 @@ from kidxlib.log.metadata_image import (
 )
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, TopicConfig, TopicPolicy
-from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.policy_file import read_retention_policies
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
@@ -340,7 +340,7 @@ def test_what_kafkas_tools_print_is_what_the_broker_has(broker_version: str, tmp
 
 def _read(directory: Path, text: str, topic: str) -> TopicConfig:
     (directory / "described.txt").write_text(text)
-    [policy] = read_policies(directory / "described.txt")
+    [policy] = read_retention_policies(directory / "described.txt")
     return policy.of_topic(topic)
 
 

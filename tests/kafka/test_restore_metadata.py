@@ -25,12 +25,12 @@ from kidxlib.operations.restore.inventory import LogEvidence
 from kidxlib.operations.restore.new_nodes import FormattedController, read_formatted, write_metadata
 from kidxlib.operations.restore.restored_cluster import (
     SAFE_CONFIGS,
+    ClusterEvidence,
     ConfigProof,
     RestoredCluster,
     RestoredConfig,
     RestoredPartition,
     RestoredTopic,
-    RestoreEvidence,
     cluster_metadata_records,
     restored_cluster,
     why_cluster_is_not_written,
@@ -120,7 +120,7 @@ def _new(old: Broker, directory: Path, *, is_dynamic: bool) -> Broker:
     return new
 
 
-def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) -> RestoreEvidence:
+def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) -> ClusterEvidence:
     directory_id = controller.properties.directory_id
     assert directory_id is not None
     found = []
@@ -134,7 +134,7 @@ def _known(old: Broker, controller: FormattedController, *, has_metadata: bool) 
                     topic=partition.topic, topic_id=topic_id, partition=partition.partition, leader_epoch=1, **alone
                 )
             )
-    return RestoreEvidence(
+    return ClusterEvidence(
         surviving=surviving_metadata([old.log_dir]) if has_metadata else None,
         found=found,
         brokers=[1],

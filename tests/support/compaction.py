@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kidxlib.catalog.segments import SegmentToCompact
-from kidxlib.compaction.compact_partition import CompactionOptions, CompactionTask, IndexChange, Mode, compact
+from kidxlib.compaction.compact_partition import (
+    CompactionOptions,
+    CompactionTask,
+    IndexChange,
+    Mode,
+    compact_each_partition,
+)
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
@@ -93,9 +99,9 @@ def options(
 def applied(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[IndexChange]:
     """The changes of a compaction that is applied; nobody else uses the log dirs."""
     log_dirs = frozenset(task.segments_directory.root for task in tasks if task.segments_directory is not None)
-    return list(compact(tasks, replace(how, locked=log_dirs), Mode.APPLY, use_mmap))
+    return list(compact_each_partition(tasks, replace(how, locked=log_dirs), Mode.APPLY, use_mmap))
 
 
 def planned(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[IndexChange]:
     """The changes of a compaction that is only planned."""
-    return list(compact(tasks, how, Mode.PLAN, use_mmap))
+    return list(compact_each_partition(tasks, how, Mode.PLAN, use_mmap))

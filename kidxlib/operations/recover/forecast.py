@@ -95,7 +95,7 @@ _BEFORE_WORKERS_PARTITIONS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class ForecastDrop:
     """What a broker drops of a segment as it starts.
 
     Attributes:
@@ -117,6 +117,7 @@ class Dropped:
 
     @property
     def amount(self) -> str:
+        """How much of the segment a broker is forecast to drop, in words."""
         if self.is_torn:
             return f"{self.bytes:,} bytes that are no whole batch"
         records = "an unknown number of records" if self.records is None else counted(self.records, "record")
@@ -376,7 +377,7 @@ class Forecast:
     simulation: StartupSimulation
     without_marker: StartupSimulation | None
     scan_from: int | None
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[ForecastDrop, ...]
     refusals: tuple[Refusal, ...]
     forgotten: str | None
     seen: SeenLogs
@@ -469,8 +470,8 @@ class Forecast:
 
 
 def lacks_snapshot(directory: Path, simulation: StartupSimulation, options: RecoverOptions) -> bool:
-    """Whether a broker with a clean-shutdown marker will find no producer snapshot. It then assumes that there are no
-    producers (`UnifiedLog.rebuildProducerState`). Segments from which it makes a snapshot are enough.
+    """Forecast whether a broker with a clean-shutdown marker finds no producer snapshot. It then assumes that there are
+    no producers (`UnifiedLog.rebuildProducerState`). Segments from which it makes a snapshot are enough.
     """
     kept = simulation.left
     start, end = simulation.log_start_offset, simulation.log_end_offset
@@ -533,7 +534,7 @@ def forecast_partition(
     `trusts`, the kernel is known to have all that was written (`page_cache.ensure_page_cache_kept`), and headers are
     enough.
     """
-    headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
+    headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[ForecastDrop, ...](), SeenLogs()
     without_marker: StartupSimulation | None = None
     try:
         if trusts and not stop.clean_shutdown:
@@ -643,7 +644,7 @@ def _first_segment_to_scan(
 
 def _dropped_of_segments(
     directory: Path, simulation: StartupSimulation, cut_by_broker: Collection[int], options: RecoverOptions
-) -> Iterator[Dropped]:
+) -> Iterator[ForecastDrop]:
     """What is dropped of each segment. The broker by itself drops only bytes of the segments in `cut_by_broker` (base
     offsets).
     """
@@ -655,7 +656,7 @@ def _dropped_of_segments(
             records = segment.lost_records
             if records is None and segment.action is StartupAction.DELETE:
                 records = _records_by_headers(directory, segment, options)
-            yield Dropped(
+            yield ForecastDrop(
                 base_offset=segment.base_offset,
                 from_offset=segment.base_offset if is_deleted else segment.next_offset or 0,
                 bytes=segment.lost_bytes,

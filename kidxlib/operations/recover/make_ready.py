@@ -318,8 +318,9 @@ def _kept_bytes_by_segment(simulation: StartupSimulation) -> list[tuple[int, int
 
 
 def cut_planned_logs(plan: RecoveryPlan, copies: KeptCopies) -> RecoveryPlan:
-    """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
-    dirs' locks. Return the plan of what is there now, of which nothing is to be cut.
+    """Begin to make log dirs ready: cut the logs that a plan cuts, and keep a copy of all that goes, here or as the
+    broker starts. The caller holds the log dirs' locks. Return the plan of what is there now, of which nothing is to be
+    cut.
     """
     begin_phase("cutting")
     for forecast in plan.forecasts:

@@ -96,6 +96,7 @@ class Mending:
 
     @property
     def text(self) -> str:
+        """The line that names the mended file, and says why it is mended."""
         return f"{self.path}: {self.why}"
 
     def answers(self, refusal: Refusal) -> bool:
@@ -105,7 +106,7 @@ class Mending:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmended:
+class UnmendedFile:
     """A small file that is not put in place, and why not."""
 
     path: Path
@@ -113,14 +114,15 @@ class Unmended:
 
     @property
     def text(self) -> str:
+        """The line that names the small file, and says why it is not mended."""
         return f"{self.path}: not mended: {self.why}"
 
 
-def mendings_of(broker: StoppedBroker, request: MendRequest) -> tuple[list[Mending], list[Unmended]]:
+def mendings_of(broker: StoppedBroker, request: MendRequest) -> tuple[list[Mending], list[UnmendedFile]]:
     """The files that can be put in place, and those that cannot though they are missing or do not read. Nothing is
     written.
     """
-    known, files = request.known, list[Mending | Unmended]()
+    known, files = request.known, list[Mending | UnmendedFile]()
     images, tiered = [metadata.to_end for metadata in known.read()], _remote_segments_by_directory(broker)
     for log_dir in broker.log_dirs:
         files += _mend_recovery_points(log_dir)
@@ -133,9 +135,9 @@ def mendings_of(broker: StoppedBroker, request: MendRequest) -> tuple[list[Mendi
                     files += _mend_leader_epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
                     files += _mend_topic_id(log_dir, partition, broker, images, request)
                 except (LogChangedError, OSError) as error:  # it does not hide the others
-                    files.append(Unmended(log_dir.path / name, describe_error(error)))
+                    files.append(UnmendedFile(log_dir.path / name, describe_error(error)))
     mendings = [file for file in files if isinstance(file, Mending)]
-    return mendings, [file for file in files if isinstance(file, Unmended)]
+    return mendings, [file for file in files if isinstance(file, UnmendedFile)]
 
 
 def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
@@ -153,14 +155,14 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
                 publisher.commit()
 
 
-def _mend_recovery_points(log_dir: StoppedLogDir) -> Iterator[Mending | Unmended]:
+def _mend_recovery_points(log_dir: StoppedLogDir) -> Iterator[Mending | UnmendedFile]:
     """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
     read = obstacles.accepted_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
         return
     if (why := _why_not_replaceable(path)) is not None:
-        yield Unmended(path, why)
+        yield UnmendedFile(path, why)
         return
     yield Mending(
         Directory(str(log_dir.path), ""),
@@ -172,7 +174,7 @@ def _mend_recovery_points(log_dir: StoppedLogDir) -> Iterator[Mending | Unmended
 
 def _mend_leader_epochs(
     log_dir: StoppedLogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
-) -> Iterator[Mending | Unmended]:
+) -> Iterator[Mending | UnmendedFile]:
     """Leader epochs as a broker that recovers all of the log would make them, after those of the remote segments: a
     leader without these would delete remote segments, or not find them.
     """
@@ -181,7 +183,7 @@ def _mend_leader_epochs(
     try:
         local = None if remote is None else local_log(directory, remote, log_dir.stop.of(partition))
     except OSError as error:
-        yield Unmended(path, describe_error(error))
+        yield UnmendedFile(path, describe_error(error))
         return
     what = _why_epochs_unusable(path)
     if what is None and remote is not None and local is not None:
@@ -198,18 +200,18 @@ def _mend_leader_epochs(
     if remote is not None and local is not None:
         mended = mended_epochs(remote.segments, local, of_log)
         if isinstance(mended, str):
-            yield Unmended(path, f"{what}; {mended}")
+            yield UnmendedFile(path, f"{what}; {mended}")
             return
         epochs = mended
     elif start > 0 and (why := _why_perhaps_tiered(log_dir, partition, known)) is not None:
-        yield Unmended(
+        yield UnmendedFile(
             path,
             f"{what}, {why}, and the log begins at offset {start}: without the epochs of the remote segments a leader "
             "deletes these from the bucket",
         )
         return
     if (why := _why_not_replaceable(path)) is not None:
-        yield Unmended(path, why)
+        yield UnmendedFile(path, why)
         return
     last, of = epochs.last, "the log" if remote is None else "the log and the remote segments"
     has = "no epoch" if last is None else f"epochs up to {last.epoch}, which begins at {last.start_offset}"
@@ -270,7 +272,7 @@ def _mend_topic_id(
     broker: StoppedBroker,
     images: Sequence[ClusterMetadata],
     request: MendRequest,
-) -> Iterator[Mending | Unmended]:
+) -> Iterator[Mending | UnmendedFile]:
     """The topic's id, where the metadata has the partition in this very log dir and nothing speaks against it."""
     directory = log_dir.path / partition.directory
     path = directory / PARTITION_METADATA
@@ -281,20 +283,20 @@ def _mend_topic_id(
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:
-        yield Unmended(path, f"it cannot be read: {error.strerror}")
+        yield UnmendedFile(path, f"it cannot be read: {error.strerror}")
         return
     else:
         return
     assigned = [(metadata, metadata.assignments.get(partition)) for metadata in images]
     why = _why_topic_id_uncertain(log_dir, partition, broker, assigned, request) or _why_not_replaceable(path)
     if why is not None:
-        yield Unmended(path, why)
+        yield UnmendedFile(path, why)
         return
     [(metadata, _)] = assigned
     topic_id = metadata.topics[partition.topic]
     confirmed, testimony = _confirm_topic_id(log_dir, partition, topic_id, request)
     if not confirmed:
-        yield Unmended(path, testimony)
+        yield UnmendedFile(path, testimony)
         return
     yield Mending(
         Directory(str(log_dir.path), partition.directory),
@@ -351,7 +353,7 @@ def _why_topic_id_uncertain(
     return None
 
 
-def _mend_metadata_snapshot(log_dir: StoppedLogDir) -> Iterator[Mending | Unmended]:
+def _mend_metadata_snapshot(log_dir: StoppedLogDir) -> Iterator[Mending | UnmendedFile]:
     """The latest snapshot of the cluster's metadata, if it cannot be read and the other files lead to its end."""
     directory = log_dir.path / METADATA_DIRECTORY
     if not directory.is_dir():
@@ -367,15 +369,15 @@ def _mend_metadata_snapshot(log_dir: StoppedLogDir) -> Iterator[Mending | Unmend
     else:
         return
     if name not in what:
-        yield Unmended(directory, what)
+        yield UnmendedFile(directory, what)
         return
     try:
         without = read_replica(directory, lambda record: False, left_out=name)
     except (ClusterMetadataError, OSError) as error:
-        yield Unmended(directory / name, f"without it the metadata does not read either: {error}")
+        yield UnmendedFile(directory / name, f"without it the metadata does not read either: {error}")
         return
     if without.end_offset < latest.end_offset:
-        yield Unmended(
+        yield UnmendedFile(
             directory / name,
             f"without it the metadata ends at offset {without.end_offset}, below {latest.end_offset}, its own end",
         )
@@ -453,8 +455,8 @@ def _testimony_of_replica(
     )
 
 
-def replica_places(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[ComparedPlace]:
-    """The places that somebody has named with `--replica`; none may be one of the broker's log dirs."""
+def replicas_to_mend_by(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[ComparedPlace]:
+    """The replicas that may confirm a mended topic id (`--replica`); none may be one of the broker's log dirs."""
     places = [list_place(text) for text in texts]
     for place in places:
         own = {str(path.resolve()) for path in log_dirs} & {str(path) for path in place.log_dirs}

@@ -126,7 +126,8 @@ class KernelMessage:
     text: str
 
 
-def last_message_number() -> int:
+def last_kernel_message_number() -> int:
+    """The number of the last message of the kernel's log; −1: there is none."""
     return max((message.number for message in _kernel_messages()), default=-1)
 
 
@@ -254,7 +255,7 @@ def _file_system_type(mount_id: int) -> str | None:
 
 def note_page_cache(log_dirs: Sequence[Path]) -> None:
     """Note in each log dir that all in it is right and flushed. The caller has seen to that, and holds the locks."""
-    last_number = last_message_number()
+    last_number = last_kernel_message_number()
     for log_dir in log_dirs:
         content = json.dumps({"version": _NOTE_VERSION, **mount_of(log_dir), "kernel_log": last_number}, indent=2)
         publish_log_dir_files({log_dir: {NOTE: f"{content}\n".encode()}})
@@ -318,7 +319,7 @@ class HeadersRead:
 def read_cached_headers(
     directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
 ) -> HeadersRead | None:
-    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_page_cache_kept`).
+    """Trust the page cache with a partition's unflushed logs (`ensure_page_cache_kept`), and read headers alone.
 
     `options` must be without checksums. `reader` gets the result of recovering each segment. Return None if a log is
     not on the file system of its log dir.
@@ -443,6 +444,7 @@ def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
 
 
 def is_sound_snapshot(path: Path) -> bool:
+    """Whether a producer snapshot is there and whole, so that the unflushed segments before it need not be read."""
     try:
         with path.open("rb") as file:
             read_snapshot(file.read(SNAPSHOT_BYTES_MAX))

@@ -58,15 +58,16 @@ FoundBefore: TypeAlias = Callable[[str, RecoverOptions], EarlierRead | None]
 
 
 def log_path(directory: Path, base_offset: int) -> str:
-    """The path by which `LogReader` and `read_logs_together` know a log."""
+    """The path of a log to read for a forecast, as `LogReader` and `read_logs_together` know it."""
     return f"{directory}/{segment_file(base_offset, LOG_SUFFIX)}"
 
 
 def read_logs_together(
     logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: KeptScansWriter | None
 ) -> dict[str, EarlierRead]:
-    """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
-    left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
+    """Read small logs for forecasts in one pass, by their paths. One that is not small, that cannot be read or that
+    changes meanwhile is left out: who needs it reads it alone, and says what is wrong. `room` is that of
+    `OpenedTogether`.
     """
     if not logs:
         return {}

@@ -21,7 +21,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import ComparedPlace
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.make_ready import KeptCopies, cut_planned_logs, make_ready
-from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of, replica_places
+from kidxlib.operations.recover.mend import Mending, MendRequest, UnmendedFile, mend, mendings_of, replicas_to_mend_by
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_page_cache_kept, note_page_cache
 from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan, recovery_plan
 from kidxlib.operations.recover.refusals import refusals_to_apply
@@ -325,7 +325,7 @@ def recover_log_dirs(request: RecoverRequest, backend: Backend, *, as_it_comes: 
     with contextlib.ExitStack() as stack:
         try:
             broker = _lock_and_read_broker(request, stack)
-            replicas = replica_places(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
+            replicas = replicas_to_mend_by(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
@@ -370,10 +370,10 @@ class _Inspection:
     plan: RecoveryPlan
     refusals: Sequence[Refusal]
     mendings: Sequence[Mending]
-    unmended: Sequence[Unmended]
+    unmended: Sequence[UnmendedFile]
 
     @property
-    def to_show(self) -> list[Mending | Unmended]:
+    def to_show(self) -> list[Mending | UnmendedFile]:
         return [*self.mendings, *self.unmended]
 
 
@@ -401,7 +401,7 @@ def _inspect_log_dirs(
     )
     warn_of_first(_warnings(request, plan, known))
     mendings: list[Mending] = []
-    unmended: list[Unmended] = []
+    unmended: list[UnmendedFile] = []
     if request.mends:
         mend_request = MendRequest(
             request.accepted_topics,

@@ -32,7 +32,7 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPa
 from kidxlib.indexing.plan import Plan, add_segments, find_partitions
 from kidxlib.indexing.source import ANY_TOPIC, IndexPlace
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.forecast import Dropped, Forecast, ForecastTask, forecasts_of
+from kidxlib.operations.recover.forecast import Forecast, ForecastDrop, ForecastTask, forecasts_of
 from kidxlib.operations.recover.read_logs import EarlierRead, FoundBefore, log_path
 from kidxlib.operations.recover.stopped_broker import Refusal, StoppedBroker, StoppedLogDir, log_dir_as_source
 from kidxlib.recovery.options import RecoverOptions
@@ -83,11 +83,12 @@ class PlannedAbsentPartition:
 
     @property
     def text(self) -> str:
+        """The line of a recovery plan on the absent partition."""
         return f"{self.directory}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LossInPlan:
     """Offsets of a partition that are gone before the broker starts."""
 
     directory: Path
@@ -96,6 +97,7 @@ class Loss:
 
     @property
     def text(self) -> str:
+        """The line of a recovery plan that says what is gone."""
         return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
 
 
@@ -146,7 +148,7 @@ class RecoveryPlan:
         return list(itertools.chain.from_iterable(self.by_log_dir.values()))
 
     @property
-    def dropped(self) -> list[tuple[Forecast, Dropped]]:
+    def dropped(self) -> list[tuple[Forecast, ForecastDrop]]:
         return [(forecast, dropped) for forecast in self.forecasts for dropped in forecast.dropped]
 
     @property
@@ -251,15 +253,19 @@ class RecoveryPlan:
         ]
 
     @property
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[LossInPlan]:
         """Offsets that the broker had by its checkpoints, and that are gone, whether or not somebody accepts that."""
         ended = [
-            Loss(forecast.directory, forecast.gone, forecast.stop.why_empty if forecast.is_empty else forecast.lost_end)
+            LossInPlan(
+                forecast.directory, forecast.gone, forecast.stop.why_empty if forecast.is_empty else forecast.lost_end
+            )
             for forecast in self.forecasts
             if forecast.gone and not forecast.refusals
         ]
         absent = [
-            Loss(partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why)
+            LossInPlan(
+                partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why
+            )
             for partition in self.absent
             if partition.stop.known_end and not partition.found.aside
         ]
@@ -329,7 +335,7 @@ def recovery_plan(
     start = time.monotonic()
     goes_alone = alone and level is RecoverLevel.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
-    listed = {log_dir.path: list_log_dir_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
+    listed = {log_dir.path: list_planned_partitions(log_dir, known, topics) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
@@ -369,7 +375,7 @@ def log_dirs_with_forecasts(
     """
     by_log_dir: dict[Path, list[Forecast]] = {}
     for log_dir in broker.log_dirs:
-        listed = list_log_dir_partitions(log_dir, known)
+        listed = list_planned_partitions(log_dir, known)
         directories = [log_dir.path / partition.directory.path.name for partition in listed.partitions]
         expected = {directory for directory in forecasts if directory.parent == log_dir.path}
         if gone := expected.difference(directories):
@@ -526,8 +532,10 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
         yield PlannedAbsentPartition(absent, stop.of(absent.partition), is_only_copy)
 
 
-def list_log_dir_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
-    """The partitions and segments of a log dir, without the cluster's metadata, which a broker always recovers."""
+def list_planned_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
+    """The partitions that a recovery plan has of a log dir: all but the cluster's metadata, which a broker always
+    recovers.
+    """
     source = log_dir_as_source(log_dir)
     plan = find_partitions(
         (source,),

@@ -18,18 +18,18 @@ from kidxlib.catalog.rows import Int32, PartitionOfSource, column, kinds_of, row
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.plan_work import (
-    PartitionRule,
-    PartitionSegments,
+    PartitionPlanRule,
     PartitionsToPlan,
+    PartitionToPlan,
     PlanOptions,
-    partitions_of,
+    split_into_partitions,
 )
 from kidxlib.operations.retention.segments_to_plan import (
     FACTS_OF_OFFSETS,
-    PresentSegments,
+    SegmentsToPlan,
     partitions_to_plan,
-    present_topics,
     topics_that_look_compacted,
+    topics_to_plan,
 )
 from kidxlib.retention.decide import NONE_STAYS, Candidates, Ladder, Longs, decide_for_limits, reasons_of_first
 from kidxlib.retention.policy import DECIDING_CONFIGS, REASONS, UNLIMITED, Origin, Policy, TopicConfig
@@ -98,16 +98,16 @@ def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> I
     """Rows of `WHAT_IF`, one for each partition, from shares with both policies of each topic."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
-        partitions = [_what_if_row(partition, share, options) for partition in partitions_of(rows)]
+        partitions = [_what_if_row(partition, share, options) for partition in split_into_partitions(rows)]
         struct = pa.array(partitions, WHAT_IF.field("partition").type)
         yield ItemRows(segments=rows.num_rows, batches=[pa.RecordBatch.from_arrays([struct], schema=WHAT_IF)])
 
 
-def _what_if_row(partition: PartitionSegments, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
+def _what_if_row(partition: PartitionToPlan, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
     topic = partition.of_first_row("topic")
     configs = share.configs[topic]
-    rule = PartitionRule.of_partition(partition, configs[_LADDER_POLICY], options, share.compacted_topics)
-    own = PartitionRule.of_partition(
+    rule = PartitionPlanRule.of_partition(partition, configs[_LADDER_POLICY], options, share.compacted_topics)
+    own = PartitionPlanRule.of_partition(
         partition, configs[_CONFIGURED_POLICY], replace(options, what_if=False), share.compacted_topics
     )
     segments = partition.segments
@@ -146,7 +146,7 @@ def _what_if_row(partition: PartitionSegments, share: PartitionsToPlan, options:
 
 
 def _deleted_by_ladder(
-    partition: PartitionSegments, rule: PartitionRule, now_ms: int
+    partition: PartitionToPlan, rule: PartitionPlanRule, now_ms: int
 ) -> tuple[Longs, Candidates | None]:
     """How many segments go at a time with each pair of limits; and the candidates, where limits decide."""
     if rule.kept is not None:
@@ -177,9 +177,9 @@ def try_ladder(
     completed from the clusters' metadata; `paths` are those of sources, by name.
     """
     tables = backend.catalog.tables
-    known = present_topics(tables)
+    known = topics_to_plan(tables)
     topics = sorted(set().union(*known.values()))
-    segments = PresentSegments(tables, None, list(known), topics)
+    segments = SegmentsToPlan(tables, None, list(known), topics)
     configured = RetentionConfigs.from_metadata(
         metadata, paths, segments.sources, lambda: segments.read_columns(["topic_id"])
     )

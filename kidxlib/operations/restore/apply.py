@@ -5,7 +5,7 @@ The metadata comes last: until then the new directories are those of an empty cl
 sets the copies aside, and removes none. Some partitions are copied at a time: while the next ones are, those that are
 there are looked at from memory, as a broker would look at them.
 
-Before there is metadata, what consumers will get is read from the new log dirs (`RestoredContents`): counts and digests
+Before there is metadata, what consumers will get is read from the new log dirs (`AppliedContents`): counts and digests
 of records in both isolation levels. `restore-check` compares them with the running cluster. What was copied was read
 back from the disk, and nothing that no broker keeps is in there any longer. Logs without transactions are read as soon
 as they are there (`_is_read_alone`), others once all is ready for the first start. A partition whose beginning is in a
@@ -51,7 +51,7 @@ from kidxlib.operations.recover.recovery_plan import RecoverLevel, RecoveryPlan,
 from kidxlib.operations.recover.stopped_broker import StoppedBroker, stopped_broker
 from kidxlib.operations.restore.bucket import TakenBucket
 from kidxlib.operations.restore.choose_replicas import ChosenReplica
-from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, RestoredLog, digest_logs
+from kidxlib.operations.restore.contents_work import CONTENTS, THREADS_MAX, LogToDigest, digest_logs
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC
 from kidxlib.operations.restore.new_nodes import UNFINISHED, NewBroker, write_metadata
 from kidxlib.operations.restore.record_digest import IsolatedRecords
@@ -96,12 +96,13 @@ class Restored:
     """What a restore has copied, and what consumers will get of it."""
 
     copied: Copied
-    contents: RestoredContents
+    contents: AppliedContents
 
 
 @dataclass(frozen=True, slots=True)
-class RestoredContents:
-    """
+class AppliedContents:
+    """The contents of the restored partitions, once the plan is carried out.
+
     Attributes:
         partitions: in order.
         groups: as in `GroupOffsets.expected`; None: a partition of `__consumer_offsets` cannot be read.
@@ -111,6 +112,7 @@ class RestoredContents:
     groups: Mapping[tuple[str, TopicPartition], int] | None
 
     def as_json(self) -> dict[str, Any]:
+        """The contents in the JSON of the applied plan, by which `restore-check` compares."""
         groups = None
         if self.groups is not None:
             groups = [
@@ -428,7 +430,7 @@ def _is_read_alone(replica: ChosenReplica) -> bool:
     return replica.is_leader and source is not None and not (source.may_have_transactions or source.begins_in_bucket)
 
 
-def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_PartitionContents]) -> RestoredContents:
+def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_PartitionContents]) -> AppliedContents:
     """Read the records of a plan's partitions from the new log dirs, but for those that are `known` already. The
     offsets of groups are the plan's.
 
@@ -448,7 +450,7 @@ def _read_contents(plan: RestorePlan, reader: _RecordReader, known: Sequence[_Pa
     contents = [*known, *reader.read(logs, "contents", is_small=is_small)]
     contents.sort(key=lambda each: each.topic_partition)
     is_read = all(each.committed for each in contents if each.topic_partition.topic == OFFSETS_TOPIC)
-    return RestoredContents(contents, plan.groups.expected if is_read else None)
+    return AppliedContents(contents, plan.groups.expected if is_read else None)
 
 
 class _RecordReader:
@@ -458,7 +460,7 @@ class _RecordReader:
         self.engine = engine
         self._died = ""
 
-    def read(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> list[_PartitionContents]:
+    def read(self, logs: Sequence[LogToDigest], name: str, *, is_small: bool) -> list[_PartitionContents]:
         """Read the records of restored logs while a plan is applied, as `Work` of a name that no other has. One that
         cannot be read says why.
         """
@@ -474,7 +476,7 @@ class _RecordReader:
         unread = {"uncommitted": None, "committed": None, "why": why}
         return [_partition_contents(log, rows.get(log.number, unread)) for log in logs]
 
-    def _rows(self, logs: Sequence[RestoredLog], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
+    def _rows(self, logs: Sequence[LogToDigest], name: str, *, is_small: bool) -> dict[int, Mapping[str, Any]]:
         units = into_bins(logs, self.engine.cores)
         with self.engine.abandoning():
             staged = self.engine.run(Work(name, units, digest_logs, CONTENTS, is_small=is_small))
@@ -483,7 +485,7 @@ class _RecordReader:
         return {row["number"]: row for row in rows}
 
 
-def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> _PartitionContents:
+def _partition_contents(log: LogToDigest, row: Mapping[str, Any]) -> _PartitionContents:
     levels = (row["uncommitted"], row["committed"])
     uncommitted, committed = (None if level is None else IsolatedRecords(**level) for level in levels)
     return _PartitionContents(
@@ -496,13 +498,13 @@ def _partition_contents(log: RestoredLog, row: Mapping[str, Any]) -> _PartitionC
     )
 
 
-def _restored_logs(leaders: Iterable[ChosenReplica], cores: int) -> list[RestoredLog]:
+def _restored_logs(leaders: Iterable[ChosenReplica], cores: int) -> list[LogToDigest]:
     listed = list(leaders)
     bytes_of_core = sum(leader.kept_bytes for leader in listed) // cores
     return [replace(_restored_log(leader, bytes_of_core), number=number) for number, leader in enumerate(listed)]
 
 
-def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
+def _other_logs(plan: RestorePlan, cores: int) -> list[LogToDigest]:
     """The leader's log of each partition that is not read alone. One that begins empty is in no log dir yet."""
     bucket, why_not = None, "its beginning is in a bucket, and none is named"
     try:
@@ -514,7 +516,7 @@ def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     bytes_of_core = sum(leader.kept_bytes for leader in leaders) // cores
     logs = [_with_beginning(leader, _restored_log(leader, bytes_of_core), bucket, why_not) for leader in leaders]
     logs += [
-        RestoredLog(topic_partition=TopicPartition(topic.name, partition.partition))
+        LogToDigest(topic_partition=TopicPartition(topic.name, partition.partition))
         for topic in plan.cluster.topics
         for partition in topic.partitions
         if partition.begins_empty
@@ -522,10 +524,10 @@ def _other_logs(plan: RestorePlan, cores: int) -> list[RestoredLog]:
     return [replace(log, number=number) for number, log in enumerate(logs)]
 
 
-def _restored_log(leader: ChosenReplica, bytes_of_core: int) -> RestoredLog:
+def _restored_log(leader: ChosenReplica, bytes_of_core: int) -> LogToDigest:
     """The log of a leader. `bytes_of_core` is a core's share of all logs: several threads read a log of more."""
     source = leader.copied_from
-    return RestoredLog(
+    return LogToDigest(
         log_dir=leader.log_dir,
         topic_partition=leader.topic_partition,
         start_offset=source.first_offset,
@@ -537,7 +539,7 @@ def _restored_log(leader: ChosenReplica, bytes_of_core: int) -> RestoredLog:
     )
 
 
-def _with_beginning(leader: ChosenReplica, log: RestoredLog, bucket: SourceBucket | None, why_not: str) -> RestoredLog:
+def _with_beginning(leader: ChosenReplica, log: LogToDigest, bucket: SourceBucket | None, why_not: str) -> LogToDigest:
     """A log with what a bucket has before it."""
     if not leader.copied_from.begins_in_bucket:
         return log
@@ -553,7 +555,7 @@ def _bucket_of_restored_cluster(taken: TakenBucket, brokers: Sequence[NewBroker]
     return replace(bucket, directories=layout.list_partitions(bucket.place))
 
 
-def _bucket_with_partition_alone(bucket: SourceBucket, log: RestoredLog) -> SourceBucket:
+def _bucket_with_partition_alone(bucket: SourceBucket, log: LogToDigest) -> SourceBucket:
     """A bucket with one partition, as a worker gets it."""
     directories, visible = bucket.directories or {}, bucket.visible or {}
     wanted = log.id_partition

@@ -67,8 +67,8 @@ class JudgedReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The replicas of a partition.
+class ReplicaChoice:
+    """The choice among the replicas of a partition.
 
     Attributes:
         others: all other replicas that the sources have, in the order of nodes.
@@ -288,7 +288,7 @@ def choose_leaders(
     engine: Engine,
     assignments: Mapping[TopicPartition, Assignment],
     settled: Container[TopicPartition] = (),
-) -> list[Choice]:
+) -> list[ReplicaChoice]:
     """Choose among the replicas of each partition. Those that are to agree are read side by side.
 
     Args:
@@ -310,7 +310,7 @@ def choose_leaders(
     return [_best(each, assignments.get(each[0].leader.topic_partition)) for each in choices]
 
 
-def _best(choices: Sequence[Choice], assignment: Assignment | None) -> Choice:
+def _best(choices: Sequence[ReplicaChoice], assignment: Assignment | None) -> ReplicaChoice:
     """The choice with whose leader most others agree; of equal ones the first."""
     best = max(choices, key=lambda choice: choice.agreeing)
     by_majority = any(choice.agreeing < best.agreeing for choice in choices)
@@ -338,7 +338,7 @@ def _why_before(
 
 def _compared(
     leaders: Sequence[tuple[InventoryReplica, Sequence[InventoryReplica]]], known: KnownTopics, engine: Engine
-) -> list[Choice]:
+) -> list[ReplicaChoice]:
     """What becomes of all replicas of each partition, if this one leads."""
     of_brokers: defaultdict[tuple[int, int], list[tuple[InventoryReplica, InventoryReplica]]] = defaultdict(list)
     for leader, replicas in leaders:
@@ -354,7 +354,7 @@ def _compared(
         for (leader, replica), findings in zip(of_two, compared, strict=True):
             judged[id(leader), id(replica)] = _judge(leader, replica, findings)
     return [
-        Choice(
+        ReplicaChoice(
             leader,
             tuple(
                 judged.get((id(leader), id(each))) or _judged_as_empty(each) for each in replicas if each is not leader
@@ -433,7 +433,8 @@ class ReplicaPlacement:
         self._copies: Counter[Path] = Counter()
         self._sizes = {path: size for broker in brokers for path, size in disk_sizes(broker.log_dirs).items()}
 
-    def place(self, choice: Choice) -> Iterator[ChosenReplica]:
+    def place(self, choice: ReplicaChoice) -> Iterator[ChosenReplica]:
+        """Choose the new broker and log dir of each replica of a partition."""
         leader, partition = choice.leader, choice.leader.topic_partition
         judged = {other.replica.node_id: other for other in choice.others}
         assignment = None if self._surviving is None else self._surviving.metadata.assignments.get(partition)

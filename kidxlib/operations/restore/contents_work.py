@@ -53,8 +53,8 @@ CONTENTS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoredLog:
-    """A log that leads its partition.
+class LogToDigest:
+    """A restored log to digest: that of its partition's leader.
 
     Attributes:
         number: its place among all logs.
@@ -88,7 +88,7 @@ class RestoredLog:
         return replace(self, threads=min(max(self.threads, threads), THREADS_MAX))
 
 
-def digest_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
+def digest_logs(logs: Iterable[LogToDigest]) -> Iterator[ItemRows]:
     """In a worker: what consumers will get of some logs. While one is read from the disk, another is digested.
 
     A log is taken once there is a thread for it: the next ones are not begun after an interruption.
@@ -103,7 +103,7 @@ def digest_logs(logs: Iterable[RestoredLog]) -> Iterator[ItemRows]:
         yield from (each.result() for each in as_completed(begun))
 
 
-def _log_contents(log: RestoredLog) -> ItemRows:
+def _log_contents(log: LogToDigest) -> ItemRows:
     levels: tuple[IsolatedRecords, ...] = ()
     why = log.why_not
     try:
@@ -115,7 +115,7 @@ def _log_contents(log: RestoredLog) -> ItemRows:
     return ItemRows(segments=1, log_bytes=log.log_bytes, rows=[{"contents": row}])
 
 
-def _read_at_isolation_levels(log: RestoredLog) -> tuple[IsolatedRecords, IsolatedRecords]:
+def _read_at_isolation_levels(log: LogToDigest) -> tuple[IsolatedRecords, IsolatedRecords]:
     """The records at both isolation levels. Where no transaction was aborted or is open, they are the same."""
     if log.start_offset == log.end_offset:
         nothing = IsolatedRecords(end_offset=log.end_offset, records=0, digest=RecordDigest().hexdigest())
@@ -132,7 +132,7 @@ def _read_at_isolation_levels(log: RestoredLog) -> tuple[IsolatedRecords, Isolat
     return _digest_records(_log_read_plan(request, log), log.end_offset, log.threads), committed
 
 
-def _log_read_request(log: RestoredLog) -> ReadRequest:
+def _log_read_request(log: LogToDigest) -> ReadRequest:
     """What is to be read of a log: all that is in its log dir, and before it what the bucket has, if one is given."""
     assert log.log_dir is not None
     directory = log.log_dir / log.topic_partition.directory
@@ -164,7 +164,7 @@ def _log_read_request(log: RestoredLog) -> ReadRequest:
     )
 
 
-def _log_read_plan(request: ReadRequest, log: RestoredLog) -> ReadPlan:
+def _log_read_plan(request: ReadRequest, log: LogToDigest) -> ReadPlan:
     """Plan what is read of a log. Its checkpoints are not read for it: each has an entry for every partition. Without a
     high watermark its end is not looked for, which without an index takes all headers of the last log.
     """

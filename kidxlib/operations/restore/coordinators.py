@@ -199,7 +199,7 @@ def _records_of_log(forecast: Forecast) -> Iterator[tuple[BatchHeader, Record]]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class BehindEnd:
+class GroupBehindEnd:
     """An offset that a group has committed, or may yet commit by a transaction, behind the end of a log."""
 
     group: str
@@ -228,7 +228,7 @@ class GroupOffsets:
     """
 
     expected: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    behind: Sequence[BehindEnd] = ()
+    behind: Sequence[GroupBehindEnd] = ()
     not_restored: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -265,7 +265,7 @@ def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, 
         ends: where each restored partition ends.
     """
     expected: dict[tuple[str, TopicPartition], int] = {}
-    behind: list[BehindEnd] = []
+    behind: list[GroupBehindEnd] = []
     not_restored: Counter[str] = Counter()
     missing: Counter[TopicPartition] = Counter()
     topics = {partition.topic for partition in ends}
@@ -278,7 +278,7 @@ def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, 
             elif end is None:
                 not_restored[partition.topic] += 1
             elif offset > end:
-                behind.append(BehindEnd(group, partition, offset, end))
+                behind.append(GroupBehindEnd(group, partition, offset, end))
                 expected[group, partition] = end
     return GroupOffsets(
         dict(sorted(expected.items())),
@@ -288,9 +288,9 @@ def group_offsets(read: Iterable[CoordinatorLog], ends: Mapping[TopicPartition, 
     )
 
 
-def write_resets(path: Path, behind: Iterable[BehindEnd]) -> None:
-    """Write the file for `kafka-consumer-groups --reset-offsets --from-file`: group, topic, partition, offset
-    (`CsvUtils.CsvRecordWithGroup`).
+def write_group_resets(path: Path, behind: Iterable[GroupBehindEnd]) -> None:
+    """Write the file that sets the restored groups back, for `kafka-consumer-groups --reset-offsets --from-file`:
+    group, topic, partition, offset (`CsvUtils.CsvRecordWithGroup`).
     """
     text = io.StringIO()
     rows = ((each.group, each.topic_partition.topic, each.topic_partition.partition, each.end) for each in behind)

@@ -437,8 +437,8 @@ def _why_not_this_cluster(
 
 
 @dataclass(frozen=True, slots=True)
-class FileSystemSpace:
-    """A file system with new log dirs.
+class SpaceForNewLogDirs:
+    """The space on a file system with new log dirs.
 
     Attributes:
         needed: the bytes that copies and the files beside them take there.
@@ -457,7 +457,7 @@ class FileSystemSpace:
 
     @property
     def why_not(self) -> str | None:
-        """Why nothing is restored into it; None where all fits."""
+        """Why the new log dirs cannot take what is restored; None where all fits."""
         if self.free_files is not None and self.files > self.free_files:
             return (
                 f"{', '.join(map(str, self.log_dirs))}: what is restored there needs {self.files:,} files and "
@@ -472,7 +472,7 @@ class FileSystemSpace:
         )
 
 
-def space_needed(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, InventoryReplica]]) -> list[FileSystemSpace]:
+def space_needed(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, InventoryReplica]]) -> list[SpaceForNewLogDirs]:
     """How much copies need, and how much there is, on the file system of each new log dir that is there.
 
     Args:
@@ -500,7 +500,7 @@ def space_needed(log_dirs: Iterable[Path], copies: Iterable[tuple[Path, Inventor
         needed[device] += _side_file_bytes(source, of_logs, len(logs), block)
         files[device] += _FILES_PER_PARTITION + len(logs) * _FILES_PER_LOG
     return [
-        FileSystemSpace(
+        SpaceForNewLogDirs(
             paths, needed[device], shared[device], _free_bytes(paths[0]), files[device], _free_files(paths[0])
         )
         for device, paths in by_device.items()

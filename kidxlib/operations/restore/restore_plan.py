@@ -24,10 +24,10 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.operations.restore.bucket import Bucket, Taken, TakenBucket, take_from_bucket
+from kidxlib.operations.restore.bucket import BucketSource, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
-    Choice,
     ChosenReplica,
+    ReplicaChoice,
     ReplicaPlacement,
     choose_leaders,
     sort_out_replicas,
@@ -35,9 +35,9 @@ from kidxlib.operations.restore.choose_replicas import (
 from kidxlib.operations.restore.coordinators import OFFSETS_TOPIC, TRANSACTION_TOPIC, GroupOffsets, group_offsets
 from kidxlib.operations.restore.inventory import Inventory, InventoryReplica
 from kidxlib.operations.restore.new_nodes import (
-    FileSystemSpace,
     FormattedController,
     NewBroker,
+    SpaceForNewLogDirs,
     space_needed,
     why_not_into_brokers,
     why_not_into_controllers,
@@ -45,10 +45,10 @@ from kidxlib.operations.restore.new_nodes import (
 from kidxlib.operations.restore.restored_cluster import (
     MIN_IN_SYNC,
     UNASSIGNED,
+    ClusterEvidence,
     RestoredCluster,
     RestoredPartition,
     RestoredTopic,
-    RestoreEvidence,
     hold_lifting_arguments,
     restored_cluster,
     why_cluster_is_not_written,
@@ -61,7 +61,12 @@ from kidxlib.operations.restore.surviving_metadata import (
     only_topics,
     surviving_or_refused,
 )
-from kidxlib.operations.restore.until_offsets import GivenEnds, cut_commits, never_ended, plan_ends
+from kidxlib.operations.restore.until_offsets import (
+    GivenEnds,
+    commits_cut_by_given_ends,
+    open_without_given_end,
+    plan_ends,
+)
 from kidxlib.retention.described_configs import OwnSettings
 from kidxlib.text.words import counted
 
@@ -114,7 +119,7 @@ class RestorePlan:
     lost: Sequence[str]
     disagreements: Sequence[str]
     left_out: Sequence[str]
-    space: Sequence[FileSystemSpace]
+    space: Sequence[SpaceForNewLogDirs]
     refusals: Sequence[str]
     ends: GivenEnds
     groups: GroupOffsets
@@ -299,7 +304,7 @@ def plan_restore(
     controllers: Sequence[FormattedController],
     proven: Mapping[str, OwnSettings],
     engine: Engine,
-    bucket: Bucket | None = None,
+    bucket: BucketSource | None = None,
 ) -> RestorePlan:
     """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
     newest = surviving_or_refused(inventory.paths)
@@ -311,7 +316,7 @@ def plan_restore(
     placement = ReplicaPlacement(brokers, surviving)
     placed = [list(placement.place(choice)) for choice in choices]
     replicas = list(chain.from_iterable(placed))
-    known = RestoreEvidence(
+    known = ClusterEvidence(
         surviving=surviving,
         found=list(_partitions_found(choices, placed, brokers)),
         brokers=[broker.node_id for broker in brokers],
@@ -360,7 +365,7 @@ def _planned_ends_and_leaders(
     partitions: Sequence[Sequence[InventoryReplica]],
     surviving: SurvivingMetadata | None,
     engine: Engine,
-) -> tuple[GivenEnds, list[Choice]]:
+) -> tuple[GivenEnds, list[ReplicaChoice]]:
     elsewhere = {partition for broker in inventory.brokers for partition in broker.partitions}
     assignments = {} if surviving is None else surviving.metadata.assignments
     ends = plan_ends(options.until, partitions, elsewhere, engine.cores, assignments)
@@ -370,7 +375,7 @@ def _planned_ends_and_leaders(
 
 
 def _plan_refusals(
-    plan: RestorePlan, known: RestoreEvidence, choices: Sequence[Choice], of_sources: Iterable[str]
+    plan: RestorePlan, known: ClusterEvidence, choices: Sequence[ReplicaChoice], of_sources: Iterable[str]
 ) -> Iterator[str]:
     options, brokers = plan.options, plan.brokers
     yield from why_not_into_brokers(brokers, plan.inventory.brokers, keeps_cluster_id=options.keeps_cluster_id)
@@ -416,7 +421,7 @@ _TOLD_BY_CHECKPOINTS: Final = {
 
 
 def _partitions_found(
-    choices: Iterable[Choice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
+    choices: Iterable[ReplicaChoice], placed: Iterable[Sequence[ChosenReplica]], brokers: Iterable[NewBroker]
 ) -> Iterator[RestoredPartition]:
     ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
     for choice, replicas in zip(choices, placed, strict=True):
@@ -435,7 +440,7 @@ def _partitions_found(
         )
 
 
-def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
+def _lost_records(choices: Iterable[ReplicaChoice], inventory: Inventory, ends: GivenEnds) -> Iterator[str]:
     """Records that consumers have seen, or whole batches, that no copied log has; but for those behind a given end."""
     marks: Counter[TopicPartition] = Counter()
     for broker in inventory.brokers:
@@ -459,7 +464,7 @@ def _lost_records(choices: Iterable[Choice], inventory: Inventory, ends: GivenEn
             )
 
 
-def _first_records_of_followers(choices: Iterable[Choice]) -> Iterator[str]:
+def _first_records_of_followers(choices: Iterable[ReplicaChoice]) -> Iterator[str]:
     """Records before the leader's first log, which it has lost by its leader epochs: another replica that has them
     deletes them as it follows (`UnifiedLog.maybeIncrementLogStartOffset`).
     """
@@ -475,7 +480,7 @@ def _first_records_of_followers(choices: Iterable[Choice]) -> Iterator[str]:
             )
 
 
-def _partitions_without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
+def _partitions_without_in_sync(choices: Iterable[ReplicaChoice], surviving: SurvivingMetadata | None) -> Iterator[str]:
     """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
     for choice in choices if surviving is not None else ():
         if choice.leader.origin is not None:
@@ -534,7 +539,9 @@ def _partitions_named_elsewhere(
             )
 
 
-def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], cluster: RestoredCluster) -> GroupOffsets:
+def _planned_group_offsets(
+    inventory: Inventory, choices: Iterable[ReplicaChoice], cluster: RestoredCluster
+) -> GroupOffsets:
     ends = {TopicPartition(topic.name, each.partition): 0 for topic in cluster.topics for each in topic.partitions}
     leaders = {choice.leader.topic_partition: choice.leader for choice in choices}
     ends |= {partition: leader.end_offset for partition, leader in leaders.items()}
@@ -543,16 +550,16 @@ def _planned_group_offsets(inventory: Inventory, choices: Iterable[Choice], clus
 
 
 def _why_not_ends(
-    options: RestoreOptions, inventory: Inventory, choices: Iterable[Choice], ends: GivenEnds
+    options: RestoreOptions, inventory: Inventory, choices: Iterable[ReplicaChoice], ends: GivenEnds
 ) -> Iterator[str]:
     """Refusals of given ends, and of transactions that nobody would end as they were meant to be."""
     leaders = [choice.leader for choice in choices]
     yield from ends.refusals
     for leader in leaders:
         if leader.topic_partition.topic == TRANSACTION_TOPIC:
-            yield from cut_commits(inventory.coordinator_logs[leader.directory].prepared.values(), ends)
+            yield from commits_cut_by_given_ends(inventory.coordinator_logs[leader.directory].prepared.values(), ends)
     if options.topics.fullmatch(TRANSACTION_TOPIC) is None:
-        yield from never_ended(leaders, ends)
+        yield from open_without_given_end(leaders, ends)
 
 
 def _with_replaced_values_lost(cluster: RestoredCluster, ends: GivenEnds) -> RestoredCluster:
@@ -574,7 +581,7 @@ def _with_replaced_values_lost(cluster: RestoredCluster, ends: GivenEnds) -> Res
     return replace(cluster, cannot_come_back=(*cluster.cannot_come_back, replaced))
 
 
-def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
+def _why_not_tiered(choices: Iterable[ReplicaChoice]) -> Iterator[str]:
     """Refusals for partitions that look tiered where no metadata says so: their log begins in a bucket
     (`LogManager.checkpointLogStartOffsets`).
     """

@@ -45,7 +45,7 @@ from kidxlib.operations.restore.surviving_metadata import (
     CannotComeBack,
     MetadataSource,
     SurvivingMetadata,
-    made_from_folders,
+    lost_without_metadata,
 )
 from kidxlib.retention.described_configs import OwnSettings, read_own_settings
 from kidxlib.retention.policy import REMOTE_STORAGE_ENABLE
@@ -191,8 +191,8 @@ class RestoredCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreEvidence:
-    """What a restore knows of the old cluster and the new one.
+class ClusterEvidence:
+    """What the restored cluster is made of: what is known of the old cluster and of the new nodes.
 
     Attributes:
         surviving: None: no copy of the metadata survives.
@@ -211,11 +211,11 @@ class RestoreEvidence:
 
     @property
     def old_levels(self) -> Mapping[str, int]:
-        """The levels of features that the old cluster had, as far as they are known."""
+        """The levels of features that the restored cluster takes over from the old one, as far as they are known."""
         return proven_levels(self.evidence) if self.surviving is None else self.surviving.features
 
 
-def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
+def restored_cluster(known: ClusterEvidence) -> RestoredCluster:
     """The restored cluster, with each topic's settings as surviving metadata has them."""
     surviving = known.surviving
     metadata = None if surviving is None else surviving.metadata
@@ -224,7 +224,7 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
     if surviving is None:
         proven = known.old_levels
         features = {name: max(formatted.get(name, 0), proven.get(name, 0)) for name in formatted.keys() | proven.keys()}
-        cannot += made_from_folders()
+        cannot += lost_without_metadata()
     else:
         features = dict(surviving.features)
         cannot += [*surviving.left_out, *_overridden_min_in_sync(surviving)]
@@ -245,8 +245,8 @@ def restored_cluster(known: RestoreEvidence) -> RestoredCluster:
 
 
 def proven_levels(evidence: LogEvidence) -> dict[str, int]:
-    """The levels of features that the old cluster had at least, by the records that its coordinators have written. The
-    restored cluster gets them where no metadata survives.
+    """The levels of features that the restored cluster gets where no metadata survives: those that the old one had at
+    least, by the records that its coordinators have written.
     """
     levels: dict[str, int] = {}
     for (module, record_type), version in evidence.coordinator_records.items():
@@ -267,7 +267,7 @@ def proven_levels(evidence: LogEvidence) -> dict[str, int]:
 
 
 def _restored_topics(
-    known: RestoreEvidence, metadata: ClusterMetadata | None
+    known: ClusterEvidence, metadata: ClusterMetadata | None
 ) -> tuple[list[RestoredTopic], list[CannotComeBack]]:
     found: defaultdict[str, dict[int, RestoredPartition]] = defaultdict(dict)
     of_other_ids: list[RestoredPartition] = []
@@ -370,7 +370,7 @@ def _is_min_in_sync(record: FramedMessage) -> bool:
     return record.message.name == "ConfigRecord" and (values["resourceName"], values["name"]) == ("", MIN_IN_SYNC)
 
 
-def why_cluster_is_not_written(known: RestoreEvidence, cluster: RestoredCluster) -> Iterator[str]:
+def why_cluster_is_not_written(known: ClusterEvidence, cluster: RestoredCluster) -> Iterator[str]:
     """Why a restored cluster is not written, each with what to do."""
     yield from _why_not_these_controllers(known.controllers)
     formatted = known.controllers[0]
@@ -431,7 +431,7 @@ _REMOTE_METADATA_CONFIGS: Final = (
 
 
 def read_proven_settings(files: Sequence[Path]) -> dict[str, OwnSettings]:
-    """What the files of `--topic-configs` say, by topic."""
+    """The settings that topics of the restored cluster had, by the files of `--topic-configs`."""
     by_topic: dict[str, OwnSettings] = {}
     for path in files:
         try:
@@ -547,6 +547,7 @@ def will_be_tiered(topic: RestoredTopic) -> bool:
 
 
 def unproven_settings(topic: RestoredTopic) -> list[str]:
+    """The settings of a restored cluster's topic that no source proves."""
     return [config.name for config in topic.configs if config.proof is ConfigProof.NOTHING]
 
 

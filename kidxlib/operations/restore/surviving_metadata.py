@@ -66,6 +66,7 @@ class CannotComeBack:
 
     @property
     def text(self) -> str:
+        """The line on what cannot come back, how much of it, and why."""
         return f"{self.kind}, {'how many is not known' if self.count is None else self.count}: {self.why}"
 
 
@@ -323,8 +324,8 @@ def _carried_records(replica: MetadataReplica) -> _CarriedRecords:
     return taken
 
 
-def made_from_folders() -> Sequence[CannotComeBack]:
-    """What comes back by surviving metadata alone, and is lost where none survives."""
+def lost_without_metadata() -> Sequence[CannotComeBack]:
+    """What is lost where no metadata survives: it comes back by surviving metadata alone."""
     why = "only the cluster's metadata has them, and no copy survives"
     kinds = (
         *("ACLs", "SCRAM users", "quotas", "delegation tokens", "client metrics subscriptions"),

@@ -49,8 +49,8 @@ _OPTION: Final = "--until-offsets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedEnd:
-    """Where a partition is to end.
+class GivenEnd:
+    """Where a partition is to end by an offset that somebody gives.
 
     Attributes:
         given: the first offset that is not wanted.
@@ -103,7 +103,7 @@ class GivenEnds:
         without_end: the partitions that are restored up to their ends, or not at all, a line each.
     """
 
-    by_partition: Mapping[TopicPartition, PlannedEnd] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, GivenEnd] = field(default_factory=dict)
     refusals: Sequence[str] = ()
     without_end: Sequence[str] = ()
 
@@ -222,7 +222,7 @@ def plan_ends(
         if partition not in given and partition.topic not in RESTORED_WHOLE
     ]
     readable = [leader for partition, leader in leaders.items() if partition in given and not leader.forecast.refusals]
-    ends: dict[TopicPartition, PlannedEnd] = {}
+    ends: dict[TopicPartition, GivenEnd] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-ends") as pool:
         for end in pool.map(lambda leader: _planned_end(leader, given[leader.topic_partition]), readable):
             ends[end.topic_partition] = end
@@ -231,9 +231,9 @@ def plan_ends(
     return GivenEnds(ends, refusals, without)
 
 
-def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for ends of `--until-offsets` that cut transactions which coordinators are about to commit: these would
-    commit in part (`TransactionMarkerChannelManager`).
+def commits_cut_by_given_ends(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator[str]:
+    """Refusals of given ends (`--until-offsets`) that cut transactions which coordinators are about to commit: these
+    would commit in part (`TransactionMarkerChannelManager`).
     """
     for commit in prepared:
         for partition in commit.partitions:
@@ -246,9 +246,9 @@ def cut_commits(prepared: Iterable[PreparedCommit], ends: GivenEnds) -> Iterator
                 )
 
 
-def never_ended(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterator[str]:
-    """Refusals for logs that end within a transaction, and have no end by `--until-offsets`, where no coordinator comes
-    back that would end the transaction.
+def open_without_given_end(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterator[str]:
+    """Refusals of logs without a given end (`--until-offsets`) that end within a transaction, where no coordinator
+    comes back that would end it.
     """
     for leader in leaders:
         partition, end = leader.topic_partition, leader.end_offset
@@ -264,7 +264,7 @@ def never_ended(leaders: Iterable[InventoryReplica], ends: GivenEnds) -> Iterato
             )
 
 
-def _why_end_is_below_start(end: PlannedEnd) -> str:
+def _why_end_is_below_start(end: GivenEnd) -> str:
     name, start = end.topic_partition.directory, end.leader.start_offset
     what = f"{name}: it would end at offset {end.end}, {end.given} given, and its log begins at {start}"
     if end.open_since is not None:
@@ -274,12 +274,12 @@ def _why_end_is_below_start(end: PlannedEnd) -> str:
     return f"{what}: what was before is gone; give {start} for an empty partition, or leave it out of --until-offsets"
 
 
-def _planned_end(leader: InventoryReplica, given: int) -> PlannedEnd:
+def _planned_end(leader: InventoryReplica, given: int) -> GivenEnd:
     segments, last = _cut_point(leader, given)
     transactions = _transactions_below(leader, last)
     if (end := quiet_end(transactions, last)) < last:
         segments, end = _cut_point(leader, end)
-    return PlannedEnd(
+    return GivenEnd(
         topic_partition=leader.topic_partition,
         given=given,
         end=end,
@@ -290,7 +290,7 @@ def _planned_end(leader: InventoryReplica, given: int) -> PlannedEnd:
 
 
 def quiet_end(transactions: Iterable[tuple[int, int]], end: int) -> int:
-    """Where an end of `--until-offsets` is moved: to the last offset up to `end` at which no transaction is open."""
+    """Where a given end (`--until-offsets`) is moved: to the last offset up to `end` where no transaction is open."""
     for first, marker in sorted(transactions, reverse=True):
         if first < end <= marker:
             end = first

@@ -1,3 +1,6 @@
-"""`retention`: workers (`plan_work`) plan what Kafka's retention would delete of the `segments_to_plan` (rows and
-policies, and what cannot be planned), `make_plan` records and tells the plan, and a later run applies it (`apply`).
+"""`retention`: plans of what Kafka's retention would delete. What is asked, and the configurations that it rests on,
+are in `retention_request`. `segments_to_plan` reads the rows of topics and segments from the catalog, and refuses those
+that cannot be planned. What a worker does with the rows of a share is in `plan_work`: it splits them into partitions,
+decides on each by a rule, reads time indexes, and makes the rows of the plan. `make_plan` has the steps, and records
+and tells the plan; a later run applies it (`apply`).
 """

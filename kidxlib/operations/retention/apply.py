@@ -31,22 +31,22 @@ from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.packed import remove_packed
 from kidxlib.operations.retention.plan_work import policy_in_plan
-from kidxlib.operations.retention.retention_request import ApplyRequest, CurrentConfigs
+from kidxlib.operations.retention.retention_request import ApplyRequest, RequestConfigs
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
-from kidxlib.retention.apply import (
+from kidxlib.retention.delete import (
     PROBLEMS,
     DeletionOutcome,
+    PartitionAsPlanned,
     PartitionDeletion,
-    PartitionThen,
     PlannedSegment,
+    SegmentAsPlanned,
     SegmentResult,
-    SegmentThen,
-    apply_deletions,
-    log_dirs_of,
+    delete_planned_segments,
+    log_dirs_of_deletions,
     reconsidered,
 )
 from kidxlib.retention.policy import Decision, Policy, Reason
-from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.policy_file import read_retention_policies
 from kidxlib.run.retention_configs import RetentionConfigs
 from kidxlib.run.sources import source_paths
 from kidxlib.storage.location import Location, location
@@ -86,6 +86,7 @@ _CALLED: Final = {
 
 
 def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
+    """Apply a recorded plan, and give the outcome."""
     if not backend.engine.is_on_this_machine:
         raise UsageError(
             "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "
@@ -122,7 +123,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
         time.sleep(request.delete_delay.total_seconds())
 
     with contextlib.ExitStack() as stack:
-        for log_dir in log_dirs_of(deletions):
+        for log_dir in log_dirs_of_deletions(deletions):
             stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.context.now)
         then = _partitions_then(plan, [deletion.key for deletion in deletions])
@@ -132,7 +133,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> _AppliedPlan:
             reconsidered(remover, deletion, then[deletion.key], configs.by_topic[deletion.key[1]].policy, now_ms)
             for deletion in deletions
         ]
-        results = apply_deletions(reconsidered_deletions, record, wait)
+        results = delete_planned_segments(reconsidered_deletions, record, wait)
         # Their logs are gone, by this run or an earlier one that did not come to its end.
         remove_packed(tables, _keys_of(results, DeletionOutcome.DELETED, DeletionOutcome.GONE))
     deleted_before = {
@@ -276,12 +277,12 @@ def _read(tables: Tables, plan_id: str, names: Sequence[str], where: Sequence[Co
     return tables.read(RETENTION_PLANS, names, [Among("plan_id", (plan_id,)), *where])
 
 
-def _current_configs(request: ApplyRequest, plan: _PlanToApply, topics: Collection[str]) -> CurrentConfigs:
+def _current_configs(request: ApplyRequest, plan: _PlanToApply, topics: Collection[str]) -> RequestConfigs:
     """The configurations of topics now. They must be those by which the plan was made; a difference is refused."""
     if not topics:
-        return CurrentConfigs()
+        return RequestConfigs()
     file = request.policy_file or (None if plan.policy_file is None else Path(plan.policy_file))
-    policies = {policy.name: policy for policy in (read_policies(file) if file is not None else (Policy(),))}
+    policies = {policy.name: policy for policy in (read_retention_policies(file) if file is not None else (Policy(),))}
     if plan.policy not in policies:
         raise UsageError(f"{file}: no policy {plan.policy}, by which {request.plan_id} was planned; plan again")
     configured = _configured(request, plan, topics)
@@ -301,7 +302,7 @@ def _current_configs(request: ApplyRequest, plan: _PlanToApply, topics: Collecti
     for topic, planned in sorted(_planned_policies(plan, topics).items()):
         _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
     listing = file if policies[plan.policy].described else None
-    return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
+    return RequestConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
 
 
 def _configured(request: ApplyRequest, plan: _PlanToApply, topics: Collection[str]) -> RetentionConfigs:
@@ -384,7 +385,7 @@ def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
     return PlannedSegment(segment.base_offset, segment.bytes or 0, segment.log_mtime_ns, segment.log_inode)
 
 
-def _partitions_then(plan: _PlanToApply, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
+def _partitions_then(plan: _PlanToApply, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionAsPlanned]:
     """Partitions as they were when they were planned. The status of their segments is that of the catalog now: a
     segment that a build has found damaged since then does not count as fully read.
     """
@@ -405,10 +406,10 @@ def _partitions_then(plan: _PlanToApply, keys: Collection[PartitionKey]) -> dict
     }
 
 
-def _partition_then(segments: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionThen:
+def _partition_then(segments: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionAsPlanned:
     """A partition, from its segments and the status of each in the catalog now; None if the catalog has it no more."""
     first, _ = segments[0]
-    return PartitionThen(
+    return PartitionAsPlanned(
         topic_id=first.topic_id,
         log_start_offset=first.log_start_offset,
         high_watermark=first.high_watermark,
@@ -416,11 +417,11 @@ def _partition_then(segments: Sequence[tuple[SegmentInPlan, Status | None]]) -> 
     )
 
 
-def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
+def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentAsPlanned:
     # Only a plan of an older release lacks these values, and such a plan is never applied.
     assert segment.next_offset is not None and segment.counted_bytes is not None
     assert segment.largest_timestamp_ms is not None
-    return SegmentThen(
+    return SegmentAsPlanned(
         file=_file(segment),
         next_offset=segment.next_offset,
         counted_bytes=segment.counted_bytes,

@@ -27,15 +27,15 @@ from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.known_damage import KnownGapsAndLosses
 from kidxlib.operations.retention.plan_work import plan_partitions
-from kidxlib.operations.retention.retention_request import CurrentConfigs, PlanRequest
+from kidxlib.operations.retention.retention_request import PlanRequest, RequestConfigs
 from kidxlib.operations.retention.segments_to_plan import (
     FACTS_OF_OFFSETS,
-    PresentSegments,
+    SegmentsToPlan,
     ensure_one_cluster,
     ensure_one_source_each,
     partitions_to_plan,
-    present_topics,
     topics_that_look_compacted,
+    topics_to_plan,
 )
 from kidxlib.retention.policy import (
     DECIDING_CONFIGS,
@@ -86,7 +86,7 @@ _TIME_COLUMNS: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
 def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     """Decide on the segments that are present, record each decision, and give the outcome."""
     tables = backend.catalog.tables
-    known = present_topics(tables)
+    known = topics_to_plan(tables)
     sources = sources_in_catalog(request.sources, known)
     own = request.configs_of(set().union(*(known[source] for source in sources)))
     if not own:
@@ -96,7 +96,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     _ensure_counted_once(tables, sources)
     plan_id = request.context.run_id()
     begin_phase("planning")
-    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
+    segments = SegmentsToPlan(tables, tables.version(SEGMENTS), sources, list(own))
     paths = source_paths(tables)
     seen = list_sources([source for source in as_sources(paths) if source.name in sources])
     configured = _configured(request, segments, seen.answering(paths))
@@ -152,7 +152,7 @@ def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
         )
 
 
-def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> RetentionConfigs:
+def _configured(request: PlanRequest, segments: SegmentsToPlan, paths: Mapping[str, str]) -> RetentionConfigs:
     """The configurations of topics in the metadata of the sources' clusters."""
     configured = RetentionConfigs.from_metadata(
         request.metadata,
@@ -173,7 +173,7 @@ def _ensure_recent(
     once.
     """
     is_listing = any(policy.described for policy in request.policies)
-    current = CurrentConfigs(
+    current = RequestConfigs(
         configured=configured,
         completed=[topic for topic in own if own[topic] != configs[topic]],
         listing=request.policy_file if is_listing else None,
@@ -182,7 +182,7 @@ def _ensure_recent(
 
 
 def _staged(
-    backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
+    backend: Backend, request: PlanRequest, segments: SegmentsToPlan, configs: Configs, plan_id: str
 ) -> tuple[StagedRows, Mapping[str, str]]:
     """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
     rows = segments.read_columns(FACTS_OF_OFFSETS)

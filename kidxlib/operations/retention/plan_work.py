@@ -27,7 +27,17 @@ from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.retention.decide import Decisions, Flags, Longs, RetentionBounds, SegmentColumns, decide, keep_all
+from kidxlib.retention.decide import (
+    Decisions,
+    Flags,
+    Longs,
+    RetentionBounds,
+    SegmentColumns,
+    decide,
+    decision_of,
+    keep_all,
+    kept_for_its_topic,
+)
 from kidxlib.retention.policy import (
     REASONS,
     Cleanup,
@@ -35,8 +45,6 @@ from kidxlib.retention.policy import (
     Reason,
     TopicConfig,
     TopicPolicy,
-    decision_of,
-    kept_for_its_topic,
 )
 from kidxlib.storage.location import location
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS
@@ -107,7 +115,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions)
     """Rows of `PLANNED`: a row for each segment and policy."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
-        partitions = partitions_of(rows)
+        partitions = split_into_partitions(rows)
         on_disk = [partition.on_disk() for partition in partitions] if options.from_files else None
         for name in next(iter(share.configs.values())):
             configs = {topic: of_topic[name] for topic, of_topic in share.configs.items()}
@@ -125,7 +133,7 @@ def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def planned_rows(
     rows: pa.Table,
-    partitions: Sequence[PartitionSegments],
+    partitions: Sequence[PartitionToPlan],
     name: str,
     configs: Mapping[str, TopicConfig],
     compacted_topics: Collection[str],
@@ -138,7 +146,7 @@ def planned_rows(
     """
     decided = []
     for number, partition in enumerate(partitions):
-        rule = PartitionRule.of_partition(
+        rule = PartitionPlanRule.of_partition(
             partition, configs[partition.of_first_row("topic")], options, compacted_topics
         )
         decisions = rule.decide(partition.segments)
@@ -159,8 +167,8 @@ def planned_rows(
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionSegments:
-    """A partition's segments by base offset.
+class PartitionToPlan:
+    """A partition that a worker plans, with its segments by base offset.
 
     Attributes:
         rows: as `PartitionsToPlan.rows`.
@@ -172,20 +180,23 @@ class PartitionSegments:
 
     @property
     def log_end_offset(self) -> int:
+        """The end offset of the log to plan, by its segments' rows."""
         last = self.rows["next_offset"][-1].as_py()
         return int(self.segments.base_offsets[-1]) if last is None else int(last)
 
     def of_first_row(self, column: str) -> Any:
+        """A value that the rows of the partition to plan have in common."""
         return self.rows[column][0].as_py()
 
     @property
     def is_only_replica(self) -> bool:
-        """Whether this is the only replica, so that its whole log counts whatever the checkpoint says: see
-        `OnlyReplicas`.
+        """Whether the partition to plan is the only replica, so that its whole log counts whatever the checkpoint says:
+        see `OnlyReplicas`.
         """
         return bool(self.of_first_row(IS_ONLY_REPLICA))
 
     def bounds(self, policy: TopicPolicy) -> RetentionBounds:
+        """Between which offsets the partition is planned, by the checkpoints in its rows."""
         bounds = RetentionBounds.at_start(
             int(self.segments.base_offsets[0]),
             self.log_end_offset,
@@ -196,7 +207,7 @@ class PartitionSegments:
         return bounds if asked is None else bounds.deleted_up_to(asked)
 
     def on_disk(self) -> list[OnDisk | None]:
-        """The largest timestamp in each segment's time index; None if a broker would not use the index."""
+        """Largest timestamps in the time indexes of the partition to plan; None for one that no broker would use."""
         places = zip(
             *(self.rows[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
             self.segments.max_timestamps.tolist(),
@@ -208,14 +219,15 @@ class PartitionSegments:
         ]
 
     def open(self, number: int) -> LogSegment:
+        """Open a segment of the partition to plan, by the paths in its row."""
         log_path, index_directory = (self.rows[name][number].as_py() for name in ("log_path", "index_directory"))
         base_offset = int(self.segments.base_offsets[number])
         return LogSegment.open(location(log_path).parent, base_offset, location(index_directory))
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRule:
-    """The rule for a partition's segments. `kept` says why all of them stay; None: the policy decides."""
+class PartitionPlanRule:
+    """The rule by which a worker plans a partition. `kept` says why all of them stay; None: the policy decides."""
 
     bounds: RetentionBounds
     policy: TopicPolicy
@@ -225,8 +237,9 @@ class PartitionRule:
 
     @classmethod
     def of_partition(
-        cls, partition: PartitionSegments, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
-    ) -> PartitionRule:
+        cls, partition: PartitionToPlan, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
+    ) -> PartitionPlanRule:
+        """The rule by which a worker plans this partition."""
         topic = partition.of_first_row("topic")
         kept = kept_for_its_topic(
             topic,
@@ -240,18 +253,19 @@ class PartitionRule:
         return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
 
     def decide(self, segments: SegmentColumns) -> Decisions:
+        """What a worker decides on the partition's segments."""
         if self.kept is not None:
             return keep_all(segments, self.kept)
         return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
-def partitions_of(rows: pa.Table) -> list[PartitionSegments]:
-    """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
-    all partitions together.
+def split_into_partitions(rows: pa.Table) -> list[PartitionToPlan]:
+    """Split the rows that a worker plans (`PartitionsToPlan.rows`, one at least) into partitions, in order. Each column
+    becomes an array once, for all partitions together.
     """
     whole = _segments(rows)
     return [
-        PartitionSegments(rows.slice(start, end - start), whole.part(start, end))
+        PartitionToPlan(rows.slice(start, end - start), whole.part(start, end))
         for start, end in runs([rows[name].combine_chunks() for name in PARTITIONS.key])
     ]
 
@@ -282,9 +296,9 @@ class OnDisk:
 
 
 def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp that a broker would take from a segment's time index as it decides on retention: that of
-    the first directory with an index file of the segment. None if there is no `.index`: a broker then rebuilds the
-    indexes, and finds `known`, the largest timestamp in the log.
+    """Read for a plan which largest timestamp a broker would take from a segment's time index: that of the first
+    directory with an index file of the segment. None if there is no `.index`: a broker then rebuilds the indexes, and
+    finds `known`, the largest timestamp in the log.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
@@ -327,8 +341,8 @@ class _Decided:
     the catalog was asked.
     """
 
-    partition: PartitionSegments
-    rule: PartitionRule
+    partition: PartitionToPlan
+    rule: PartitionPlanRule
     decisions: Decisions
     on_disk: Sequence[OnDisk | None] | None
 
@@ -423,7 +437,7 @@ class _Decided:
 
 
 def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
-    """A topic's policy as a plan's rows have it."""
+    """A topic's policy as a worker writes it into the rows of a plan."""
     policy = config.policy
     return PolicyInPlan(
         policy=name,

@@ -48,6 +48,7 @@ class PlanRequest:
     shows_segments: bool
 
     def configs_of(self, topics: Collection[str]) -> Configs:
+        """The configurations of the requested topics, by policy."""
         wanted = sorted(topic for topic in topics if self.topics.fullmatch(topic))
         return {topic: {policy.name: policy.of_topic(topic) for policy in self.policies} for topic in wanted}
 
@@ -75,8 +76,8 @@ class ApplyRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentConfigs:
-    """The configurations of topics when a plan is applied.
+class RequestConfigs:
+    """The configurations of topics that a request rests on.
 
     Attributes:
         by_topic: the configurations, by the names of topics.
@@ -91,9 +92,8 @@ class CurrentConfigs:
     listing: Path | None = None
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """For a retention request, refuse metadata that may be out of date (`RetentionConfigs.ensure_recent`), and a
-        listing that is much older than a partition's last record. `written` says when each partition of the plan was
-        last written.
+        """Refuse a request by metadata that may be out of date (`RetentionConfigs.ensure_recent`), or by a listing that
+        is much older than a partition's last record. `written` says when each partition of the plan was last written.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS

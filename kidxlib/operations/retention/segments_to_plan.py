@@ -43,8 +43,8 @@ _OFFSETS: Final = ("log_start_offset", "high_watermark")
 FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 
-def present_topics(tables: Tables) -> dict[str, set[str]]:
-    """The topics of which each source has segments now, by source."""
+def topics_to_plan(tables: Tables) -> dict[str, set[str]]:
+    """The topics of which each source has segments to plan, by source."""
     topics: dict[str, set[str]] = defaultdict(set)
     names = ["source", "topic"]
     for row in tables.read(SEGMENTS, names, [PRESENT]).group_by(names).aggregate([]).to_pylist():
@@ -53,8 +53,8 @@ def present_topics(tables: Tables) -> dict[str, set[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PresentSegments:
-    """The segments of some sources and topics that are present, in one version of the table `segments`."""
+class SegmentsToPlan:
+    """The segments to plan: those present of some sources and topics, in one version of the table `segments`."""
 
     tables: Tables
     version: int | None
@@ -62,14 +62,14 @@ class PresentSegments:
     topics: Sequence[str]
 
     def read_columns(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """The key of each segment's partition, and some other columns; in any order."""
+        """Some columns of the segments to plan, besides the keys of their partitions; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
         return rows_where(rows, [Among("topic", self.topics)])
 
 
 def partitions_to_plan(
-    segments: PresentSegments,
+    segments: SegmentsToPlan,
     partitions: pa.Table,
     engine: Engine,
     configs: Configs,
@@ -206,8 +206,8 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
 
 
 def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
-    """Refuse topics with several ids: `policy_file` has the output of Kafka's tools, which holds for one cluster, and a
-    topic that was made again has another id, too.
+    """Refuse to plan topics with several ids: `policy_file` has the output of Kafka's tools, which holds for one
+    cluster, and a topic that was made again has another id, too.
     """
     names = ["topic", "topic_id", "source"]
     with_ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
@@ -223,7 +223,7 @@ def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
 
 
 def ensure_one_source_each(rows: pa.Table) -> None:
-    """Refuse partitions that several sources have: a request to delete records names each partition once."""
+    """Refuse to plan partitions of several sources: a request to delete records names each partition once."""
     names = ["topic", "partition", "source"]
     partitions = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     sources: dict[tuple[str, int], list[str]] = {}

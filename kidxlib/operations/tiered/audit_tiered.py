@@ -15,17 +15,17 @@ from kidxlib.audit.tiered.listing import JudgedAsOf
 from kidxlib.audit.tiered.remote_finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow, remote_remedy
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.tiered.bucket_audit import BucketAudit, Counts, plan_bucket_audit, record_segments
+from kidxlib.operations.tiered.bucket_audit import BucketAudit, Counts, plan_bucket_audit, record_bucket_audit
 from kidxlib.operations.tiered.local_partitions import findings_on_log_dirs
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, RemoteMetadataReader, read_remote_metadata
 from kidxlib.operations.tiered.sizes_and_lag import (
     BucketNumbers,
     CopyLag,
     Deleted,
-    FreedOfTopic,
+    FreedOfTieredTopic,
     TopicSizes,
     bucket_numbers,
-    findings_on_stalled_copies,
+    findings_on_lag,
 )
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
@@ -165,7 +165,7 @@ def _lag_as_json(lag: CopyLag, as_of_ms: int) -> dict[str, Any]:
     }
 
 
-def _what_if_as_json(what_if: FreedOfTopic) -> dict[str, Any]:
+def _what_if_as_json(what_if: FreedOfTieredTopic) -> dict[str, Any]:
     return {
         "topic": what_if.topic,
         "topic_id": what_if.topic_id,
@@ -312,10 +312,10 @@ def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
     findings += findings_on_log_dirs(request.log_dirs, reader)
     begin_phase("counting")
     numbers = bucket_numbers(request, plan, metadata, counts)
-    findings += findings_on_stalled_copies(numbers, plan.topics, request.stuck_ms)
+    findings += findings_on_lag(numbers, plan.topics, request.stuck_ms)
     if request.recorded_as is not None:
         begin_phase("recording in the catalog")
-        record_segments(backend.catalog.tables, request.recorded_as, audit.listed, findings, plan.as_of)
+        record_bucket_audit(backend.catalog.tables, request.recorded_as, audit.listed, findings, plan.as_of)
     requests = requests_made() - request.asked_before + backend.engine.requests()
     findings = sorted(findings, key=_finding_sort_key)
     return _outcome_of(request, TieredFound(findings, counts, numbers, metadata, plan.as_of, requests))

@@ -50,7 +50,7 @@ from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
     RETENTION_MS,
-    RecordedAudit,
+    TieredRecordRequest,
     TieredRequest,
 )
 from kidxlib.recovery.options import RecoverOptions
@@ -75,8 +75,8 @@ _FINDING_COLUMNS: Final = tuple(RemoteFinding.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
-class TieredPlan:
-    """How partitions are audited.
+class BucketAuditPlan:
+    """How a bucket's partitions are audited.
 
     Attributes:
         bucket: the parent of the partitions' directories.
@@ -95,7 +95,7 @@ class TieredPlan:
     def partitions(
         self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
     ) -> list[RemotePartition]:
-        """The partitions, in order, that are in the metadata or have a directory."""
+        """The partitions that a bucket's audit compares, in order: those in the metadata or with a directory."""
         segments = split_by_partition(metadata.segments, "start_offset")
         forgotten = split_by_partition(metadata.forgotten, "start_offset")
         breaks = split_by_partition(metadata.breaks, "segment_start_offset")
@@ -175,6 +175,7 @@ class TieredPlan:
         }
 
     def directory(self, partition: TopicIdPartition) -> Location:
+        """A partition's directory in the bucket."""
         return self.directories.get(partition, self.bucket / self.layout.partition_path(partition))
 
 
@@ -272,7 +273,7 @@ class Counts:
     read_bytes: int = 0
 
 
-def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
+def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> BucketAuditPlan:
     """List the directories of the bucket, and plan the audit of them."""
     begin_phase("listing the bucket")
     listed = request.layout.list_partitions(request.bucket)
@@ -284,7 +285,7 @@ def plan_bucket_audit(request: TieredRequest, metadata: RemoteMetadata) -> Tiere
         )
     as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
     as_of = JudgedAsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
-    return TieredPlan(
+    return BucketAuditPlan(
         layout=request.layout,
         bucket=request.bucket,
         directories=directories,
@@ -328,7 +329,7 @@ class BucketAudit:
     """Finds what is wrong in a bucket. `listed` has rows of `ListedSegmentRow`; it is empty before `find`."""
 
     engine: Engine
-    plan: TieredPlan
+    plan: BucketAuditPlan
     reader: RemoteMetadataReader
     listed: pa.Table = field(default_factory=lambda: pa.table({}))
 
@@ -412,15 +413,15 @@ def _sum_counts(staged: StagedRows) -> Counts:
     return Counts(totals, object_bytes)
 
 
-def record_segments(
+def record_bucket_audit(
     tables: Tables,
-    recorded_as: RecordedAudit,
+    recorded_as: TieredRecordRequest,
     listed: pa.Table,
     findings: Iterable[RemoteFindingRow],
     as_of: JudgedAsOf,
     repairs: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
-    """Record a run's segments in one commit, with their findings and repairs; return how many segments.
+    """Record the segments that a bucket's audit has listed in one commit, with findings and repairs; return how many.
 
     `listed` has rows of `ListedSegmentRow`, `repairs` rows of `RemoteRepair`. All rows of the same run are replaced, so
     that it can be run again. A finding on a topic is recorded with the topic's first segment, if there is one.
@@ -449,7 +450,7 @@ def record_segments(
 
 
 def keys_of_remote_segments(listed: pa.Table) -> list[SegmentRowKey]:
-    """The keys of the segments in some rows of `ListedSegmentRow`."""
+    """The keys of the segments that a bucket's audit has listed, by rows of `ListedSegmentRow`."""
     return list(zip(*(listed[name].to_pylist() for name in _SEGMENT_KEY), strict=True))
 
 

@@ -38,11 +38,11 @@ from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.bucket_audit import (
     BucketAudit,
+    BucketAuditPlan,
     SegmentRowKey,
-    TieredPlan,
     keys_of_remote_segments,
     plan_bucket_audit,
-    record_segments,
+    record_bucket_audit,
 )
 from kidxlib.operations.tiered.remote_metadata import (
     RemoteMetadata,
@@ -52,7 +52,7 @@ from kidxlib.operations.tiered.remote_metadata import (
 )
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, remake_in_worker
 from kidxlib.operations.tiered.sizes_and_lag import local_logs
-from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
+from kidxlib.operations.tiered.tiered_request import TieredRecordRequest, TieredRequest
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import FileOwner, Published, publish_if
 from kidxlib.storage.small_files import read_file
@@ -100,8 +100,8 @@ class RepairRequest:
     logs: tuple[Source, ...] = ()
 
 
-class ObjectOutcome(enum.StrEnum):
-    """What became of an object that is missing or broken."""
+class RepairOutcome(enum.StrEnum):
+    """What a repair made of an object that is missing or broken."""
 
     TO_PUT = "to-put"  # the object is in the mirror, and --apply would put it
     PUT = "put"
@@ -115,45 +115,46 @@ class ObjectOutcome(enum.StrEnum):
 
     @property
     def is_mended(self) -> bool:
-        return self in (ObjectOutcome.PUT, ObjectOutcome.SAME, ObjectOutcome.RIGHT)
+        """Whether the bucket has the right object after the repair."""
+        return self in (RepairOutcome.PUT, RepairOutcome.SAME, RepairOutcome.RIGHT)
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedObject:
     """An object of a repair, its outcome, and the reason."""
 
     row: RemadeRow
-    outcome: ObjectOutcome
+    outcome: RepairOutcome
     why: str | None = None
 
 
-def _planned_outcome(row: RemadeRow) -> Mended:
+def _planned_outcome(row: RemadeRow) -> RepairedObject:
     if row.reason is None:
-        return Mended(row, ObjectOutcome.RIGHT)
+        return RepairedObject(row, RepairOutcome.RIGHT)
     if row.why_not is not None:
-        return Mended(row, ObjectOutcome.NOT_MADE, row.why_not)
-    return Mended(row, ObjectOutcome.TO_PUT)
+        return RepairedObject(row, RepairOutcome.NOT_MADE, row.why_not)
+    return RepairedObject(row, RepairOutcome.TO_PUT)
 
 
 @dataclass(frozen=True, slots=True)
 class _ObjectUpload:
     """Puts objects from a mirror into a bucket. Once `interrupted` is set, no further object is put."""
 
-    plan: TieredPlan
+    plan: BucketAuditPlan
     reader: RemoteMetadataReader
     mirror: Location
     interrupted: threading.Event
 
-    def put(self, rows: Sequence[RemadeRow]) -> list[Mended]:
+    def put(self, rows: Sequence[RemadeRow]) -> list[RepairedObject]:
         """Put the remade objects of a repair into the bucket, and return them in any order."""
-        done: list[Mended] = []
+        done: list[RepairedObject] = []
         for start in range(0, len(rows), AT_ONCE):
             group = rows[start : start + AT_ONCE]
             if self.interrupted.is_set():
-                done += [Mended(row, ObjectOutcome.NOT_PUT, "the run was interrupted") for row in group]
+                done += [RepairedObject(row, RepairOutcome.NOT_PUT, "the run was interrupted") for row in group]
                 continue
             done += in_order(partial(self._put_object, self._segment_states()), group)
-        if any(mended.outcome is ObjectOutcome.PUT for mended in done):
+        if any(mended.outcome is RepairOutcome.PUT for mended in done):
             done = list(in_order(partial(self._outcome_after_last_read, self._segment_states()), done))
         return done
 
@@ -161,25 +162,27 @@ class _ObjectUpload:
         rows = self.reader.read().segments.select(["topic_id", "partition", "segment_id", "state"]).to_pylist()
         return {(row["topic_id"], row["partition"], row["segment_id"]): row["state"] for row in rows}
 
-    def _put_object(self, states: _StatesBySegment, row: RemadeRow) -> Mended:
+    def _put_object(self, states: _StatesBySegment, row: RemadeRow) -> RepairedObject:
         partition = _partition_of(row)
         content = read_file(objects_directory(self.mirror, self.plan.layout, partition), row.name)
         if content is None or (len(content), crc32c(content)) != (row.made_bytes, row.made_crc32c):
-            return Mended(row, ObjectOutcome.FAILED, "the mirror does not have what was made: another run writes to it")
+            return RepairedObject(
+                row, RepairOutcome.FAILED, "the mirror does not have what was made: another run writes to it"
+            )
         try:
             if (why_not := self._why_not_touched(states, row)) is not None:
-                return Mended(row, ObjectOutcome.NOT_PUT, why_not)
+                return RepairedObject(row, RepairOutcome.NOT_PUT, why_not)
             directory = objects_directory(self.plan.bucket, self.plan.layout, partition)
             published = publish_if(directory, row.name, content, row.is_as_seen, self._log_owner(row))
         except PublishError as error:
-            return Mended(row, ObjectOutcome.FAILED, str(error))
+            return RepairedObject(row, RepairOutcome.FAILED, str(error))
         except OSError as error:
-            return Mended(row, ObjectOutcome.FAILED, f"{self._log_location(row)}: {error.strerror or error}")
+            return RepairedObject(row, RepairOutcome.FAILED, f"{self._log_location(row)}: {error.strerror or error}")
         if published is Published.KEPT:
-            return Mended(
-                row, ObjectOutcome.CONFLICT, "it is not what was read: somebody else has written or removed it"
+            return RepairedObject(
+                row, RepairOutcome.CONFLICT, "it is not what was read: somebody else has written or removed it"
             )
-        return Mended(row, ObjectOutcome.PUT if published is Published.WRITTEN else ObjectOutcome.SAME)
+        return RepairedObject(row, RepairOutcome.PUT if published is Published.WRITTEN else RepairOutcome.SAME)
 
     def _why_not_touched(self, states: _StatesBySegment, row: RemadeRow) -> str | None:
         """Why a segment must not be touched; None if it may be."""
@@ -192,9 +195,9 @@ class _ObjectUpload:
             return "its .log has gone: the segment was deleted, and the metadata does not say so yet"
         return None if size == row.log_bytes else f"its .log has {size:,} bytes by now, not {row.log_bytes:,}"
 
-    def _outcome_after_last_read(self, states: _StatesBySegment, mended: Mended) -> Mended:
+    def _outcome_after_last_read(self, states: _StatesBySegment, mended: RepairedObject) -> RepairedObject:
         """The outcome of an object after the metadata was read for the last time."""
-        if mended.outcome is not ObjectOutcome.PUT:
+        if mended.outcome is not RepairOutcome.PUT:
             return mended
         try:
             why = self._why_not_touched(states, mended.row)
@@ -202,7 +205,7 @@ class _ObjectUpload:
             return mended  # it was put; the next audit says what became of the segment
         if why is None:
             return mended
-        return replace(mended, outcome=ObjectOutcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
+        return replace(mended, outcome=RepairOutcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
 
     def _log_location(self, row: RemadeRow) -> Location:
         return self.plan.directory(_partition_of(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
@@ -218,10 +221,10 @@ def _partition_of(row: RemadeRow) -> TopicIdPartition:
 
 def _record_repair(
     tables: Tables,
-    recorded_as: RecordedAudit,
+    recorded_as: TieredRecordRequest,
     listed: pa.Table,
     findings: Sequence[RemoteFindingRow],
-    objects: Sequence[Mended],
+    objects: Sequence[RepairedObject],
     as_of: JudgedAsOf,
 ) -> None:
     """Record the segments of a bucket as they were listed before the repair (rows of `ListedSegmentRow`), the findings
@@ -233,13 +236,15 @@ def _record_repair(
         row = mended.row
         repair = {"suffix": row.file, "reason": row.reason, "outcome": mended.outcome.value, "why": mended.why}
         repairs[_recorded_key(mended)].append({**repair, "bytes": row.made_bytes})
-        if mended.outcome is ObjectOutcome.PUT:
+        if mended.outcome is RepairOutcome.PUT:
             put[_recorded_key(mended)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
     findings = [*findings, *_found_by_reading(findings, objects)]
-    record_segments(tables, recorded_as, _with_objects_put(listed, put), findings, as_of, repairs)
+    record_bucket_audit(tables, recorded_as, _with_objects_put(listed, put), findings, as_of, repairs)
 
 
-def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
+def _found_by_reading(
+    findings: Sequence[RemoteFindingRow], objects: Sequence[RepairedObject]
+) -> Iterator[RemoteFindingRow]:
     """Findings on objects that only reading the log has shown to be wrong, and that are not mended."""
     known = {
         (finding.topic_id, finding.partition, finding.start_offset, finding.segment_id, finding.file)
@@ -266,7 +271,7 @@ def _with_objects_put(listed: pa.Table, put: Mapping[SegmentRowKey, Sequence[Map
     return listed.set_column(listed.schema.get_field_index("objects"), "objects", pa.array(objects, column.type))
 
 
-def _recorded_key(mended: Mended) -> SegmentRowKey:
+def _recorded_key(mended: RepairedObject) -> SegmentRowKey:
     row = mended.row
     return row.topic_id, row.partition, row.start_offset, row.segment_id
 
@@ -284,7 +289,7 @@ class Repaired:
         made, made_bytes: how many objects were written into the mirror, and their bytes.
     """
 
-    objects: Sequence[Mended]
+    objects: Sequence[RepairedObject]
     left: Sequence[RemoteFindingRow]
     safe: int
     segments: int
@@ -297,7 +302,7 @@ class Repaired:
     requests: Requests
 
     @property
-    def outcomes(self) -> Counter[ObjectOutcome]:
+    def outcomes(self) -> Counter[RepairOutcome]:
         return Counter(mended.outcome for mended in self.objects)
 
 
@@ -352,9 +357,9 @@ def _tell_repair(outcome: Outcome, request: RepairRequest, repaired: Repaired) -
         outcome.line(
             f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify-tiered has the names"
         )
-    if repaired.outcomes[ObjectOutcome.TO_PUT]:
+    if repaired.outcomes[RepairOutcome.TO_PUT]:
         outcome.line("nothing was put: --apply does it")
-    elif repaired.outcomes[ObjectOutcome.PUT]:
+    elif repaired.outcomes[RepairOutcome.PUT]:
         outcome.line(_CACHED_INDEXES_LEFT)
     elif not repaired.objects and not repaired.left:
         outcome.line("nothing is to be mended, as far as this level shows")
@@ -372,7 +377,7 @@ def _tell_logs_read(outcome: Outcome, request: RepairRequest, repaired: Repaired
     outcome.line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
-def _mended_as_json(mended: Mended) -> dict[str, Any]:
+def _mended_as_json(mended: RepairedObject) -> dict[str, Any]:
     columns = {name: value for name, value in mended.row.values().items() if name not in ("log_bytes", "why_not")}
     return {**columns, "outcome": mended.outcome.value, "why": mended.why}
 
@@ -385,7 +390,7 @@ def _outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
         counts={
             "segments": repaired.segments,
             "made": repaired.made,
-            **{kind.value.replace("-", "_"): repaired.outcomes[kind] for kind in ObjectOutcome},
+            **{kind.value.replace("-", "_"): repaired.outcomes[kind] for kind in RepairOutcome},
             "left": len(repaired.left),
         },
         bytes=repaired.log_bytes,
@@ -412,7 +417,7 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
     made = _remake_objects(request, audit, broken)
     planned = [_planned_outcome(row) for row in _wrong_objects(made, broken)]
     with interrupts.stopping(interrupted.set):
-        if request.apply and any(mended.outcome is ObjectOutcome.TO_PUT for mended in planned):
+        if request.apply and any(mended.outcome is RepairOutcome.TO_PUT for mended in planned):
             begin_phase("putting")
             planned = _put_planned(planned, _ObjectUpload(plan, reader, request.mirror, interrupted))
         if recorded_as is not None:
@@ -513,12 +518,14 @@ def _wrong_objects(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]
             yield row
 
 
-def _put_planned(planned: Sequence[Mended], putting: _ObjectUpload) -> list[Mended]:
-    rows = [mended.row for mended in planned if mended.outcome is ObjectOutcome.TO_PUT]
-    return [*(mended for mended in planned if mended.outcome is not ObjectOutcome.TO_PUT), *putting.put(rows)]
+def _put_planned(planned: Sequence[RepairedObject], putting: _ObjectUpload) -> list[RepairedObject]:
+    rows = [mended.row for mended in planned if mended.outcome is RepairOutcome.TO_PUT]
+    return [*(mended for mended in planned if mended.outcome is not RepairOutcome.TO_PUT), *putting.put(rows)]
 
 
-def _findings_on_other_objects(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+def _findings_on_other_objects(
+    broken: Iterable[RemoteFindingRow], objects: Iterable[RepairedObject]
+) -> list[RemoteFindingRow]:
     """The findings on other objects than these, and those that no object can mend."""
     named = {(*_segment_key_of(mended.row), mended.row.file) for mended in objects}
     return [

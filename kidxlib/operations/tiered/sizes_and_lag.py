@@ -38,7 +38,7 @@ from kidxlib.indexing.plan import add_segments, find_partitions
 from kidxlib.indexing.source import IndexPlace, Source
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.bucket_audit import BucketAuditTopics, Counts, TieredPlan
+from kidxlib.operations.tiered.bucket_audit import BucketAuditPlan, BucketAuditTopics, Counts
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata, split_by_partition
 from kidxlib.operations.tiered.tiered_request import (
     LOCAL_RETENTION_BYTES,
@@ -67,8 +67,8 @@ _NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LogInLogDir:
-    """A partition's log in one log dir. It has at least one segment.
+class MeasuredLog:
+    """A partition's log in one log dir, measured by a listing. It has at least one segment.
 
     Attributes:
         segments: the segments in the order of base offsets; their largest timestamps are not set.
@@ -87,6 +87,7 @@ class LogInLogDir:
 
     @property
     def bytes(self) -> int:
+        """The size of the log in its log dir."""
         return int(self.segments.sizes.sum())
 
     def largest_timestamps(self, numbers: Iterable[int]) -> Longs:
@@ -129,7 +130,9 @@ class CopyLag:
     copied_ms: int | None
 
     def waiting_ms(self, as_of_ms: int) -> int:
-        """For how many ms at least nothing was copied: since the oldest segment was full, and since the last copy."""
+        """The lag as a time: for how many ms at least nothing was copied, since the oldest segment was full, and since
+        the last copy.
+        """
         return as_of_ms - max(self.since_ms, self.written_ms, self.copied_ms or 0)
 
 
@@ -190,8 +193,8 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreedOfTopic:
-    """What other settings would free of a topic.
+class FreedOfTieredTopic:
+    """What other settings would free of a topic in the bucket and in log dirs.
 
     Attributes:
         due: what the topic's own settings delete.
@@ -207,7 +210,7 @@ class FreedOfTopic:
 
     @property
     def freed(self) -> Deleted:
-        """How much more the other settings delete; negative if they delete less."""
+        """How much more the other settings delete in the bucket and in log dirs; negative if they delete less."""
         return self.then - self.due
 
 
@@ -224,7 +227,7 @@ class BucketNumbers:
     as_of_ms: int
     log_dirs: Sequence[Location] = ()
     topics: Sequence[TopicSizes] = ()
-    what_if: Sequence[FreedOfTopic] = ()
+    what_if: Sequence[FreedOfTieredTopic] = ()
 
     @property
     def lags(self) -> list[CopyLag]:
@@ -233,7 +236,9 @@ class BucketNumbers:
         return sorted(lags, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
 
 
-def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> BucketNumbers:
+def bucket_numbers(
+    request: TieredRequest, plan: BucketAuditPlan, metadata: RemoteMetadata, counts: Counts
+) -> BucketNumbers:
     """List the log dirs of the metadata, and compute the numbers of topics."""
     in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
     topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
@@ -255,11 +260,9 @@ def bucket_numbers(request: TieredRequest, plan: TieredPlan, metadata: RemoteMet
     )
 
 
-def findings_on_stalled_copies(
-    numbers: BucketNumbers, topics: BucketAuditTopics, stuck_ms: int
-) -> Iterator[RemoteFindingRow]:
-    """A finding on each partition that lags: its full segments wait for longer than its topic allows and `stuck_ms`
-    besides.
+def findings_on_lag(numbers: BucketNumbers, topics: BucketAuditTopics, stuck_ms: int) -> Iterator[RemoteFindingRow]:
+    """A finding on each partition whose lag is too long: its full segments wait for longer than its topic allows and
+    `stuck_ms` besides.
     """
     for lag in numbers.lags:
         copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
@@ -278,7 +281,7 @@ def findings_on_stalled_copies(
         yield RemoteFindingRow.found(lag.partition, key, broken_remote(METADATA, STALLED, detail, STALLS))
 
 
-def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LogInLogDir]:
+def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[MeasuredLog]:
     """List the logs in log dirs of topics that are given by name and id. Sources are log dirs, or directories of single
     partitions.
     """
@@ -294,7 +297,7 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     ]
 
 
-def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Iterator[LogInLogDir]:
+def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Iterator[MeasuredLog]:
     try:
         plan = find_partitions(
             [source], topics, IndexPlace(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
@@ -318,7 +321,7 @@ def _local_logs_in(source: Source, topics: re.Pattern[str]) -> Iterator[LogInLog
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
         partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        yield LogInLogDir(partition, listed.directory.path, segments)
+        yield MeasuredLog(partition, listed.directory.path, segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,16 +334,16 @@ class _Sides:
     """
 
     remote: Mapping[TopicIdPartition, pa.Table]
-    logs: Mapping[TopicIdPartition, Sequence[LogInLogDir]]
+    logs: Mapping[TopicIdPartition, Sequence[MeasuredLog]]
     as_of_ms: int
 
     @classmethod
-    def from_rows(cls, segments: pa.Table, logs: Iterable[LogInLogDir], as_of_ms: int, *, is_given: bool) -> _Sides:
+    def from_rows(cls, segments: pa.Table, logs: Iterable[MeasuredLog], as_of_ms: int, *, is_given: bool) -> _Sides:
         """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
         is_read = segments["is_read"].to_numpy() & (
             segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
         )
-        by_log: defaultdict[TopicIdPartition, list[LogInLogDir]] = defaultdict(list)
+        by_log: defaultdict[TopicIdPartition, list[MeasuredLog]] = defaultdict(list)
         for log in logs:
             by_log[log.partition].append(log)
         written = [int(log.segments.mtimes_ms.max()) for of_partition in by_log.values() for log in of_partition]
@@ -350,8 +353,8 @@ class _Sides:
     def remote_of(self, partition: TopicIdPartition) -> pa.Table:
         return self.remote.get(partition, REMOTE_METADATA.empty_table())
 
-    def furthest(self, partition: TopicIdPartition) -> LogInLogDir | None:
-        """The log of a partition that goes furthest (`LogInLogDir.end`); None if no log dir has one."""
+    def furthest(self, partition: TopicIdPartition) -> MeasuredLog | None:
+        """The log of a partition that goes furthest (`MeasuredLog.end`); None if no log dir has one."""
         return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
 
     @property
@@ -425,11 +428,11 @@ def freed_by_settings(
     own: Mapping[TopicId, Mapping[str, int]],
     others: Mapping[str, int],
     release: KafkaRelease,
-) -> list[FreedOfTopic]:
-    """What other settings (`others`) in place of the topics' own would free of each topic, in the order of names.
-    Settings have Kafka's names. `release` is the brokers' Kafka.
+) -> list[FreedOfTieredTopic]:
+    """What other settings (`others`) in place of the topics' own would free of each topic in the bucket and in log
+    dirs, in the order of names. Settings have Kafka's names. `release` is the brokers' Kafka.
     """
-    topics: dict[TopicId, FreedOfTopic] = {}
+    topics: dict[TopicId, FreedOfTieredTopic] = {}
     for partition in sides.partitions:
         topic = partition.topic, partition.topic_id
         settings = own.get(topic, {})
@@ -440,7 +443,7 @@ def freed_by_settings(
         if so_far is not None:
             due, then = so_far.due + due, so_far.then + then
         unknown = [name for name in SETTINGS if name not in settings and name not in others]
-        topics[topic] = FreedOfTopic(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
+        topics[topic] = FreedOfTieredTopic(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
     return list(topics.values())
 
 
@@ -483,7 +486,7 @@ def _segments_for_retention(rows: pa.Table) -> SegmentColumns:
 
 
 def _with_local_segments(
-    remote: SegmentColumns, log: LogInLogDir | None, copied_to: int, release: KafkaRelease
+    remote: SegmentColumns, log: MeasuredLog | None, copied_to: int, release: KafkaRelease
 ) -> tuple[SegmentColumns, int]:
     """The remote segments and then the local ones that are not copied; and the offset up to which all is copied.
 

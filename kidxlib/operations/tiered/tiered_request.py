@@ -38,8 +38,8 @@ SETTINGS: Final = {RETENTION_MS: -1, RETENTION_BYTES: -1, LOCAL_RETENTION_MS: -2
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedAudit:
-    """Where and under which id the catalog records an audit of tiered storage, or a repair of its objects.
+class TieredRecordRequest:
+    """A request that the catalog record an audit of tiered storage, or a repair of its objects.
 
     Attributes:
         audit_id: the run's id. The same request at the same time has the same id, so that a stopped run can be
@@ -96,7 +96,7 @@ class TieredRequest:
     known_topics: KnownTopics
     what_if: Mapping[str, int] = field(default_factory=dict)
     kafka_version: KafkaRelease | None = None
-    recorded_as: RecordedAudit | None = None
+    recorded_as: TieredRecordRequest | None = None
     asked_before: Requests = field(default_factory=requests_made)
 
     @property
@@ -198,14 +198,14 @@ def _recorded_audit(
     bucket: Location,
     metadata: Sequence[Source],
     asked: Mapping[str, object],
-) -> RecordedAudit:
+) -> TieredRecordRequest:
     """Where and under which id the catalog records a run. The id is made of the values of `asked`."""
     ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute_place(bucket))])
     if isinstance(bucket, ObjectPath):
         with needing_packages("a bucket with --catalog"):
             import kidxlib.storage.store.client  # noqa: F401  # before anything is read
     digits = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-    return RecordedAudit(context, context.run_id(digits), source, level)
+    return TieredRecordRequest(context, context.run_id(digits), source, level)
 
 
 def _absolute_place(place: str | Location) -> Location:

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.retention.decide import kept_for_its_topic
 from kidxlib.retention.policy import (
     DECIDING_CONFIGS,
     RETENTION_MS_DEFAULT,
@@ -19,9 +20,8 @@ from kidxlib.retention.policy import (
     Reason,
     TopicConfig,
     TopicPolicy,
-    kept_for_its_topic,
 )
-from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.policy_file import read_retention_policies
 
 #: What is said of keys of thousands of parts by Python 3.14, which refuses them as it reads the file.
 _NESTED: Final = "its values are nested too deeply" if sys.version_info >= (3, 14) else None
@@ -51,7 +51,7 @@ log.start.offsets = { 0 = 7, 12 = 0 }
 
 def _read(directory: Path, text: str) -> tuple[Policy, ...]:
     (directory / "policy.toml").write_text(text)
-    return read_policies(directory / "policy.toml")
+    return read_retention_policies(directory / "policy.toml")
 
 
 def test_named_policies_with_ordered_patterns(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, Reason, TopicConfig, TopicPolicy
-from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.policy_file import read_retention_policies
 from tests.kidxlib.retention.test_policy import _kept
 
 #: As `ConfigCommand` of 2.5 to 3.5 prints it: no release of these lists `remote.storage.enable`.
@@ -60,7 +60,7 @@ _ALL: Final = frozenset(Cleanup)
 
 def _topic(directory: Path, text: str, topic: str) -> TopicConfig:
     (directory / "described.txt").write_text(text)
-    [policy] = read_policies(directory / "described.txt")
+    [policy] = read_retention_policies(directory / "described.txt")
     return policy.of_topic(topic)
 
 
@@ -76,7 +76,7 @@ def test_a_topics_properties(tmp_path: Path) -> None:
     """The file that `kafka-configs --add-config-file` takes: what it lacks, nobody has said."""
     file = tmp_path / "orders.v2.properties"
     file.write_text("# ours\n\ncleanup.policy=compact,delete\n retention.ms : 1000 \nsegment.bytes 5\n")
-    [policy] = read_policies(file)
+    [policy] = read_retention_policies(file)
     config = policy.of_topic("orders.v2")
     assert (config.policy.cleanup, config.policy.retention_ms) == (_ALL, 1000)
     assert config.unknown == ("retention.bytes", "remote.storage.enable")
@@ -91,7 +91,7 @@ def test_a_topics_properties(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(UsageError, match=re.escape(message)):
-            read_policies(file)
+            read_retention_policies(file)
 
 
 def test_lines_that_were_taken_out_make_unknown(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
-from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.policy_file import read_retention_policies
 from kidxlib.run.retention_configs import RetentionConfigs
 from kidxlib.terminal.options import MetadataOptions
 from tests.support.cluster_metadata import (
@@ -47,7 +47,7 @@ def _configured(
 
 def _policy(directory: Path, text: str) -> Policy:
     (directory / "policy").write_text(text)
-    [policy] = read_policies(directory / "policy")
+    [policy] = read_retention_policies(directory / "policy")
     return policy
 
 

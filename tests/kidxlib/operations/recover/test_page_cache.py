@@ -25,7 +25,7 @@ from kidxlib.operations.recover.page_cache import (
     KernelMessage,
     ensure_no_kernel_errors,
     ensure_page_cache_kept,
-    last_message_number,
+    last_kernel_message_number,
     mount_of,
     note_page_cache,
     parse_message,
@@ -44,7 +44,7 @@ _OLD = KernelMessage(7, 0, 6, "EXT4-fs (sda1): mounted filesystem")
 def log_dir(tmp_path: Path) -> Path:
     try:
         mount_of(tmp_path)
-        last_message_number()
+        last_kernel_message_number()
     except UntrustedError as error:
         pytest.skip(f"nothing is trusted here: {error}")
     return _log_dir(tmp_path / "logs")

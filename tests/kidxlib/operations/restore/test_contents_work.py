@@ -22,7 +22,7 @@ from kidxlib.indexing.source import RemoteOptions, remote_bucket
 from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.messages.typed_records import FramedMessage
-from kidxlib.operations.restore.contents_work import RestoredLog, digest_logs
+from kidxlib.operations.restore.contents_work import LogToDigest, digest_logs
 from kidxlib.operations.restore.record_digest import DIGESTED, RecordDigest
 from kidxlib.storage import log_dir as log_dir_module
 from tests.conftest import one_in
@@ -33,7 +33,7 @@ from tests.support.restored import formatted_log_dir, id_of, killed_log_dir, wri
 from tests.support.tiered import copied, write_metadata
 
 _OF: Final = TopicIdPartition(topic_id("t"), "t", 0)
-_LOGS: Final = [RestoredLog(topic_partition=TopicPartition("t", 0), number=number) for number in range(10)]
+_LOGS: Final = [LogToDigest(topic_partition=TopicPartition("t", 0), number=number) for number in range(10)]
 
 
 def test_no_log_is_begun_after_an_interruption() -> None:
@@ -63,7 +63,7 @@ def test_no_checkpoint_of_the_log_dir_is_read_for_each_partition(
         return content_of(path)
 
     monkeypatch.setattr(log_dir_module, "_checkpoint_content", reading)
-    log = RestoredLog(
+    log = LogToDigest(
         topic_partition=TopicPartition("txn-mixed", 0),
         log_dir=log_dir,
         end_offset=10_000,
@@ -160,7 +160,7 @@ def test_what_was_committed_is_read_of_a_bucket_and_a_log_dir_that_overlap(
     written.write(log_dir / "t-0", {local, rng.randint(local, steps)}, since=local)
     whole = remote_bucket(bucket, RemoteOptions("local", (str(root / "metadata"),)))
     assert whole is not None
-    log = RestoredLog(
+    log = LogToDigest(
         topic_partition=TopicPartition("t", 0),
         log_dir=log_dir,
         start_offset=rng.randrange(local_start),

@@ -28,12 +28,12 @@ from kidxlib.operations.restore.restored_cluster import (
     PRODUCER_IDS_SKIPPED,
     SAFE_CONFIGS,
     UNASSIGNED,
+    ClusterEvidence,
     ConfigProof,
     RestoredCluster,
     RestoredConfig,
     RestoredPartition,
     RestoredTopic,
-    RestoreEvidence,
     cluster_metadata_records,
     hold_lifting_arguments,
     proven_levels,
@@ -52,14 +52,14 @@ def _found(topic: str, id_of_topic: str, number: int, epoch: int = 3) -> Restore
     return RestoredPartition(topic=topic, topic_id=id_of_topic, partition=number, leader_epoch=epoch, **replicas)
 
 
-def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any) -> RestoreEvidence:
+def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any) -> ClusterEvidence:
     """With surviving metadata if there are records of it."""
     log_dir = tmp_path / "old"
     if values is not None:
         properties(log_dir)
         put_metadata(log_dir, values)
     controller = read_formatted(formatted_by_4_3(tmp_path / "new"))
-    known = RestoreEvidence(
+    known = ClusterEvidence(
         surviving=None if values is None else surviving_metadata([log_dir]),
         found=[],
         brokers=[1, 2],

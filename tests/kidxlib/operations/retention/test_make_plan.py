@@ -22,7 +22,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
 from kidxlib.operations.retention.make_plan import RetentionFinding
-from kidxlib.operations.retention.plan_work import PlanOptions, partitions_of, planned_rows
+from kidxlib.operations.retention.plan_work import PlanOptions, planned_rows, split_into_partitions
 from kidxlib.operations.retention.retention_request import PlanRequest
 from kidxlib.records.reader import Record
 from kidxlib.retention.policy import PlanWarning, Policy, TopicPolicy
@@ -162,7 +162,7 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
         for timestamp in [0, *edges, _NOW, *range(1_760_000_000_000, 1_760_000_800_000, 50_000)]:
             options = PlanOptions(now_ms=timestamp + 1000, from_files=False, include_internal=True, what_if=True)
             config = replace(Policy().of_topic(topic), policy=TopicPolicy(retention_ms=1000))
-            planned = planned_rows(table, partitions_of(table), "it", {topic: config}, (), options, None)
+            planned = planned_rows(table, split_into_partitions(table), "it", {topic: config}, (), options, None)
             answer = log.fetch_offset_by_timestamp(timestamp)
             expected = log.log_end_offset if answer is None else answer.offset
             assert [cut for cut in planned["cut_offset"].to_pylist() if cut is not None] == [expected], timestamp

@@ -16,12 +16,12 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.local import LocalEngine, Workers
 from kidxlib.errors import UsageError
 from kidxlib.operations.retention.segments_to_plan import (
-    PresentSegments,
+    SegmentsToPlan,
     ensure_one_cluster,
     ensure_one_source_each,
     partitions_to_plan,
-    present_topics,
     topics_that_look_compacted,
+    topics_to_plan,
 )
 from kidxlib.retention.policy import Policy
 from kidxlib.tables.memory_tables import MemoryTables
@@ -59,8 +59,8 @@ def test_partitions_come_in_shares_as_the_catalog_has_them(tmp_path: Path) -> No
     tables.append(SEGMENTS, filled_rows(SEGMENTS, rows))
     key = {"source": "b", "topic": "t", "partition": 3}
     tables.append(PARTITIONS, filled_rows(PARTITIONS, [{**key, "log_start_offset": 5, "high_watermark": 15}]))
-    assert present_topics(tables) == {"a": {"t", "u", "v"}, "b": {"t", "u"}, "c": {"t"}}
-    segments = PresentSegments(tables, tables.version(SEGMENTS), ("a", "b"), ["t", "u"])
+    assert topics_to_plan(tables) == {"a": {"t", "u", "v"}, "b": {"t", "u"}, "c": {"t"}}
+    segments = SegmentsToPlan(tables, tables.version(SEGMENTS), ("a", "b"), ["t", "u"])
     configs = {topic: {"it": Policy().of_topic(topic)} for topic in "tu"}
     with Workers(1) as workers:
         partitions_present = counts_of(segments.read_columns([]), PARTITIONS.key)

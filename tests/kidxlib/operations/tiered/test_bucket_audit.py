@@ -16,8 +16,8 @@ from kidxlib.audit.tiered.remote_finding import RemoteFindingRow, RemoteSegmentK
 from kidxlib.catalog.findings import REMOTE_SEGMENTS, ListedSegmentRow
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.tiered.bucket_audit import record_segments
-from kidxlib.operations.tiered.tiered_request import RecordedAudit
+from kidxlib.operations.tiered.bucket_audit import record_bucket_audit
+from kidxlib.operations.tiered.tiered_request import TieredRecordRequest
 from kidxlib.run.context import RunContext
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.audits import verified_tiered
@@ -121,8 +121,8 @@ def test_what_is_said_of_a_topic_stands_with_its_first_segment(tmp_path: Path) -
     key = RemoteSegmentKey(start_offset=0, segment_id=None)
     found = [RemoteFindingRow.found(TopicIdPartition(topic * 22, topic, -1), key, finding) for topic in "abc"]
     context = RunContext(catalog=tables.path, database=None, now=at, event_log_dir=None)
-    recorded_as, as_of = RecordedAudit(context, "id", "it", "listing"), JudgedAsOf(metadata_ms=1, stuck_ms=1)
-    assert record_segments(tables, recorded_as, listed, found, as_of) == 4
+    recorded_as, as_of = TieredRecordRequest(context, "id", "it", "listing"), JudgedAsOf(metadata_ms=1, stuck_ms=1)
+    assert record_bucket_audit(tables, recorded_as, listed, found, as_of) == 4
     with_findings = [row for row in remote_rows(Path(tables.path)) if row["findings"]]
     assert [(row["topic"], row["partition"], row["start_offset"]) for row in with_findings] == [
         ("a", 1, 0),

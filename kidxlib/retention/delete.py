@@ -138,7 +138,7 @@ class PartitionDeletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentThen:
+class SegmentAsPlanned:
     """A segment of a planned partition, whether it is to be deleted or to stay; see `SegmentColumns`.
 
     Attributes:
@@ -157,7 +157,7 @@ class SegmentThen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionThen:
+class PartitionAsPlanned:
     """A partition as it was planned.
 
     Attributes:
@@ -169,10 +169,11 @@ class PartitionThen:
     topic_id: str | None
     log_start_offset: int | None
     high_watermark: int | None
-    segments: Sequence[SegmentThen]
+    segments: Sequence[SegmentAsPlanned]
 
     @property
     def written(self) -> Written:
+        """When the partition was last written to before its deletion was planned."""
         written_ms = max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
         last_ms = max(segment.max_timestamp_ms for segment in self.segments)
         return Written(written_ms, last_ms if last_ms >= 0 else written_ms)
@@ -188,8 +189,8 @@ class SegmentResult:
     detail: str | None = None
 
 
-def log_dirs_of(deletions: Sequence[PartitionDeletion]) -> list[Path]:
-    """The log dirs to lock before segments are deleted."""
+def log_dirs_of_deletions(deletions: Sequence[PartitionDeletion]) -> list[Path]:
+    """The log dirs in which segments are deleted, to be locked before."""
     by_log_dir: dict[str, list[Directory]] = {}
     for deletion in deletions:
         by_log_dir.setdefault(deletion.segments_directory.root, []).append(deletion.segments_directory)
@@ -203,7 +204,7 @@ def log_dirs_of(deletions: Sequence[PartitionDeletion]) -> list[Path]:
 
 
 def reconsidered(
-    remover: Remover, deletion: PartitionDeletion, then: PartitionThen, policy: TopicPolicy, now_ms: int
+    remover: Remover, deletion: PartitionDeletion, then: PartitionAsPlanned, policy: TopicPolicy, now_ms: int
 ) -> PartitionDeletion:
     """The deletion, with the segments that must stay by the state of the partition and the topic's `policy` now. The
     caller locks the log dir.
@@ -226,7 +227,7 @@ def reconsidered(
     return replace(deletion, kept={deletion.segments[0].base_offset: kept})
 
 
-def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThen) -> str | None:
+def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionAsPlanned) -> str | None:
     directory = deletion.segments_directory
     topic_partition = TopicPartition(deletion.key[1], deletion.key[2])
     checkpoints: Checkpoints = read_checkpoints(location(directory.root))
@@ -249,8 +250,8 @@ def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThe
 
 def _not_due(
     deletion: PartitionDeletion,
-    present: Sequence[tuple[SegmentThen, os.stat_result]],
-    then: PartitionThen,
+    present: Sequence[tuple[SegmentAsPlanned, os.stat_result]],
+    then: PartitionAsPlanned,
     policy: TopicPolicy,
     now_ms: int,
 ) -> dict[int, Kept]:
@@ -305,7 +306,9 @@ def _find_log(
     return None
 
 
-def _log_differences(deletion: PartitionDeletion, logs: Sequence[tuple[SegmentThen, _LogNow | None]]) -> dict[int, str]:
+def _log_differences(
+    deletion: PartitionDeletion, logs: Sequence[tuple[SegmentAsPlanned, _LogNow | None]]
+) -> dict[int, str]:
     """How segments differ from the plan, by base offset. The plan has no facts of a log that could not be read."""
     differences = {}
     for segment, log in logs:
@@ -322,7 +325,7 @@ def _log_differences(deletion: PartitionDeletion, logs: Sequence[tuple[SegmentTh
 
 
 def _skipped(
-    deletion: PartitionDeletion, logs: Sequence[tuple[SegmentThen, _LogNow | None]], differences: Mapping[int, str]
+    deletion: PartitionDeletion, logs: Sequence[tuple[SegmentAsPlanned, _LogNow | None]], differences: Mapping[int, str]
 ) -> PartitionDeletion:
     """The deletion of nothing: every segment that differs from the plan is reported, and the others are left."""
     kept = {
@@ -398,10 +401,11 @@ def _auxiliary_files(deletion: PartitionDeletion, segment: PlannedSegment) -> It
             yield directory, segment_file(segment.base_offset, suffix)
 
 
-def apply_deletions(
+def delete_planned_segments(
     deletions: Sequence[PartitionDeletion], record: Callable[[Sequence[SegmentResult]], None], wait: Callable[[], None]
 ) -> list[SegmentResult]:
-    """Rename the files, record the outcomes, wait, and remove the files. The caller locks the log dirs.
+    """Delete segments: rename their files, record the outcomes, wait, and remove the files. The caller locks the log
+    dirs.
 
     If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue. If leader epochs
     cannot be cut, the renamed files of their partition stay renamed, for the next run. `record` gets the outcomes of

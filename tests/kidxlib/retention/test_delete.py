@@ -19,15 +19,15 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, LOG_SUFFIX, segment_file
-from kidxlib.retention.apply import (
+from kidxlib.retention.delete import (
     DeletionOutcome,
+    PartitionAsPlanned,
     PartitionDeletion,
-    PartitionThen,
     PlannedSegment,
+    SegmentAsPlanned,
     SegmentResult,
-    SegmentThen,
-    apply_deletions,
-    log_dirs_of,
+    delete_planned_segments,
+    log_dirs_of_deletions,
     reconsidered,
 )
 from kidxlib.retention.policy import TopicPolicy
@@ -126,7 +126,7 @@ def _reach_no_log(patch: pytest.MonkeyPatch, base_offset: int) -> None:
 
 def _apply(deletions: Sequence[PartitionDeletion]) -> list[SegmentResult]:
     with locked(Path(deletions[0].segments_directory.root)):
-        return apply_deletions(deletions, lambda _: None, lambda: None)
+        return delete_planned_segments(deletions, lambda _: None, lambda: None)
 
 
 def test_what_the_plan_names_goes_with_its_index_and_auxiliary_files(archive: Path) -> None:
@@ -153,7 +153,7 @@ def test_files_are_renamed_then_recorded_then_after_the_delay_removed(archive: P
         assert _tree(archive) == renamed and _epochs(archive) == _EPOCHS[1]
         seen.append(what)
 
-    apply_deletions(deletions, lambda results: see(f"{len(results)} recorded"), lambda: see("waited"))
+    delete_planned_segments(deletions, lambda results: see(f"{len(results)} recorded"), lambda: see("waited"))
     assert seen == ["6 recorded", "waited"]
 
 
@@ -384,7 +384,7 @@ def test_a_partition_whose_directory_is_away_is_not_gone(archive: Path) -> None:
     """It may not be mounted: exit code 3, and the other partition goes."""
     deletions = _plan(archive)
     (archive / "kafka-logs" / "a-0").rename(archive / "away")
-    assert log_dirs_of(deletions) == [archive / "kafka-logs"]
+    assert log_dirs_of_deletions(deletions) == [archive / "kafka-logs"]
     results = _apply(deletions)
     assert [each.outcome for each in results] == [
         *(DeletionOutcome.CHANGED, DeletionOutcome.AFTER_KEPT),
@@ -413,7 +413,7 @@ def test_a_log_dir_without_any_of_the_plans_partitions_is_refused(archive: Path)
     (archive / "kafka-logs").rename(archive / "away")
     (archive / "kafka-logs").mkdir()
     with pytest.raises(UsageError, match=f"^{archive}/kafka-logs: no partition of the plan is there, a-0 neither; "):
-        log_dirs_of(deletions)
+        log_dirs_of_deletions(deletions)
 
 
 @pytest.fixture
@@ -467,11 +467,11 @@ def test_one_partition_shows_that_a_log_dir_is_mounted(log: Path, tmp_path: Path
     """A link that leads nowhere is there, too: it is refused later, with its name."""
     away = tmp_path / "away"
     away.mkdir()
-    assert log_dirs_of([deletion(tmp_path, 1), deletion(tmp_path, 0)]) == [tmp_path]
+    assert log_dirs_of_deletions([deletion(tmp_path, 1), deletion(tmp_path, 0)]) == [tmp_path]
     with pytest.raises(UsageError, match=r"away: no partition of the plan is there, t-1 neither; is it mounted\?"):
-        log_dirs_of([deletion(tmp_path, 0), deletion(away, 1)])
+        log_dirs_of_deletions([deletion(tmp_path, 0), deletion(away, 1)])
     (away / "t-1").symlink_to(tmp_path / "nowhere")
-    assert log_dirs_of([deletion(tmp_path, 0), deletion(away, 1)]) == [tmp_path, away]
+    assert log_dirs_of_deletions([deletion(tmp_path, 0), deletion(away, 1)]) == [tmp_path, away]
 
 
 _BYTES: Final = 100
@@ -492,12 +492,12 @@ class _Planned:
         self.checkpoint("replication-offset-checkpoint", 50)
         self.checkpoint("log-start-offset-checkpoint", 3)
         files = [planned(self.log(base_offset)) for base_offset in _BASE_OFFSETS]
-        self.then = PartitionThen(
+        self.then = PartitionAsPlanned(
             topic_id="abc",
             log_start_offset=3,
             high_watermark=50,
             segments=[
-                SegmentThen(
+                SegmentAsPlanned(
                     file=file,
                     next_offset=next_offset,
                     counted_bytes=_BYTES,
@@ -519,7 +519,7 @@ class _Planned:
     def applied(self, now_ms: int = _NOW, policy: TopicPolicy = _POLICY) -> list[SegmentResult]:
         with Remover() as remover:
             again = reconsidered(remover, self.deletion, self.then, policy, now_ms)
-        return apply_deletions([again], self._record, lambda: None)
+        return delete_planned_segments([again], self._record, lambda: None)
 
     def _record(self, results: Sequence[SegmentResult]) -> None:
         deleted = {found.segment.base_offset for found in results if found.outcome is DeletionOutcome.DELETED}
