@@ -1,4 +1,4 @@
-"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits; and its properties files."""
+"""Java's numbers, texts and properties files. Its arithmetic wraps around at 16, 32 or 64 bits."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def as_short(value: int) -> int:
 
 
 def incremented_sequence(sequence: int, increment: int) -> int:
-    """A sequence number incremented as Java's int (`DefaultRecordBatch.incrementSequence`): 0 follows the last."""
+    """A sequence number incremented as in Java (`DefaultRecordBatch.incrementSequence`): 0 follows the largest int."""
     if sequence > as_int(_INT_MAX - increment):
         return as_int(increment - (_INT_MAX - sequence) - 1)
     return as_int(sequence + increment)
 
 
 def decremented_sequence(sequence: int, decrement: int) -> int:
-    """A sequence number decremented as Java's int (`DefaultRecordBatch.decrementSequence`): the last precedes 0."""
+    """A sequence number decremented as in Java (`DefaultRecordBatch.decrementSequence`): the largest int precedes 0."""
     if sequence < decrement:
         return as_int(_INT_MAX - (decrement - sequence) + 1)
     return as_int(sequence - decrement)

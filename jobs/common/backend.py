@@ -87,7 +87,7 @@ def open_spark(
 
 
 def spark_maintenance(tables: Tables) -> Maintenance:
-    """Open a job's maintenance of the catalog's tables: by the driver if it reaches them, else by Spark."""
+    """The maintenance of the catalog's tables for a job: by the driver if it reaches them, else by Spark."""
     return SparkMaintenance(tables) if isinstance(tables, SparkTables) else local_maintenance(tables)
 
 

@@ -40,7 +40,7 @@ from kidxlib.audit.startup.last_stop import (
     BELOW_CHECKPOINT_REASONS,
     LastStop,
     PartitionStop,
-    last_stop_of_folders,
+    last_stop_by_directories,
     last_stops,
 )
 from kidxlib.audit.startup.loader import forgotten_producers, simulate_startup
@@ -153,7 +153,7 @@ def partition_audits(
     stops = _last_stops_of_log_dirs(plan, log_dirs - remote, source_of, clean_shutdown, metadata, kafka_version)
     at_hand = tuple(sorted(log_dirs - remote, key=str))
     # A copied log ends with a whole batch.
-    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None, kafka_version) for log_dir in remote}
+    stops |= {log_dir: last_stop_by_directories(log_dir, (), True, None, kafka_version) for log_dir in remote}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.directory.topic_partition,
@@ -232,7 +232,7 @@ def _last_stops_of_log_dirs(
             stops[log_dir] = replace(stop, obstacles=tuple(with_directory_ids(stop.obstacles, ids)))
     for log_dir in set(log_dirs) - source_of.keys():
         of_cluster = read.get(source_names[log_dir])
-        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster, kafka_version)
+        stops[log_dir] = last_stop_by_directories(log_dir, folders[log_dir], clean_shutdown, of_cluster, kafka_version)
     return stops
 
 

@@ -72,7 +72,7 @@ class PartitionLogEpochs:
     by_broker: bool
 
     def largest(self, base_offset: int) -> int:
-        """The largest leader epoch in a log of the partition."""
+        """The largest leader epoch in a log of the partition; `NO_LEADER_EPOCH` if there is none."""
         return int(self.changes[base_offset]["epoch"].max()) if base_offset in self.changes else NO_LEADER_EPOCH
 
     def go_back(self, base_offset: int, before: int) -> Finding | None:

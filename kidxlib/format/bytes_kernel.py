@@ -56,9 +56,7 @@ def int64(data, at):
 
 @njit(forceinline=True)
 def wrapping_sum(first, second):
-    """The sum of two numbers in a compiled loop, which wraps as in Java. For signed numbers the compiler would assume
-    that sums do not.
-    """
+    """The sum of two numbers, wrapped as in Java. For signed numbers the compiler would assume that none wraps."""
     return np.int64(np.uint64(first) + np.uint64(second))
 
 
@@ -100,8 +98,8 @@ def varlong(data, at, end):
 
 @njit
 def skip_bytes(data, at, end):
-    """Skip bytes after a varint with their length, in an array: the length, where they start, and the position after
-    them or an error below 0.
+    """Skip a varint, and as many bytes as it says: their length, where they start, and the position after them or an
+    error below 0.
     """
     size, start = read_varint(data, at, end)
     if start < 0:
@@ -113,7 +111,7 @@ def skip_bytes(data, at, end):
 
 @njit
 def skip_headers(data, at, end):
-    """Skip the bytes of record headers (`DefaultRecord.readHeaders`): the position after them, or an error below 0."""
+    """Skip a record's headers (`DefaultRecord.readHeaders`): the position after their bytes, or an error below 0."""
     headers, at = read_varint(data, at, end)
     if at < 0:
         return at
@@ -157,7 +155,7 @@ def copy_16_bytes(_context, target, source):
 
 @intrinsic
 def prefetch(_context, address):
-    """Prefetch the bytes at an address, which may be invalid: their cache line."""
+    """Prefetch the cache line of the bytes at an address, which may be invalid."""
 
     def generate(context, builder, _signature, arguments):
         number = cgutils.int32_t
@@ -192,7 +190,7 @@ def _byte_at(_context, address):
 
 @njit
 def varint_at(address):
-    """The value of the bytes of a valid zig-zag varint at an address, and the address after them."""
+    """The value of a valid zig-zag varint in the bytes at an address, and the address after it."""
     value, shift = np.uint32(0), np.uint32(0)
     while True:
         byte = np.uint32(_byte_at(address))  # type: ignore[call-arg]

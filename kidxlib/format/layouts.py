@@ -165,5 +165,5 @@ V1_TIMESTAMP_AT: Final = field_position(MESSAGE_V1, "timestamp")
 
 
 def batch_size(header: bytes) -> int:
-    """The size of a batch by the length in its layout, which may be negative (`LogInputStream`)."""
+    """The size of a batch by the length field of its header, which may be negative (`LogInputStream`)."""
     return LOG_OVERHEAD + int.from_bytes(header[SIZE_AT:LOG_OVERHEAD], signed=True)

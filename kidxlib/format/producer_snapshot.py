@@ -13,9 +13,6 @@ from kidxlib.format.checksums import crc32c
 
 CRC_COVERS_FROM: Final = layouts.field_position(layouts.SNAPSHOT_HEADER, "entries")
 
-#: The largest snapshot: 46 bytes for each of a million producers. A larger file is not a snapshot.
-SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
-
 
 def read_snapshot(data: bytes) -> NDArray[np.void]:
     """The producers in the bytes of a producer snapshot, in its order (`ProducerStateManager.readSnapshot`), of dtype

@@ -27,6 +27,8 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 
 OFFSET_MAX = 2**63 - 1
+#: The largest producer snapshot: 46 bytes for each of a million producers. A larger file is none.
+SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 
 

@@ -59,9 +59,7 @@ def _value_at(data, slot, column, base_offset):
 
 @njit(types.boolean(BYTES, types.int64, types.int64, types.int64), **OPTIONS)
 def increases(data, entries, column, base_offset):
-    """Whether a column of an index increases, as a compiled search may ask: each entry's value is above the one before
-    it. Arguments as of `warm_cold_slot`.
-    """
+    """Whether the values in a column of an index increase from entry to entry. Arguments as of `warm_cold_slot`."""
     for slot in range(1, entries):
         if _value_at(data, slot, column, base_offset) <= _value_at(data, slot - 1, column, base_offset):
             return False

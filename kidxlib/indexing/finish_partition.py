@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from kidxlib.errors import SnapshotError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.checksums import crc32c
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_BYTES_MAX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,

@@ -149,8 +149,8 @@ REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOfPlan:
-    """A partition as it was listed.
+class PlannedPartition:
+    """A partition of a plan, as it was listed.
 
     Attributes:
         topic_id: None where there is no `partition.metadata`.
@@ -335,7 +335,7 @@ class Plan:
 
     is_listed: bool = True  # else `segments` are not known: workers are to list the partitions
     segments: pa.Table = field(default_factory=LISTED.empty_table)  # rows of `LISTED`
-    partitions: list[PartitionOfPlan] = field(default_factory=list)  # in the order of their keys
+    partitions: list[PlannedPartition] = field(default_factory=list)  # in the order of their keys
     log_dirs: set[str] = field(default_factory=set)  # names of sources that are log dirs, so were listed as a whole
     narrowed: set[str] = field(default_factory=set)  # names of sources some of whose topics were left out
     unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
@@ -348,7 +348,7 @@ class Plan:
     def log_bytes(self) -> int:
         return sum_of_bytes(self.segments)
 
-    def by_partition(self) -> Iterator[tuple[PartitionOfPlan, pa.Table]]:
+    def by_partition(self) -> Iterator[tuple[PlannedPartition, pa.Table]]:
         """Each partition that has segments, with these."""
         for number, of_partition in runs_of_partitions(self.segments):
             yield self.partitions[number], of_partition
@@ -446,7 +446,7 @@ class Plan:
     def have_segments(self) -> Flags:
         return np.diff(self.bounds()) > 0
 
-    def judge(
+    def judge_listing(
         self,
         sources: Iterable[Source],
         topics: re.Pattern[str],
@@ -510,7 +510,7 @@ def find_segments(
     plan = find_partitions(sources, topics, index_place, options_for)
     if not add_segments(plan, at_most, say_listed):
         return find_partitions(sources, topics, index_place, options_for)
-    plan.judge(sources, topics, plan.have_segments(), may_be_empty)
+    plan.judge_listing(sources, topics, plan.have_segments(), may_be_empty)
     return plan
 
 
@@ -531,7 +531,7 @@ def find_partitions(
             plan.narrowed.add(source.name)
         for directory in wanted:
             choice = options_for(directory)
-            plan.partitions.append(PartitionOfPlan(directory, None, index_place.directory(directory), choice))
+            plan.partitions.append(PlannedPartition(directory, None, index_place.directory(directory), choice))
     plan.partitions.sort(key=lambda partition: partition.key)
     return plan
 
@@ -574,7 +574,7 @@ class _Listing:
     warnings: list[str]
 
 
-def _listing_of(partition: PartitionOfPlan) -> _Listing | OSError:
+def _listing_of(partition: PlannedPartition) -> _Listing | OSError:
     skipped, warnings = SkippedEntries(), list[str]()
     try:
         segments = list_segments(partition.directory, skipped)
@@ -585,7 +585,7 @@ def _listing_of(partition: PartitionOfPlan) -> _Listing | OSError:
     return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
 
 
-def _topic_id(partition: PartitionOfPlan, warnings: list[str]) -> str | None:
+def _topic_id(partition: PlannedPartition, warnings: list[str]) -> str | None:
     if partition.directory.remote is not None:
         return partition.directory.remote.topic_id
     try:

@@ -189,7 +189,7 @@ class _Asked:
         catalog = None if self.catalog is None else existing_catalog_tables("catalog", os.fspath(self.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
-        plan.log_problems()
+        plan.warn_of_left_out()
         return plan
 
     def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

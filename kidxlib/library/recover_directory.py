@@ -12,7 +12,7 @@ from itertools import groupby
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.finish_partition import UnfinishedSegment, fold_and_publish
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, PartitionOfPlan, Plan, find_segments
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, Plan, PlannedPartition, find_segments
 from kidxlib.indexing.segments import build_segments
 from kidxlib.indexing.source import IndexPlace, ensure_no_overlap, index_dir_to_write, parse_topics, source_at
 from kidxlib.reading.request import requested_log
@@ -159,7 +159,7 @@ def recover_directory(
 
 
 def ensure_listable(plan: Plan) -> None:
-    """Refuse a directory for the library if one of its partitions cannot be listed."""
+    """Refuse to recover or to audit a directory if one of its partitions cannot be listed."""
     for unlistable in plan.unlistable.values():
         raise UsageError(
             f"{unlistable.directory}: cannot be listed: {unlistable.reason}; leave its topic out, or make it readable"
@@ -167,7 +167,7 @@ def ensure_listable(plan: Plan) -> None:
 
 
 def _recovered(
-    listed: PartitionOfPlan, tasks: Sequence[BuildTask], auxiliary_files: AuxiliaryFiles, use_mmap: bool
+    listed: PlannedPartition, tasks: Sequence[BuildTask], auxiliary_files: AuxiliaryFiles, use_mmap: bool
 ) -> RecoveredPartition:
     segments: dict[int, IndexedSegment] = {}
 

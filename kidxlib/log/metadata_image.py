@@ -287,8 +287,8 @@ class _Image:
 
 
 def changes_in(batches: Iterable[MetadataBatch]) -> Iterator[FramedMessage]:
-    """The changes of the cluster's metadata by the records of batches, in order. A transaction's count once it has
-    ended.
+    """The changes of the cluster's metadata by the records of batches, in order. Those of a transaction count once it
+    has ended.
     """
     return _settled(_read(record) for batch in batches for record in batch.records)
 

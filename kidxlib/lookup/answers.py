@@ -205,7 +205,7 @@ def note_past_end(segment: LogSegment) -> str | None:
 
 
 def note_on_not_found(segment: LogSegment, since: int) -> str:
-    """The note on answers where a segment has no record from an offset on: why a broker looks no further."""
+    """The note on answers of a time that a segment has no record of from an offset on: a broker looks no further."""
     if segment.max_timestamp_so_far.timestamp < 0:
         return (
             f"{name_in_notes(segment)} has no timestamps; as its file is of {show_ms(segment.largest_timestamp)}, "

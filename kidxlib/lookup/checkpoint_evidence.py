@@ -41,8 +41,8 @@ def evidence_of_checkpoints(
 def checkpointed_high_watermark(
     directory: Location, partition: TopicPartition, offsets_in: ReadOffsets = read_offset_checkpoint
 ) -> int | None:
-    """The high watermark in a log dir's checkpoint, as evidence of how far a log went; None if it has none, or cannot
-    be read: `why_no_high_watermark` tells which.
+    """The high watermark of a partition in its log dir's checkpoint, as evidence of how far the log went; None if the
+    checkpoint has none, or cannot be read: `why_no_high_watermark` tells which.
     """
     with contextlib.suppress(CheckpointError, OSError):
         return (offsets_in(directory.parent / HIGH_WATERMARK_CHECKPOINT) or {}).get(partition)
@@ -52,7 +52,7 @@ def checkpointed_high_watermark(
 def why_no_high_watermark(
     log_dir: Location, partition: TopicPartition, offsets_in: ReadOffsets
 ) -> tuple[str, bool] | None:
-    """Why a log dir's checkpoint is no evidence of a high watermark, and whether the file cannot be read. None if it
+    """Why a log dir's checkpoint has no high watermark of a partition, and whether the file cannot be read. None if it
     has one by now, or if no broker has written to the log dir: a broker writes one for each partition of a log dir
     (`ReplicaManager.checkpointHighWatermarks`).
     """

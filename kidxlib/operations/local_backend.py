@@ -36,6 +36,6 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
 
 
 def local_maintenance(tables: Tables) -> Maintenance:
-    """The upkeep of tables for the backend of one machine, by delta-rs."""
+    """The maintenance of tables for the backend of one machine, by delta-rs."""
     assert isinstance(tables, DeltaTables)
     return DeltaMaintenance(tables)

@@ -357,8 +357,8 @@ def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
 
 
 def unmounted_log_dirs(log_dirs: Collection[Location]) -> str | None:
-    """The empty log dirs, in words, because of which partitions are left out if a disk is not mounted; None if none is
-    empty.
+    """The empty log dirs, in words: if their disks are not mounted, the partitions on these are left out. None if no
+    log dir is empty.
     """
     return ", ".join(sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))) or None
 
@@ -417,7 +417,7 @@ def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
 
 
 def partitions_numbered_below(there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """The partitions that a topic must have, there or left out: their numbers are below its largest that is there."""
+    """The partitions with numbers below the largest that is there, for each topic: each is there, or left out."""
     last: defaultdict[str, int] = defaultdict(int)
     for partition in there:
         last[partition.topic] = max(last[partition.topic], partition.partition)
@@ -476,13 +476,13 @@ def _may_have_wanted_times(log: LogRead) -> bool:
     if not WantedRecords(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
     following = location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX)
-    times = log.ends_ms, timestamp_behind_left_out(following)
+    times = log.ends_ms, timestamp_ms_behind_left_out(following)
     return min(times) < 0 or (max(times) >= log.first_ms and min(times) <= log.last_ms)
 
 
-def timestamp_behind_left_out(log: Location) -> int:
-    """The largest timestamp of the first batch behind what is left out, which bounds the times of that; −1 if it is not
-    known. In ms since the epoch.
+def timestamp_ms_behind_left_out(log: Location) -> int:
+    """The largest timestamp of the first batch of a log, in ms since the epoch, which bounds the times of what is left
+    out before the log; −1 if it is not known.
     """
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)

@@ -27,7 +27,7 @@ from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import MissingStart
 from kidxlib.lookup.checkpoint_evidence import ReadOffsets, evidence_of_missing_start
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
-from kidxlib.reading.left_out import LeftOut, WhyLeftOut, timestamp_behind_left_out
+from kidxlib.reading.left_out import LeftOut, WhyLeftOut, timestamp_ms_behind_left_out
 from kidxlib.reading.positions import ListedLog, index_path_of, is_index_credible, read_between, reading_bounds
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import record_rows_of
@@ -328,7 +328,7 @@ def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
     """Whether records from a time on may be missing before a log: not if its own first records are older."""
     if first_ms == WantedRecords().first_ms:
         return True
-    begins = timestamp_behind_left_out(log.path)
+    begins = timestamp_ms_behind_left_out(log.path)
     return begins < 0 or begins >= first_ms
 
 

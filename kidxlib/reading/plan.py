@@ -132,8 +132,8 @@ class ReadPlan:
         """What else was asked for and is not there, or is left out as the caller asked, a line for each kind."""
         return list(lines_of_left_out(left for left in self.left_out if not left.is_problem))
 
-    def log_problems(self) -> None:
-        """Log what the plan does not read, or what is not there, a line for each reason."""
+    def warn_of_left_out(self) -> None:
+        """Log what the plan leaves out, a line for each reason: problems as warnings, most remarks as information."""
         if not self.named_partitions:
             _log.warning("%s", "; ".join(self.notes))
         remarks = [left for left in self.left_out if not left.is_problem]

@@ -170,7 +170,7 @@ def read_request(
 
 
 def requested_log(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The segment's log that a caller requests by its path or URL, and the base offset in its name."""
+    """The path or URL of a segment's log that a caller requests, and the base offset in its name."""
     text = os.fspath(path)
     place = given_location("", text) or location(text)
     base_offset = parse_segment_log(place.name)

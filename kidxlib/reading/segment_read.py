@@ -60,7 +60,9 @@ class SegmentRead:
         return self.end_position - self.position
 
     def as_cataloged(self) -> LogRead | None:
-        """The segment's log as if it were read, where a catalog knows its records; None if none knows where it ends."""
+        """The segment's log as if it were read, by what a catalog knows of it; None if none knows how many records it
+        has, and where it ends.
+        """
         if self.records is None or self.next_offset is None:
             return None
         end_offset = self.next_offset if self.end_offset is None else max(self.end_offset, self.next_offset)

@@ -1,4 +1,4 @@
-"""The batches of a log as Arrow tables, with a row for each header. The columns are as in
+"""The batches of a log as Arrow tables: their columns, and a row for each header. Names and numbers are as in
 `kidxlib.records.arrow_columns`.
 """
 

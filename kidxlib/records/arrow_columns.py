@@ -111,7 +111,7 @@ def timestamp_types(ids: NDArray[np.int32]) -> Array:
 
 
 def attribute_flags(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
-    """The flags for a column from a bit of the attributes of batches; no magic below 2 has it."""
+    """The flags for a column from a bit in the attributes of batches; false for a magic below 2."""
     has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= layouts.MAGIC_V2)
     return has_it
 

@@ -199,7 +199,7 @@ _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
     **OPTIONS,
 )
 def fill_batch_table_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
-    """Read a file and make rows of its batches from headers only, as `fill_batch_table`, in one compiled loop.
+    """Read a file, and make rows of its batches from the walk's position on, from headers only (`fill_batch_table`).
 
     The loop ends with `_OUTSIDE` if a header cannot be read.
 

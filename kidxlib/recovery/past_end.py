@@ -58,7 +58,7 @@ NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
 
 
 def is_unfinished_append(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
-    """Whether the bytes after the valid batches of a log are only an unfinished append."""
+    """Whether what follows the valid batches of a log is only an unfinished append: zeros, or part of a batch."""
     if _is_zeros(log, position):
         return True
     most = base_offset + layouts.RELATIVE_OFFSET_MAX
@@ -112,8 +112,8 @@ def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_off
 
 
 def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> int | None:
-    """Where the first whole batch after the valid ones starts: from a position on, with one of these offsets in its
-    first field and the right checksum; None if there is none.
+    """Where the first whole batch behind damage starts: from a position on, with one of these offsets in its first
+    field and the right checksum; None if there is none.
     """
     for start in range(position, log.size, _PIECE_BYTES):
         data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.retention.policy import (
-    INTERNAL_TOPICS,
+    INTERNAL_TOPIC_SETTINGS,
     REASONS,
     UNLIMITED,
     Cleanup,
@@ -263,7 +263,7 @@ def kept_for_its_topic(
     # A broker removes from the controller's log what snapshots cover, and asks no policy.
     if topic == METADATA_TOPIC or config.policy.remote_storage:
         return Reason.NOT_MODELLED
-    if topic in INTERNAL_TOPICS and not include_internal:
+    if topic in INTERNAL_TOPIC_SETTINGS and not include_internal:
         return Reason.INTERNAL_TOPIC
     if config.unknown and not what_if:
         return Reason.POLICY_UNKNOWN

@@ -117,48 +117,48 @@ def is_described(path: Path, text: str) -> bool:
     )
 
 
-def _blocks(path: Path, text: str) -> Iterator[tuple[str, DescribedTopic]]:
+def _described_topics(path: Path, text: str) -> Iterator[tuple[str, DescribedTopic]]:
     """The topics with their descriptions; a topic may come more than once."""
-    topic, block = "", None
+    topic, described = "", None
     for number, line in enumerate(text.splitlines(), start=1):
         if (head := _HEAD.match(line)) is not None:
-            if block is not None:
-                yield topic, block
+            if described is not None:
+                yield topic, described
             # The configuration of a broker, a user, … is passed over.
-            topic, block = (head[3], DescribedTopic(number, head[1] == "All")) if head[2] == "topic" else ("", None)
+            topic, described = (head[3], DescribedTopic(number, head[1] == "All")) if head[2] == "topic" else ("", None)
         elif (listed := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
-            yield listed[1], _block_of_list(path, listed[2], number)
+            yield listed[1], _topic_of_list(path, listed[2], number)
         elif line.startswith("Default configs for "):
-            if block is not None:
-                yield topic, block
-            topic, block = "", None
-        elif block is not None and line.startswith("  "):
-            _add(path, number, line.strip(), block)
-    if block is not None:
-        yield topic, block
+            if described is not None:
+                yield topic, described
+            topic, described = "", None
+        elif described is not None and line.startswith("  "):
+            _add(path, number, line.strip(), described)
+    if described is not None:
+        yield topic, described
 
 
-def _add(path: Path, number: int, line: str, block: DescribedTopic) -> None:
+def _add(path: Path, number: int, line: str, described: DescribedTopic) -> None:
     entry = _ENTRY.fullmatch(line)
     if entry is not None:
-        if entry[1] in block.entries:
+        if entry[1] in described.entries:
             _raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
-        block.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
+        described.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
     elif line.partition("=")[0] in DECIDING_CONFIGS:
         _raise_malformed(
             path, number, f"{quoted(line)}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?"
         )
 
 
-def _block_of_list(path: Path, text: str, number: int) -> DescribedTopic:
-    block = DescribedTopic(number, of_all=False)
+def _topic_of_list(path: Path, text: str, number: int) -> DescribedTopic:
+    described = DescribedTopic(number, of_all=False)
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
-        if name in block.entries:
+        if name in described.entries:
             _raise_malformed(path, number, f"{name}: given twice; keep one of them")
         if equals:
-            block.entries[name] = ConfigEntry(value, of_topic=True, line=number)
-    return block
+            described.entries[name] = ConfigEntry(value, of_topic=True, line=number)
+    return described
 
 
 def read_described(path: Path, text: str) -> Described:
@@ -168,14 +168,14 @@ def read_described(path: Path, text: str) -> Described:
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
     configs_by_topic: dict[str, dict[str, ConfigEntry]] = {}
-    for topic, block in _blocks(path, text):
-        configs = block.configs()
+    for topic, described in _described_topics(path, text):
+        configs = described.configs()
         before = configs_by_topic.setdefault(topic, configs)
         if {name: config.value for name, config in before.items()} != {
             name: config.value for name, config in configs.items()
         }:
             _raise_malformed(
-                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
+                path, described.line, f"topic {topic}: described before, with other values; give one cluster's"
             )
     return configs_by_topic
 
@@ -187,13 +187,14 @@ def read_own_settings(path: Path, text: str) -> dict[str, OwnSettings]:
         UsageError: a line is cut off, or a topic is described twice and differently.
     """
     topics: dict[str, OwnSettings] = {}
-    for topic, block in _blocks(path, text):
+    for topic, described in _described_topics(path, text):
         own = OwnSettings(
-            {name: entry.value for name, entry in block.entries.items() if entry.of_topic}, frozenset(block.entries)
+            {name: entry.value for name, entry in described.entries.items() if entry.of_topic},
+            frozenset(described.entries),
         )
         if topics.setdefault(topic, own) != own:
             _raise_malformed(
-                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
+                path, described.line, f"topic {topic}: described before, with other values; give one cluster's"
             )
     return topics
 
@@ -219,29 +220,29 @@ def _of_json(path: Path, text: str) -> Described:
 def _of_object(path: Path, topic: str, values: object) -> dict[str, ConfigEntry]:
     if not isinstance(values, dict):
         raise UsageError(f'{path}: {topic}: {quoted(values)}; expected an object, {{"cleanup.policy": "delete", …}}')
-    block = DescribedTopic(0, of_all=True)
-    block.entries = {name: ConfigEntry(_text(value), of_topic=True, line=0) for name, value in values.items()}
-    return block.configs()
+    described = DescribedTopic(0, of_all=True)
+    described.entries = {name: ConfigEntry(_text(value), of_topic=True, line=0) for name, value in values.items()}
+    return described.configs()
 
 
 def _of_properties(path: Path, text: str) -> Described:
     """The values that were set for the topic itself. Values that are not in the file are the broker's, and nobody has
     reported them.
     """
-    block = DescribedTopic(0, of_all=False)
+    described = DescribedTopic(0, of_all=False)
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
         entry = _PROPERTY.fullmatch(line)
         if entry is None or "\\" in line:
             _raise_malformed(path, number, f"{quoted(line)}; expected KEY=VALUE, without a backslash")
-        if entry[1] in block.entries:
+        if entry[1] in described.entries:
             _raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
-        block.entries[entry[1]] = ConfigEntry(entry[2].rstrip(), of_topic=True, line=number)
-    if any(name.startswith(("log.", "broker.")) for name in block.entries):
-        number = next(config.line for name, config in block.entries.items() if name.startswith(("log.", "broker.")))
+        described.entries[entry[1]] = ConfigEntry(entry[2].rstrip(), of_topic=True, line=number)
+    if any(name.startswith(("log.", "broker.")) for name in described.entries):
+        number = next(config.line for name, config in described.entries.items() if name.startswith(("log.", "broker.")))
         _raise_malformed(path, number, "a broker's settings; expected those of the topic that the file is named after")
-    return {path.name.removesuffix(_PROPERTIES): block.configs()}
+    return {path.name.removesuffix(_PROPERTIES): described.configs()}
 
 
 def _text(value: object) -> str:

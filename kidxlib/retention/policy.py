@@ -61,7 +61,7 @@ class TopicPolicy:
 
 
 #: Kafka's own topics, with the settings that a broker gives them.
-INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
+INTERNAL_TOPIC_SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "__consumer_offsets": {"cleanup": frozenset({Cleanup.COMPACT})},
     "__transaction_state": {"cleanup": frozenset({Cleanup.COMPACT})},
     "__share_group_state": {"retention_ms": UNLIMITED},
@@ -226,7 +226,7 @@ class Policy:
                     f"{self.where}: topic {topic} matches {first.match.pattern!r} and {second.match.pattern!r}; "
                     "give each an order, the smaller wins"
                 )
-        internal = INTERNAL_TOPICS.get(topic, {})
+        internal = INTERNAL_TOPIC_SETTINGS.get(topic, {})
         own = matching[0].values if matching else {}
         origins = {
             **dict.fromkeys(_FIELDS.values(), Origin.KAFKA),

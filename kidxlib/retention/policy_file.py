@@ -103,7 +103,7 @@ class _File(_PolicyTable):
 
 
 def read_retention_policies(path: Path) -> tuple[Policy, ...]:
-    """Read a file of retention policies."""
+    """Read the retention policies in a file: TOML, or the output of Kafka's own tools."""
     text = read_toml_text(path)
     if is_described(path, text):
         described = {

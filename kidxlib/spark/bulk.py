@@ -134,7 +134,7 @@ def read(
     scan = _scan_by_tasks(spark)
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)
-    plan.log_problems()
+    plan.warn_of_left_out()
     return _frame(spark, plan, mode, nullable_source_schema(columns_read), goes_on=goes_on)
 
 

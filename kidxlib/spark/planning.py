@@ -1,5 +1,5 @@
 """Plans in the driver which parts of which segments are read: of a DataFrame (`plan_source`), and of each micro-batch
-of a stream (`StreamPlanner`).
+of a stream (`StreamPlanner`). Then divides these among tasks (`divide_into_tasks`).
 
 A micro-batch has some offsets of each partition, and ends where a limit is reached, if one is given. Partitions and
 their logs are listed anew for each.
@@ -62,16 +62,16 @@ PART_BYTES: Final = 128 * 1024 * 1024
 _TASK_BYTES: Final = 32 * 1024 * 1024
 
 
-class _LogRead(Protocol):
+class _HasLogBytes(Protocol):
     @property
     def log_bytes(self) -> int: ...
 
 
-_R = TypeVar("_R", bound=_LogRead)
+_R = TypeVar("_R", bound=_HasLogBytes)
 
 
 def divide_into_tasks(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
-    """Divide segments, and parts of segments, among tasks of Spark, in order."""
+    """Divide segments to read or to scan, and parts of segments, among tasks of Spark, in order."""
     tasks: list[tuple[_R, ...]] = []
     task: list[_R] = []
     size = 0

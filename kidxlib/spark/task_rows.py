@@ -69,7 +69,9 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def damage_taker(*, fails: bool) -> TakeDamage:
-    """What a task of Spark does about damage: it ends, or logs a warning of what is lost."""
+    """What is done about damage in a task of Spark, or as its reads are planned: the reading ends, or a warning says
+    what is lost.
+    """
     return _raise_damage if fails else warn_of_damage
 
 

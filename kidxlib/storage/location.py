@@ -378,7 +378,7 @@ def list_directory(directory: Directory) -> list[str]:
 
 
 def object_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the objects at the location of a `Directory` in an object store, by name."""
+    """List the objects directly in a `Directory` of an object store: their sizes in bytes, by name."""
     return {name: status.st_size for name, status in listed_objects(directory).items()}
 
 
@@ -415,7 +415,7 @@ def object_at(directory: Directory, name: str) -> ObjectPath | None:
 
 
 def packed_sizes(directory: Directory) -> dict[str, int]:
-    """The sizes in bytes of the files at the location of a packed `Directory`, by name."""
+    """List the files in a packed `Directory`: their sizes in bytes, by name."""
     try:
         return PackedPath.of(str(directory)).sizes()
     except OSError as error:
@@ -423,7 +423,7 @@ def packed_sizes(directory: Directory) -> dict[str, int]:
 
 
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
-    """The status of each object at the location of a `Directory` in an object store, by name."""
+    """List the objects directly in a `Directory` of an object store: the status of each, by name."""
     try:
         objects = ObjectPath.of(str(directory)).glob("*")
         return {path.name: path.listed for path in objects if path.listed is not None}

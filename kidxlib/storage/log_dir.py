@@ -118,7 +118,7 @@ def directories_in(log_dir: Location) -> list[Location]:
 
 
 def bytes_of_logs(directory: Location) -> int:
-    """The size of all logs in a partition's directory; 0 if it cannot be listed."""
+    """The size of all logs in a partition's directory, in bytes; 0 if not all can be looked at."""
     try:
         files = files_in(directory)
         return sum(
@@ -187,7 +187,7 @@ def usable_meta_properties(log_dir: Location) -> MetaProperties:
 
 
 def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
-    """A log dir's `meta.properties`, of the settings in it."""
+    """What a log dir's `meta.properties` says, by the settings in it; `where` is named in errors."""
     version = settings.get("version")
     return MetaProperties(
         node_id=node_id_of(settings, where),

@@ -401,8 +401,8 @@ def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> Lo
 
 
 def map_file(path: str) -> NDArray[np.uint8]:
-    """The bytes of a file, opened and mapped as a log is, for as long as the result lives; an object or a packed file
-    is read as a whole.
+    """The bytes of a file, opened as a log is, and mapped read-only for as long as the result lives; an object or a
+    packed file is read as a whole.
     """
     if is_object(path) or is_packed(path):
         return np.frombuffer(location(path).read_bytes(), np.uint8)

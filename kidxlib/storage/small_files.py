@@ -1,5 +1,5 @@
-"""Small files are read here, whole, in part, or the end of them: those of a log dir, and index files, of which a broker
-has preallocated most. Pipes do not block.
+"""Reads small files, whole or in part: those of a log dir, and index files, of which a broker has preallocated most.
+Pipes do not block.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import PublishError
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
+from kidxlib.format.segment_files import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import (
     Directory,
     Listed,
@@ -185,7 +185,7 @@ def without_room(content: bytes, entry_bytes: int) -> bytes:
 
 
 def is_preallocated(path: Path, position: int) -> bool:
-    """Whether a small file has only zeros from a position on, as the room in an index file. Its holes are not read."""
+    """Whether an index file has only preallocated zeros from a position on. Its holes are not read."""
     with regular_file(path) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size

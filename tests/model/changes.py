@@ -24,7 +24,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, PartitionOfPlan, Plan
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, Plan, PlannedPartition
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import list_directory
@@ -110,7 +110,7 @@ def compare_plainly(
 
 
 def _with_kept(
-    task: BuildTask, before: KnownSegment, partition: PartitionOfPlan, *, explicit_interval: bool
+    task: BuildTask, before: KnownSegment, partition: PlannedPartition, *, explicit_interval: bool
 ) -> tuple[BuildTask, KnownSegment]:
     """The task with what its segment was built with, where that stays."""
     only_once_told = _only_once_told(partition, before)
@@ -123,7 +123,7 @@ def _with_kept(
     return replace(task, options=options, interval_source=before.interval_source), before
 
 
-def _only_once_told(partition: PartitionOfPlan, before: KnownSegment) -> set[str]:
+def _only_once_told(partition: PlannedPartition, before: KnownSegment) -> set[str]:
     """The settings that the metadata of the topic's cluster told, and that nobody tells now."""
     if before.interval_source is not IntervalSource.METADATA:
         return set()

@@ -101,8 +101,8 @@ def python_path(environ: Mapping[str, str]) -> str:
 
 
 def visible_names_in(directory: str, start: str = "", end: str = "") -> list[str]:
-    """The names in a directory, by which ./spark-submit.sh finds jobs, jars and Python's libraries: those with
-    this beginning and end, sorted, without hidden ones; none if there is no such directory.
+    """The names in a directory, by which ./spark-submit.sh finds jobs, jars and Python's libraries: those with this
+    beginning and end, sorted, without hidden ones; none if there is no such directory.
     """
     try:
         names = os.listdir(directory)

@@ -264,7 +264,7 @@ def lines_of_directories_aside(folders: Iterable[DirectoryAside]) -> Iterator[st
 
 @dataclass(frozen=True)
 class DirectoriesInLogDir:
-    """A log dir of a node, with all directories in it, by name. The metadata knows it by its `directory_id`; None where
+    """The directories in a log dir of a node, by name. The metadata knows the log dir by its `directory_id`; None where
     it has none.
     """
 

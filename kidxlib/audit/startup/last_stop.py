@@ -292,15 +292,15 @@ def last_stops(
     return stops
 
 
-def last_stop_of_folders(
+def last_stop_by_directories(
     log_dir: Location,
     folders: Sequence[Location],
     clean_shutdown: bool | None,
     metadata: ClusterMetadata | None,
     kafka_version: KafkaRelease | None = None,
 ) -> LastStop:
-    """How the broker of a log dir stopped, by some of its directories alone: it may be any directory, and the others do
-    not count.
+    """How the broker of a log dir stopped, by some directories of the log dir alone: others do not count, and the log
+    dir may be any directory.
     """
     obstacles = obstacles_of_directories(log_dir, folders, metadata) if _has_broker_files(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown, metadata, kafka_version)

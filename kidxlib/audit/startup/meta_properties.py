@@ -155,10 +155,10 @@ def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) 
 
 
 def log_dirs_by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together, by the ids in `meta.properties`. Each has an id of its own
-    (`directory.id`), by which the metadata (of any clusters) says whose it is; `meta.properties` counts where the
-    metadata does not know the id. If two log dirs of a node have the same id, one is a copy of the other, and each log
-    dir of that node is a group.
+    """Log dirs in groups, those of one node together, by the ids in `meta.properties`. Each log dir has an id of its
+    own (`directory.id`), by which the metadata (of any clusters) says whose it is; the other ids in `meta.properties`
+    count where the metadata does not know that one. If two log dirs of a node have the same id, one is a copy of the
+    other, and each log dir of that node is a group.
     """
     #: The number of the cluster and the id of the node, by `directory.id`.
     registered: dict[str, tuple[int, int]] = {}
@@ -215,7 +215,7 @@ def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | N
 
 
 def with_directory_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
-    """Obstacles in `meta.properties`, whose remedies name the ids of log dirs that `directory_ids_of` gives."""
+    """Obstacles of log dirs; remedies for `meta.properties` name the ids that `directory_ids_of` gives."""
     for obstacle in obstacles:
         directory_id = ids.get(obstacle.where.parent)
         if directory_id is not None and directory_id not in obstacle.remedy:

@@ -116,7 +116,7 @@ class Obstacle:
 
     @classmethod
     def unreadable(cls, path: Location, error: OSError) -> Obstacle:
-        """An obstacle that may be in a file which this user cannot read."""
+        """The obstacle of a file that cannot be read: nobody knows whether a node meets anything there."""
         unread = f"not read: {error.strerror or error}"
         why = "not readable by this user" if isinstance(error, PermissionError) else unread
         return cls(path, why, Effect.UNKNOWN, "what a broker takes from it is not known")

@@ -96,12 +96,12 @@ FindingOnSegment: TypeAlias = tuple[RemoteSegmentKey, Finding]
 
 
 def broken_remote(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
-    """A finding on a remote segment: it is broken."""
+    """A finding on a remote segment, with the verdict `broken`."""
     return Finding(file=file, verdict=Verdict.BROKEN, reason=reason, detail=detail, consequence=consequence)
 
 
 def safe_remote(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
-    """A finding on a remote segment: it is safe."""
+    """A finding on a remote segment, with the verdict `safe`."""
     return Finding(file=file, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=consequence)
 
 

@@ -46,7 +46,7 @@ from kidxlib.indexing.known_segments import (
     without_directory,
 )
 from kidxlib.indexing.listing import unlistable_as_json
-from kidxlib.indexing.plan import PartitionOfPlan, Plan, ScanTask, find_segments
+from kidxlib.indexing.plan import Plan, PlannedPartition, ScanTask, find_segments
 from kidxlib.indexing.source import Source
 from kidxlib.log.metadata_replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.audit_request import AuditRequest
@@ -313,7 +313,7 @@ def _as_cataloged(
     return plan, tasks, known_segment_counts(matched.where(~listed).known)
 
 
-def _where_built(plan: Plan, there: KnownSegments) -> list[PartitionOfPlan]:
+def _where_built(plan: Plan, there: KnownSegments) -> list[PlannedPartition]:
     """The partitions, with the index directory of the last segment that the catalog knows. The next build would index
     new segments there, too.
     """
@@ -663,8 +663,8 @@ def _tell(
 def audit_before_repair(
     request: BuildRequest, plan: Plan, backend: Backend
 ) -> tuple[Mapping[PartitionKey, frozenset[str]], int]:
-    """Audit before a repair, step by step, where no earlier audit is recorded: the names of broken index and
-    auxiliary files by partition, and how many logs are broken.
+    """Audit a plan before a repair, where no earlier audit is recorded: the names of broken index and auxiliary files
+    by partition, and how many logs are broken.
     """
     from kidxlib.operations.build.build import files_to_repair  # an audit does without a build
 

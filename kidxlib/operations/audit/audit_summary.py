@@ -39,7 +39,7 @@ from kidxlib.operations.damage.acceptances import (
     match_acceptances,
     still_accepted,
 )
-from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, known_damage, last_findings, sources_with_findings
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, audited_sources, known_damage, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.outcome import LINES_SHOWN, Outcome
 from kidxlib.text.words import counted
@@ -141,7 +141,7 @@ class AuditedCatalog:
     @classmethod
     def of(cls, tables: Tables, results: AuditResults, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
         """Sum up a catalog after an audit of these sources and topics was recorded in it."""
-        audited = sources_with_findings(tables)
+        audited = audited_sources(tables)
         acceptances = still_accepted(tables, audited)
         of_sources = [acceptance for acceptance in acceptances if acceptance.damage.source in sources]
         return cls(

@@ -50,7 +50,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.planning import plan_changes
 from kidxlib.operations.build.waves import BuildRun, Scanned, finish_partitions_of, recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.known_damage import KnownDamage, gaps_between, known_logs, sources_with_findings
+from kidxlib.operations.damage.known_damage import KnownDamage, audited_sources, gaps_between, known_logs
 from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost
 from kidxlib.operations.maintenance import OptimizedTable, optimize_tables
 from kidxlib.operations.packed import remove_unused_packed
@@ -405,7 +405,7 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
     from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
-    with_audits = sources_with_findings(catalog.tables)
+    with_audits = audited_sources(catalog.tables)
     for source in sources:
         if source.name not in with_audits:
             raise UsageError(
@@ -428,8 +428,8 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
 
 
 def files_to_repair(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
-    """The broken files that a repair builds again: all but a broker's leader epochs and producer snapshots beside logs,
-    where the build writes elsewhere. Says that these are left.
+    """The broken files that concern a repair, logs among them: all but a broker's leader epochs and producer snapshots
+    beside logs, where the build writes elsewhere. Says that these are left.
     """
     elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
     own = [

@@ -33,8 +33,8 @@ from kidxlib.indexing.listed_segments import TO_READ
 from kidxlib.indexing.listing import UnlistableDirectory
 from kidxlib.indexing.plan import (
     AuxiliaryFiles,
-    PartitionOfPlan,
     Plan,
+    PlannedPartition,
     add_segments,
     find_partitions,
     find_segments,
@@ -160,7 +160,7 @@ class PartitionsToBuild:
     """
 
     first: int
-    partitions: Sequence[PartitionOfPlan]
+    partitions: Sequence[PlannedPartition]
     unlisted: Sequence[PartitionKey]
     log_dirs: frozenset[str]
     tables: TablesToRead | None
@@ -265,7 +265,7 @@ def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog:
     partitions = staged.rows("partition").sort_by("listed_partition")
     _add_listing(plan, partitions, staged)
     have_segments: Flags = partitions["segments"].to_numpy() > 0
-    plan.judge(request.sources, request.topics, have_segments)
+    plan.judge_listing(request.sources, request.topics, have_segments)
     segments, log_bytes = (int(pc.sum(partitions[name]).as_py() or 0) for name in ("segments", "log_bytes"))
     _say_what_was_listed(request, plan, segments, log_bytes)
     changes = _changes(plan, partitions, staged, () if catalog is None else FillableFacts.names())
@@ -368,7 +368,7 @@ def plan_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
     if not plan.is_listed and not request.plans_on_workers and catalog.tables.for_workers() is None:
         note(f"{catalog.path}: Spark alone reaches this catalog, so its segments are listed and compared here")
         add_segments(plan)
-        plan.judge(request.sources, request.topics, plan.have_segments())
+        plan.judge_listing(request.sources, request.topics, plan.have_segments())
         _say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
     sources = [source.name for source in request.sources]
     others = catalog.index_directories_of_others(sources)

@@ -30,7 +30,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.build_counts import PROBLEM_FREE, PROBLEMS_KEPT, BuildCounts, SegmentProblem, count_unknown_facts
 from kidxlib.indexing.changes import Changes, PartitionChange
 from kidxlib.indexing.listed_segments import partition_numbers, sum_of_bytes
-from kidxlib.indexing.plan import PartitionOfPlan, PartitionTask, Plan
+from kidxlib.indexing.plan import PartitionTask, Plan, PlannedPartition
 from kidxlib.indexing.source import source_directories
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
@@ -174,7 +174,7 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
     return max(1.0, read_bytes / seconds)
 
 
-def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[PartitionOfPlan]:
+def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[PlannedPartition]:
     """The partitions whose last segment is in a wave. `following` is the first row after the wave."""
     numbers = set(partition_numbers(rows).tolist()) - set(partition_numbers(following).tolist())
     return [plan.partitions[number] for number in sorted(numbers)]
@@ -194,7 +194,7 @@ def _next_wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
     return rows.slice(0, end)
 
 
-def finish_partitions_of(run: BuildRun, partitions: Iterable[PartitionOfPlan], scanned: Scanned) -> None:
+def finish_partitions_of(run: BuildRun, partitions: Iterable[PlannedPartition], scanned: Scanned) -> None:
     """Finish those of the partitions that are unfinished. Where there are many, what is held is committed after each
     group of partitions but the last.
     """
@@ -322,7 +322,7 @@ def _count_scanned(staged: StagedRows, counts: BuildCounts) -> None:
 
 
 def finished_by_topic(rows: pa.Table) -> pa.Table:
-    """Count the segments that a wave has finished by topic and outcome, as rows of `FINISHED_BY_TOPIC`."""
+    """Count segments of finished partitions by topic and outcome, as rows of `FINISHED_BY_TOPIC`."""
     kinds = ["topic", "published"]
     summed = rows.group_by(kinds).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
     summed = summed.select([*kinds, "count_all", "aborted_transactions_sum"])

@@ -339,8 +339,8 @@ def last_findings(
     return findings.filter(pa.array(positions_in(findings, gone, SEGMENTS.key) < 0)).select(wanted)
 
 
-def sources_with_findings(tables: Tables) -> list[str]:
-    """The sources whose damage the catalog knows by audits."""
+def audited_sources(tables: Tables) -> list[str]:
+    """The sources that an audit of this catalog has recorded; an audit records whole logs, too."""
     return [str(source) for source in pc.unique(tables.read(FINDINGS, ["source"])["source"]).to_pylist()]
 
 

@@ -36,10 +36,11 @@ from kidxlib.errors import (
 )
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
+from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_BYTES_MAX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     parse_segment_log,
@@ -319,7 +320,7 @@ class HeadersRead:
 def read_cached_headers(
     directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
 ) -> HeadersRead | None:
-    """Trust the page cache with a partition's unflushed logs (`ensure_page_cache_kept`), and read headers alone.
+    """Read only the headers of a partition's unflushed logs, as the page cache is trusted (`ensure_page_cache_kept`).
 
     `options` must be without checksums. `reader` gets the result of recovering each segment. Return None if a log is
     not on the file system of its log dir.
@@ -444,7 +445,7 @@ def _first_and_last_entry(directory: int, name: str, entry_bytes: int) -> bytes:
 
 
 def is_sound_snapshot(path: Path) -> bool:
-    """Whether a producer snapshot is there and whole, so that the unflushed segments before it need not be read."""
+    """Whether a producer snapshot is there and whole, so that segments before it need not be read."""
     try:
         with path.open("rb") as file:
             read_snapshot(file.read(SNAPSHOT_BYTES_MAX))

@@ -533,8 +533,8 @@ def _absent_partitions(broker: StoppedBroker, known: KnownTopics) -> Iterator[Pl
 
 
 def list_planned_partitions(log_dir: StoppedLogDir, known: KnownTopics, topics: re.Pattern[str] = ANY_TOPIC) -> Plan:
-    """The partitions that a recovery plan has of a log dir: all but the cluster's metadata, which a broker always
-    recovers.
+    """The partitions that a recovery plan has of a log dir, with their segments; without the cluster's metadata, which
+    a broker always recovers.
     """
     source = log_dir_as_source(log_dir)
     plan = find_partitions(

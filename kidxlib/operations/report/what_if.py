@@ -19,9 +19,9 @@ from kidxlib.engine.work import ItemRows, Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.plan_work import (
     PartitionPlanRule,
-    PartitionsToPlan,
     PartitionToPlan,
     PlanOptions,
+    ShareToPlan,
     split_into_partitions,
 )
 from kidxlib.operations.retention.segments_to_plan import (
@@ -94,7 +94,7 @@ class WhatIfRow(PartitionOfSource):
 WHAT_IF: Final = kinds_of(partition=WhatIfRow.columns())
 
 
-def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
+def try_limits(shares: Iterable[ShareToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
     """Rows of `WHAT_IF`, one for each partition, from shares with both policies of each topic."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
@@ -103,7 +103,7 @@ def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> I
         yield ItemRows(segments=rows.num_rows, batches=[pa.RecordBatch.from_arrays([struct], schema=WHAT_IF)])
 
 
-def _what_if_row(partition: PartitionToPlan, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
+def _what_if_row(partition: PartitionToPlan, share: ShareToPlan, options: PlanOptions) -> dict[str, object]:
     topic = partition.of_first_row("topic")
     configs = share.configs[topic]
     rule = PartitionPlanRule.of_partition(partition, configs[_LADDER_POLICY], options, share.compacted_topics)

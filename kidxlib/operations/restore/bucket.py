@@ -108,7 +108,7 @@ class BucketOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class BucketSource:
+class RestoreBucket:
     """A bucket that is to be a source of a restore.
 
     Attributes:
@@ -155,7 +155,7 @@ class TakenBucket(Taken):
         protection: what was found on how deletion is made impossible, a line each.
     """
 
-    bucket: BucketSource
+    bucket: RestoreBucket
     metadata_partitions: int = _METADATA_PARTITIONS_DEFAULT
     made: list[int] = field(default_factory=list)
     segments: int = 0
@@ -234,19 +234,19 @@ class _MadeFolder:
 
 
 @contextlib.contextmanager
-def opened_bucket_source(options: BucketOptions) -> Iterator[BucketSource]:
+def opened_restore_bucket(options: BucketOptions) -> Iterator[RestoreBucket]:
     """A bucket as a source of a restore, with a directory of this machine that is gone at the end of the context."""
     layout = LAYOUTS[options.layout or LOCAL.name]
     place = bucket_at(options.place, layout)
     place = Path(os.path.realpath(place)) if isinstance(place, Path) else place
     with tempfile.TemporaryDirectory(prefix="kidx-bucket-", dir=temporary_place()) as directory:
-        yield BucketSource(
+        yield RestoreBucket(
             layout, place, Path(os.path.realpath(directory)), options.protected, options.is_cluster_stopped
         )
 
 
 def take_from_bucket(
-    bucket: BucketSource | None,
+    bucket: RestoreBucket | None,
     inventory: Inventory,
     surviving: SurvivingMetadata | None,
     topics: re.Pattern[str],
@@ -358,7 +358,7 @@ def _offsets_nowhere(taken: TakenBucket, remotes: Sequence[_TakenPartition]) -> 
                 )
 
 
-def _why_new_dirs_overlap_bucket(bucket: BucketSource, new_dirs: Iterable[Path]) -> Iterator[str]:
+def _why_new_dirs_overlap_bucket(bucket: RestoreBucket, new_dirs: Iterable[Path]) -> Iterator[str]:
     for path in sorted(set(new_dirs)):
         if isinstance(bucket.place, Path) and overlapping_directory(path, [bucket.place]) is not None:
             yield f"{path}: it is, holds or lies in the bucket {bucket.place}, where nothing is written; name another"
@@ -696,7 +696,7 @@ def _write_log_dir(log_dir: Path, folders: Mapping[TopicPartition, _MadeFolder])
 
 
 def _with_made_log_dir(
-    inventory: Inventory, bucket: BucketSource, folders: Mapping[TopicPartition, _MadeFolder], engine: Engine
+    inventory: Inventory, bucket: RestoreBucket, folders: Mapping[TopicPartition, _MadeFolder], engine: Engine
 ) -> Inventory:
     broker = read_made_log_dir(bucket.log_dir, inventory.known, engine)
     replicas = [

@@ -34,10 +34,11 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_DIR_CHECKPOINTS, EpochEntry
-from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
+from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_BYTES_MAX,
     TIME_INDEX_SUFFIX,
     parse_segment_file,
     parse_snapshot,

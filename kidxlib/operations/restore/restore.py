@@ -19,7 +19,7 @@ from kidxlib.errors import UsageError
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import RESTORED, AppliedContents, Restored, apply_restore
-from kidxlib.operations.restore.bucket import BucketOptions, BucketSource, opened_bucket_source
+from kidxlib.operations.restore.bucket import BucketOptions, RestoreBucket, opened_restore_bucket
 from kidxlib.operations.restore.choose_replicas import leader_of, on_two_disks, sort_out_replicas
 from kidxlib.operations.restore.coordinators import write_group_resets
 from kidxlib.operations.restore.inventory import InventoryCache, InventoryReplica, source_brokers, take_inventory
@@ -93,7 +93,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
     new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(opened_bucket_source(request.bucket))
+        bucket = None if request.bucket is None else stack.enter_context(opened_restore_bucket(request.bucket))
         only_read = of_sources | _bucket_directories(bucket)
         _ensure_output_elsewhere("--scan-cache", request.scan_cache, only_read | new_dirs)
         for path in sorted(of_sources):
@@ -173,7 +173,7 @@ def _contents_not_compared(contents: AppliedContents) -> Iterator[str]:
             )
 
 
-def _bucket_directories(bucket: BucketSource | None) -> set[Path]:
+def _bucket_directories(bucket: RestoreBucket | None) -> set[Path]:
     """The directory of the bucket; none if it is in an object store."""
     return {bucket.place} if bucket is not None and isinstance(bucket.place, Path) else set()
 
@@ -186,7 +186,7 @@ def propose(request: RestoreRequest, backend: Backend) -> Outcome:
     outcome, sources = Outcome(), source_brokers(request.sources, request.options.topics)
     of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
     with contextlib.ExitStack() as stack:
-        bucket = None if request.bucket is None else stack.enter_context(opened_bucket_source(request.bucket))
+        bucket = None if request.bucket is None else stack.enter_context(opened_restore_bucket(request.bucket))
         _ensure_output_elsewhere("--until-offsets", request.until, [*of_sources, *_bucket_directories(bucket)])
         for path in of_sources:
             stack.enter_context(locked_to_read(path))

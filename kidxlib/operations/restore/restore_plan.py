@@ -24,7 +24,7 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.indexing.source import ANY_TOPIC
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.recover.stopped_broker import Refusal
-from kidxlib.operations.restore.bucket import BucketSource, Taken, TakenBucket, take_from_bucket
+from kidxlib.operations.restore.bucket import RestoreBucket, Taken, TakenBucket, take_from_bucket
 from kidxlib.operations.restore.choose_replicas import (
     ChosenReplica,
     ReplicaChoice,
@@ -304,7 +304,7 @@ def plan_restore(
     controllers: Sequence[FormattedController],
     proven: Mapping[str, OwnSettings],
     engine: Engine,
-    bucket: BucketSource | None = None,
+    bucket: RestoreBucket | None = None,
 ) -> RestorePlan:
     """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
     newest = surviving_or_refused(inventory.paths)

@@ -95,7 +95,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsToPlan:
+class ShareToPlan:
     """Some partitions, with the rows of their segments.
 
     Attributes:
@@ -111,7 +111,7 @@ class PartitionsToPlan:
     compacted_topics: Collection[str]
 
 
-def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
+def plan_partitions(shares: Iterable[ShareToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
     """Rows of `PLANNED`: a row for each segment and policy."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
@@ -140,7 +140,7 @@ def planned_rows(
     options: PlanOptions,
     on_disk: Sequence[Sequence[OnDisk | None]] | None,
 ) -> pa.Table:
-    """Rows of `PLANNED` under the policy `name`, one for each segment. `rows` are `PartitionsToPlan.rows`, and
+    """Rows of `PLANNED` under the policy `name`, one for each segment. `rows` are `ShareToPlan.rows`, and
     `partitions` those in them, in order. `on_disk` has for each partition the largest timestamps in its time indexes;
     None if only the catalog was asked.
     """
@@ -171,7 +171,7 @@ class PartitionToPlan:
     """A partition that a worker plans, with its segments by base offset.
 
     Attributes:
-        rows: as `PartitionsToPlan.rows`.
+        rows: as `ShareToPlan.rows`.
         segments: the same segments as arrays.
     """
 
@@ -227,7 +227,7 @@ class PartitionToPlan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlanRule:
-    """The rule by which a worker plans a partition. `kept` says why all of them stay; None: the policy decides."""
+    """The rule by which a worker plans a partition. `kept` says why all segments stay; None: the policy decides."""
 
     bounds: RetentionBounds
     policy: TopicPolicy
@@ -260,7 +260,7 @@ class PartitionPlanRule:
 
 
 def split_into_partitions(rows: pa.Table) -> list[PartitionToPlan]:
-    """Split the rows that a worker plans (`PartitionsToPlan.rows`, one at least) into partitions, in order. Each column
+    """Split the rows that a worker plans (`ShareToPlan.rows`, one at least) into partitions, in order. Each column
     becomes an array once, for all partitions together.
     """
     whole = _segments(rows)

@@ -24,7 +24,7 @@ from kidxlib.engine.shares import share_rows_of, shares
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.operations.retention.plan_work import IS_ONLY_REPLICA, PartitionsToPlan
+from kidxlib.operations.retention.plan_work import IS_ONLY_REPLICA, ShareToPlan
 from kidxlib.reading.brokers_metadata import BrokersMetadata, OnlyReplicas
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.retention_configs import Configs
@@ -54,7 +54,7 @@ def topics_to_plan(tables: Tables) -> dict[str, set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentsToPlan:
-    """The segments to plan: those present of some sources and topics, in one version of the table `segments`."""
+    """The segments to plan: all that are present of some sources and topics, in one version of the table `segments`."""
 
     tables: Tables
     version: int | None
@@ -62,7 +62,7 @@ class SegmentsToPlan:
     topics: Sequence[str]
 
     def read_columns(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """Some columns of the segments to plan, besides the keys of their partitions; in any order."""
+        """The keys of the partitions of the segments to plan, and some other columns; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
         return rows_where(rows, [Among("topic", self.topics)])
@@ -74,7 +74,7 @@ def partitions_to_plan(
     engine: Engine,
     configs: Configs,
     compacted_topics: Collection[str],
-) -> Iterator[PartitionsToPlan]:
+) -> Iterator[ShareToPlan]:
     """The partitions in shares, each with the rows to plan from. Rows are read for a few shares at a time: all together
     may be too many.
     """
@@ -92,7 +92,7 @@ def partitions_to_plan(
     share_rows = share_rows_of(partitions, engine.cores, _SHARE_ROWS)
     for of_share, rows in shares(read, partitions, share_rows, rows_at_once):
         topics = [str(topic) for topic in pc.unique(of_share["topic"]).to_pylist()]
-        yield PartitionsToPlan(
+        yield ShareToPlan(
             rows=engine.share(only_replicas.told_in(rows)),
             configs={topic: configs[topic] for topic in topics},
             compacted_topics=frozenset(topics).intersection(compacted_topics),
@@ -223,7 +223,7 @@ def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
 
 
 def ensure_one_source_each(rows: pa.Table) -> None:
-    """Refuse to plan partitions of several sources: a request to delete records names each partition once."""
+    """Refuse to plan a partition that several sources have: a request to delete records names each partition once."""
     names = ["topic", "partition", "source"]
     partitions = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     sources: dict[tuple[str, int], list[str]] = {}

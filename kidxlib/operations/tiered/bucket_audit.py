@@ -421,7 +421,7 @@ def record_bucket_audit(
     as_of: JudgedAsOf,
     repairs: Mapping[SegmentRowKey, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
-    """Record the segments that a bucket's audit has listed in one commit, with findings and repairs; return how many.
+    """Record in one commit the segments that a bucket's audit has listed, with findings and repairs; return how many.
 
     `listed` has rows of `ListedSegmentRow`, `repairs` rows of `RemoteRepair`. All rows of the same run are replaced, so
     that it can be run again. A finding on a topic is recorded with the topic's first segment, if there is one.

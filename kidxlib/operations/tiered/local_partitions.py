@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.startup.last_stop import last_stop_of_folders
+from kidxlib.audit.startup.last_stop import last_stop_by_directories
 from kidxlib.audit.tiered.local_log import (
     TieredPartition,
     finding_on_local_epochs,
@@ -125,7 +125,7 @@ def _findings_on_local(
     each with the first segment that it is about. A directory that cannot be read is a finding, too.
     """
     log_dirs = {local.log_dir for local in tiered}
-    stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in log_dirs}
+    stops = {log_dir: last_stop_by_directories(log_dir, (), None, None) for log_dir in log_dirs}
     for local, partition in tiered.items():
         try:
             log = local_log(local.directory, partition, stops[local.log_dir].of(local.topic_partition))

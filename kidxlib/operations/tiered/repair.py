@@ -101,7 +101,7 @@ class RepairRequest:
 
 
 class RepairOutcome(enum.StrEnum):
-    """What a repair made of an object that is missing or broken."""
+    """What became, by a repair, of an object that is missing or broken."""
 
     TO_PUT = "to-put"  # the object is in the mirror, and --apply would put it
     PUT = "put"

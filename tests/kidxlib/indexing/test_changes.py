@@ -27,7 +27,7 @@ from kidxlib.indexing.changes import Changes, all_new, compare_with_catalog
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.listed_segments import ListedSegments, rows_of_partitions
 from kidxlib.indexing.listing import UnlistableDirectory
-from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, PartitionOfPlan, Plan
+from kidxlib.indexing.plan import AuxiliaryFiles, BuildTask, Plan, PlannedPartition
 from kidxlib.indexing.source import NO_INODE, NOT_SEEN, FoundSegment, PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -204,7 +204,7 @@ def _plan(rng: Random, root: Path) -> Plan:
     for key in _some(rng, _KEYS):
         place = _place(key)
         plan.partitions.append(
-            PartitionOfPlan(
+            PlannedPartition(
                 place,
                 rng.choice(_TOPIC_IDS),
                 Directory(str(root), rng.choice(["whole", "whole", "part", "missing"])),
@@ -273,7 +273,7 @@ def _tasks(plan: Plan) -> list[BuildTask]:
 
 
 def _not_listed() -> BuildTask:
-    partition = PartitionOfPlan(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
+    partition = PlannedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
     listed = ListedSegments()
     listed.add(0, [(0, 10, 7, 3)])
     [task] = _tasks(Plan(segments=listed.table(), partitions=[partition]))

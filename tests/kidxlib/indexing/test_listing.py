@@ -21,7 +21,7 @@ from kidxlib.indexing.listing import (
     list_source_partitions,
     settled_segments,
 )
-from kidxlib.indexing.plan import PartitionOfPlan, Plan
+from kidxlib.indexing.plan import Plan, PlannedPartition
 from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Directory
@@ -89,7 +89,7 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     [partition] = list_source_partitions(Source("it", directory), skipped)
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
     listed_segments.add(0, found)
-    of_partition = PartitionOfPlan(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
+    of_partition = PlannedPartition(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
     plan = Plan(segments=listed_segments.table(), partitions=[of_partition])
     segments = [task.segment for task in plan.scan_tasks()]
     assert [segment.base_offset for segment in segments] == [3, 20, 100, 500]
