@@ -1,5 +1,6 @@
-"""A build from a plan to the outcome, step by step: with a catalog (`build`), without one, which reads all segments and
-whose tables go with it (`build_once`), and a dry run. A repair is a build of the files that audits found broken.
+"""A build from a plan to the outcome, step by step: with a catalog (`build`); without one, where all segments are read,
+and nobody reads the tables later (`build_once`); and a dry run. A repair is a build of the files that an audit found
+broken: the last audits that the catalog has, or, without a catalog, one that the build makes first.
 
 A run locks the log dirs in which it writes, as a broker would, and removes what killed runs have left.
 """
@@ -67,13 +68,13 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
-#: Index files of a segment.
-_INDEX_FILES: Final = 2
+#: `.index` and `.timeindex`.
+_INDEX_FILES_PER_SEGMENT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenFiles:
-    """Names of index and auxiliary files by partition that an audit found broken, and how many logs."""
+    """Names of index and auxiliary files by partition that an audit found broken, and the number of broken logs."""
 
     files: Mapping[PartitionKey, frozenset[str]] = field(default_factory=dict)
     logs: int = 0
@@ -84,8 +85,8 @@ class BuiltOnce:
     """What a build did.
 
     Attributes:
-        plan: of a repair, the part that was broken.
-        broken: of a repair.
+        plan: in a repair, the part of the plan that was broken.
+        broken: what a repair had to mend; empty in other builds.
         gaps: between the logs that were read.
         lost: what the log dirs had, and have not any more.
         seconds: of the whole run.
@@ -126,8 +127,8 @@ class DryRunCost:
         return {"requests": (self.reading + self.writing).as_json(), "read_bytes": self.read_bytes}
 
 
-def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: contextlib.ExitStack) -> Outcome:
-    """Read what is new or has changed, and record it. `log_dirs` holds the log dirs' locks until a broker may start."""
+def build(request: BuildRequest, plan: Plan, backend: Backend, log_dir_locks: contextlib.ExitStack) -> Outcome:
+    """Read what is new or has changed, and record it. The locks are let go once all is written: a broker may start."""
     start = time.monotonic()
     build_id, expected_in_log_dirs, catalog = request.context.run_id(), _listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.index_place.index_dir, catalog.path, request.sources)
@@ -140,23 +141,23 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     _sweep_leftovers(request, plan, backend)
     _ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
-    # In place, offset indexes that still wait for the end of their partition go before the locks do, however this ends.
-    log_dirs.enter_context(_removing_held_indexes(request, plan))
+    # In place: if the run fails, offset indexes that wait for the end of their partition are removed under the locks.
+    log_dir_locks.enter_context(_removing_held_indexes(request, plan))
     _say_where_files_stay(request, catalog)
     with catalog.holding() as commit:  # changes of `segments` are held, and committed together, wave by wave
         # which segments are gone, have moved, or are active or no longer active
         marked = catalog.mark(changes, build_id, commit)
         run = BuildRun(request, plan, backend, build_id, commit)
-        scanned = scan_in_waves(run, changes)
+        scanned = scan_in_waves(run, changes)  # and partitions finished, but for those of the last wave
         notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
-    if not request.packs:
+    if not request.packs:  # an earlier build may have packed what this one has written as files
         remove_unused_packed(catalog.tables, [source.name for source in request.sources])
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")
     catalog.append_build(row)
-    log_dirs.close()  # a broker may start
+    log_dir_locks.close()  # a broker may start
     built = Built(
         plan=plan,
         changes=changes,
@@ -188,7 +189,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     tables = backend.catalog.tables
     logs = known_logs(tables, [source.name for source in request.sources], request.topics)
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
-    not_known = expected_in_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
+    not_known = expected_in_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs alone
     lost = expected_in_log_dirs.lost(tables, logs, not_known)
     requests = request.context.requests(backend.engine.requests())
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
@@ -211,10 +212,10 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     _ensure_as_recorded(request, catalog)
     if request.repair:
         plan = _repairs_of_last_audits(catalog, plan, request.sources)
-    current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
-    changes = plan_changes(request, plan, catalog if current else None, backend.engine)
-    last_rate = catalog.last_rate() if current else None
-    is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
+    has_current_layout = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
+    changes = plan_changes(request, plan, catalog if has_current_layout else None, backend.engine)
+    last_rate = catalog.last_rate() if has_current_layout else None
+    is_known = has_current_layout or catalog.has_segments()  # an older catalog has damage, too
     if is_known:
         damage = catalog_damage(request, catalog, plan, expected_in_log_dirs, changes)
     else:
@@ -274,7 +275,7 @@ def _cost_of(plan: Plan, changes: Changes, asked: Requests) -> DryRunCost:
     reading = replace(asked, tried_again=0) + Requests(head=2 * len(sizes), get=ranges)
     writing = Requests()
     if any(is_object(partition.index_directory.root) for partition in plan.partitions):
-        files = _INDEX_FILES * changes.to_read.num_rows
+        files = _INDEX_FILES_PER_SEGMENT * changes.to_read.num_rows
         reading += Requests(list=len(changes.to_finish), head=files)
         writing = Requests(put=files)
     return DryRunCost(reading, writing, int(sizes.sum()))
@@ -332,7 +333,7 @@ def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: fl
 
 
 def _optimize(request: BuildRequest, row: BuildRow, backend: Backend) -> list[OptimizedTable]:
-    """A build that has changed nothing has added to one table alone."""
+    """Optimize the tables that the build has changed: if no rows changed, that is `builds` alone."""
     if request.optimize is None:
         return []
     return optimize_tables(backend.maintenance, TABLES if row.rows_changed else (BUILDS,), request.optimize)
@@ -429,21 +430,21 @@ def _repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequenc
 
 def files_to_repair(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
     """The broken files that concern a repair, logs among them: all but a broker's leader epochs and producer snapshots
-    beside logs, where the build writes elsewhere. Says that these are left.
+    beside logs, if the build does not write there. Says that these are left.
     """
-    elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
-    own = [
+    log_directories = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
+    brokers_files = [
         file
         for file in files
-        if file.file in (LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX) and os.path.dirname(file.path) in elsewhere
+        if file.file in (LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX) and os.path.dirname(file.path) in log_directories
     ]
-    if own:
-        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
+    if brokers_files:
+        more = f" and {len(brokers_files) - 1:,} more" if len(brokers_files) > 1 else ""
         note(
-            f"broken, and left as it is, as this build writes elsewhere: {own[0].path}{more}; kidx verify says what "
-            "comes of it"
+            f"broken, and left as it is, as this build writes elsewhere: {brokers_files[0].path}{more}; kidx verify "
+            "says what comes of it"
         )
-    return [file for file in files if file not in own]
+    return [file for file in files if file not in brokers_files]
 
 
 def hold_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack) -> None:
@@ -464,7 +465,9 @@ def _ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend
 
 
 def _sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
-    """Remove what killed runs left: by the clock, whatever `--now` says, or a run that is going on loses its files."""
+    """Remove what killed runs left. Its age is by the machine's clock and not by `--now`: else a run that is going on
+    could lose its files.
+    """
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions if plan.is_listed else ():  # else workers have swept as they planned
         sweep_staging_files(partition.index_directory, older_than_ms * NS_PER_MS)
@@ -474,8 +477,9 @@ def _sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> Non
 
 @contextlib.contextmanager
 def _removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
-    """In place no offset index waits for the end of its partition once the run is over, however it ends: the directory
-    is a broker's. Those of a killed run go first: under the lock, none can be another run's.
+    """In place no offset index waits for the end of its partition once the run is over: the directory is a broker's. A
+    run that succeeds has finished its partitions; one that fails removes these files. Those of a killed run go first:
+    under the lock, none can be another run's.
     """
     if not request.in_place:
         yield
@@ -495,7 +499,8 @@ def _remove_held(plan: Plan) -> None:
 
 def _ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
     """Refuse a build whose index directory comes from the settings alone and is not where the last build wrote: all
-    index files would be made anew, and the others left to nobody. Warn of a source that has another name there.
+    index files would be made anew, and no build would look after the old ones. Warn of a source that has another name
+    in the catalog.
     """
     recorded = recorded_sources(catalog.tables)
     warn_of_other_names(request.sources, {name: source.path for name, source in recorded.items()})
