@@ -301,11 +301,11 @@ class BuildCommand(WithOrWithoutCatalog):
         return ExitStack()
 
     def held(self) -> AbstractContextManager[object]:
-        from kidxlib.operations.build.build import hold_log_dirs
+        from kidxlib.operations.build.build import lock_log_dirs
 
         _ = self.begun
         if not self.dry_run:
-            hold_log_dirs(self.resolved, self.plan, self.log_dirs)
+            lock_log_dirs(self.resolved, self.plan, self.log_dirs)
         return self.log_dirs
 
 

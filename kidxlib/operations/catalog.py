@@ -83,7 +83,7 @@ class TablesCatalog:
         return is_new
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[Callable[[], None]]:
+    def committing_together(self) -> Iterator[Callable[[], None]]:
         """Hold the changes of `segments` that are made inside of this context, and commit them together: each time the
         function that it gives is called, and at the end. They are committed after an error, too: what was done is
         recorded.

@@ -86,7 +86,7 @@ class BuiltOnce:
 
     Attributes:
         plan: in a repair, the part of the plan that was broken.
-        broken: what a repair had to mend; empty in other builds.
+        broken: what a repair's audit found broken; empty in other builds.
         gaps: between the logs that were read.
         lost: what the log dirs had, and have not any more.
         seconds: of the whole run.
@@ -128,7 +128,7 @@ class DryRunCost:
 
 
 def build(request: BuildRequest, plan: Plan, backend: Backend, log_dir_locks: contextlib.ExitStack) -> Outcome:
-    """Read what is new or has changed, and record it. The locks are let go once all is written: a broker may start."""
+    """Read what is new or has changed, and record it. The locks are let go once the build is recorded."""
     start = time.monotonic()
     build_id, expected_in_log_dirs, catalog = request.context.run_id(), _listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.index_place.index_dir, catalog.path, request.sources)
@@ -144,12 +144,12 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dir_locks: co
     # In place: if the run fails, offset indexes that wait for the end of their partition are removed under the locks.
     log_dir_locks.enter_context(_removing_held_indexes(request, plan))
     _say_where_files_stay(request, catalog)
-    with catalog.holding() as commit:  # changes of `segments` are held, and committed together, wave by wave
+    with catalog.committing_together() as commit:  # the changes of `segments`, wave by wave
         # which segments are gone, have moved, or are active or no longer active
         marked = catalog.mark(changes, build_id, commit)
         run = BuildRun(request, plan, backend, build_id, commit)
-        scanned = scan_in_waves(run, changes)  # and partitions finished, but for those of the last wave
-        notes, damage = _finish(run, scanned, expected_in_log_dirs)
+        scanned = scan_in_waves(run, changes)  # and most partitions are finished
+        notes, damage = _finish(run, scanned, expected_in_log_dirs)  # the others
         begin_phase(recording_phase(request))
     if not request.packs:  # an earlier build may have packed what this one has written as files
         remove_unused_packed(catalog.tables, [source.name for source in request.sources])
@@ -189,7 +189,8 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     tables = backend.catalog.tables
     logs = known_logs(tables, [source.name for source in request.sources], request.topics)
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
-    not_known = expected_in_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs alone
+    # A repair reads few logs, so none is told lost.
+    not_known = expected_in_log_dirs.log_dirs if request.repair else plan.unlistable
     lost = expected_in_log_dirs.lost(tables, logs, not_known)
     requests = request.context.requests(backend.engine.requests())
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
@@ -333,7 +334,7 @@ def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: fl
 
 
 def _optimize(request: BuildRequest, row: BuildRow, backend: Backend) -> list[OptimizedTable]:
-    """Optimize the tables that the build has changed: if no rows changed, that is `builds` alone."""
+    """Optimize all tables, or `builds` alone if no row of `segments` has changed."""
     if request.optimize is None:
         return []
     return optimize_tables(backend.maintenance, TABLES if row.rows_changed else (BUILDS,), request.optimize)
@@ -447,7 +448,7 @@ def files_to_repair(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]
     return [file for file in files if file not in brokers_files]
 
 
-def hold_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack) -> None:
+def lock_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack) -> None:
     """Lock the log dirs of a plan that is built in place, until the stack is left."""
     if request.in_place:
         for log_dir in plan.log_dirs_to_lock():
@@ -477,9 +478,9 @@ def _sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> Non
 
 @contextlib.contextmanager
 def _removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
-    """In place no offset index waits for the end of its partition once the run is over: the directory is a broker's. A
-    run that succeeds has finished its partitions; one that fails removes these files. Those of a killed run go first:
-    under the lock, none can be another run's.
+    """In place, leave no offset index that waits for its partition to be finished: the directory is a broker's. A run
+    that succeeds has finished its partitions; one that fails removes these files. Those of a killed run go first: under
+    the lock, none can be another run's.
     """
     if not request.in_place:
         yield
