@@ -23,7 +23,6 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from kidxlib.jit import compiling
-from kidxlib.storage.store.requests import requests_made
 from kidxlib.text.words import counted
 
 #: The style of a word that begins a line, or that heads a column of a table, on a terminal with colors.
@@ -233,6 +232,8 @@ class Phase:
 
 def slow_store_message() -> str:
     """The message beside a phase about a store that has not answered each request of this process; "" if it has."""
+    from kidxlib.storage.store.requests import requests_made  # `--help` waits for no executors
+
     again = requests_made().tried_again
     return f"the store is slow: {again:,} requests made again" if again else ""
 
