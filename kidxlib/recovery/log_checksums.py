@@ -1,4 +1,4 @@
-"""Checksums of a log's bytes, of more than a window if need be, computed in bounded memory."""
+"""Checksums of a whole log, and of a batch that is larger than a window, computed in bounded memory."""
 
 from __future__ import annotations
 
